@@ -1,59 +1,25 @@
-"""The reference of the mapping language, written from the code: what a step promises, its parameters, its examples.
-
-The words themselves stand beside the steps; `docs/vocabulary.md` is this module's output.
-"""
+"""The reference of the mapping language, generated from the code: what each word promises, its parameters, its examples."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.refusals import REASON_TEXTS, ReasonCode, did_you_mean
-from mappings.spec.conditions import All, Not, Test
-from mappings.spec.conditions import Any as AnyOf
+from mappings.spec.conditions import Condition, Test
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
-from mappings.spec.rules import (
-    Assert,
-    Cancelled,
-    Choosing,
-    Duplicates,
-    Explode,
-    Explosion,
-    Group,
-    Grouping,
-    Keep,
-    Recur,
-    Recurrence,
-    Skip,
-    Window,
-    WindowSpan,
-)
+from mappings.spec.rules import Rule
 from mappings.spec.soql import FieldTest, Incremental
-from mappings.spec.source import SHARED, SOURCES, Join, kind_word
+from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
-from mappings.spec.values import (
-    At,
-    ChannelValue,
-    Choose,
-    Entry,
-    FirstOf,
-    ForEach,
-    From,
-    Image,
-    Instant,
-    Joined,
-    Meta,
-    Seen,
-    TableValue,
-    Wall,
-)
+from mappings.spec.values import MARKERS, Value
 from mappings.steps.catalogue import FAMILIES
-from mappings.steps.step import Shown, Step
-from mappings.strict import Strict
+from mappings.steps.step import Step
+from mappings.strict import Strict, union_members
 
 _PARTS: Mapping[str, type[Strict]] = {
     "`header`, inside `source`": Header,
@@ -68,23 +34,15 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`examples`": Example,
 }
 """The blocks of a file that are no values, by the headings under which they are told."""
-_FAMILY_HEADINGS = (
-    "every kind",
-    "files: `csv`, `tsv`, `xlsx`, `json`, `ndjson`, `xml`, `ics`",
-    "rows and columns: `csv`, `tsv`, `xlsx`, `google_sheets`",
-    "delimited text: `csv`, `tsv`",
-    "records: `json`, `ndjson`, `xml`, `ics`",
-)
-_WITH_BLOCK = (Explode, Explosion, Recur, Recurrence, Group, Grouping, Duplicates, Choosing)
-_RULE_BLOCKS: Mapping[type[Strict], str] = {
-    Explosion: "#### inside `explode`",
-    Recurrence: "#### inside `recur`",
-    Grouping: "#### inside `group`",
-    Choosing: "#### inside `duplicates`",
-    WindowSpan: "#### inside `window`",
+_SHARED_BY_SOURCES: Mapping[type[AnySource], str] = {
+    AnySource: "every kind",
+    FileSource: "files",
+    GridSource: "rows and columns",
+    DelimitedSource: "delimited text",
+    RecordSource: "records",
 }
-_INSIDE: Mapping[type[Strict], str] = {Wall: "#### inside `at`", Instant: "#### inside `in_zone`", Entry: "### Objects in a list"}
-_SHARED = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
+_OF_VALUES = frozenset({"on_empty", "on_error"})
+_OF_STEPS = frozenset({"on_error", "on_miss", "on_empty", "ignore"})
 _OPENING = """# The mapping language
 
 One YAML file is one feed. This page is written from the code (`eventsync vocabulary`); a test keeps the two alike.
@@ -101,139 +59,19 @@ added); `on_miss: keep` lets a value stay as it is.
 
 In lookups `ignore` lists the differences that do not count: `case`, `accents`, `spaces`, `punctuation`.
 """
-
-
-def write_reference() -> str:
-    """Return the reference page, as Markdown."""
-    sections = (_OPENING, *_file(), *_values(), *_rules(), *_steps(), *_event(), *_reasons())
-    return "\n".join(section.rstrip("\n") + "\n" for section in sections)
-
-
-def _file() -> Iterator[str]:
-    yield "## The file"
-    yield _table(FeedMapping, frozenset())
-    yield from _sources()
-    for heading, model in _PARTS.items():
-        yield f"### {heading}"
-        yield _words(model.__doc__)
-        yield _table(model, frozenset())
-
-
-def _sources() -> Iterator[str]:
-    """Tell what the kinds share once, and of each kind only what is its own."""
-    yield "### `source`"
-    yield "Which kind of file it is, where it is, and how it is read."
-    headings = (*_FAMILY_HEADINGS, *(f"`kind: {kind_word(kind)}`" for kind in SOURCES))
-    for heading, model in zip(headings, (*SHARED, *SOURCES), strict=True):
-        yield f"#### {heading}"
-        yield _words(model.__doc__)
-        yield _table(model, frozenset(model.model_fields) - frozenset(model.__annotations__))
-
-
-def _values() -> Iterator[str]:
-    yield "## Values"
-    for model in (From, FirstOf, Choose, At, Wall, Seen, Instant, TableValue, Joined, ChannelValue, Image, ForEach, Entry, Meta):
-        yield _INSIDE.get(model, f"### `{_first_key(model)}`")
-        yield _words(model.__doc__)
-        yield _table(model, frozenset({"on_empty", "on_error"} if model is not Image else ()))
-
-
-def _rules() -> Iterator[str]:
-    yield "## Rows"
-    yield (
-        "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
-        " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
-    )
-    for model in (Skip, Keep, Cancelled, Assert, *_WITH_BLOCK, Window, WindowSpan):
-        yield _RULE_BLOCKS.get(model, f"### `{_first_key(model)}`")
-        yield _words(model.__doc__)
-        yield _table(model, frozenset())
-    yield "## Conditions"
-    for condition in (Test, All, AnyOf, Not):
-        yield f"* {_words(condition.__doc__)} Keys: {', '.join(f'`{key}`' for key in _keys(condition))}."
-    yield ""
-    yield _table(Test, frozenset())
-
-
-def _steps() -> Iterator[str]:
-    for family, steps in FAMILIES.items():
-        yield f"## Steps: {family.lower()}"
-        for step in steps:
-            yield f"### `{step.name}`"
-            yield _words(step.__doc__)
-            yield _table(step, _SHARED)
-            yield "\n".join(_examples(step))
-
-
-def _examples(step: type[Step]) -> Iterator[str]:
-    yield "| written | goes in | comes out |"
-    yield "|---|---|---|"
-    for shown in step.shown:
-        yield f"| {_code(shown.step)} | {_told(shown.goes_in)} | {_told(shown.comes_out)} |"
-
-
-def _event() -> Iterator[str]:
-    yield "## The event"
-    yield "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
-    required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
-    lines = [f"| `{name}` | {'yes' if name in required else 'no'} |" for name in Event.__annotations__]
-    yield "\n".join(["| field | required |", "|---|---|", *lines])
-
-
-def _reasons() -> Iterator[str]:
-    yield "## Why a row is rejected"
-    lines = [f"| `{code}` | {text} |" for code, text in REASON_TEXTS.items()]
-    yield "\n".join(["| code | in words |", "|---|---|", *lines])
-
-
-def _table(model: type[Strict], left_out: frozenset[str]) -> str:
-    fields = [(key, field) for key, field in _keys(model).items() if key not in left_out and field.description]
-    lines = [f"| `{key}` | {'yes' if field.is_required() else 'no'} | {_cell(field.description)} |" for key, field in fields]
-    return "\n".join(["| key | required | meaning |", "|---|---|---|", *lines]) if lines else ""
-
-
-def _keys(model: type[Strict]) -> dict[str, Any]:
-    return {field.alias or name: field for name, field in model.model_fields.items()}
-
-
-def _first_key(model: type[Strict]) -> str:
-    return next(key for key in _keys(model) if key not in {"on_empty", "on_error"})
-
-
-def _words(docstring: str | None) -> str:
-    return " ".join((docstring or "").split())
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
-def _code(text: str) -> str:
-    escaped = text.encode("unicode_escape").decode() if any(not char.isprintable() for char in text) else text
-    return f"`{_cell(escaped)}`" if escaped.strip() else "nothing"
-
-
-def _told(value: Shown | str | tuple[str, ...] | ReasonCode) -> str:
-    match value:
-        case ReasonCode():
-            return f"refused: `{value}`"
-        case tuple():
-            return " · ".join(_code(part) for part in value)
-        case _:
-            return _code(str(value))
-
-
-_HEADING = re.compile(r"(#{2,4}) (.+)")
 _CODE = re.compile(r"`([^`]+)`")
-_CELLS = re.compile(r"(?<!\\)\|")
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table of the reference: its columns, and rows of equally many texts, still in Markdown."""
+    """A table of the reference: its columns, and rows of equally many texts in Markdown."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        head, *lines = [" | ".join(cell.replace("|", r"\|") for cell in row) for row in (self.columns, *self.rows)]
+        return "\n".join([f"| {head} |", f"|{'---|' * len(self.columns)}", *(f"| {line} |" for line in lines)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,32 +80,37 @@ class Section:
 
     chapter: str
     heading: str
-    promise: str
-    tables: tuple[Grid, ...]
+    promise: str = ""
+    tables: tuple[Grid, ...] = ()
+    level: int = 3
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words that the section is about."""
         return tuple(_CODE.findall(self.heading))
 
+    def __str__(self) -> str:
+        parts = [f"{'#' * self.level} {self.heading}", self.promise.replace(" * ", "\n* "), *map(str, self.tables)]
+        return "".join(f"{part}\n\n" for part in parts if part)
+
 
 @dataclass(frozen=True)
 class Vocabulary:
     """The reference, by its words."""
 
-    text: str
+    sections: tuple[Section, ...]
 
-    @cached_property
-    def sections(self) -> tuple[Section, ...]:
-        """All sections, in the order of the page."""
-        return tuple(_sections(self.text.splitlines()))
+    @property
+    def text(self) -> str:
+        """The whole page, in Markdown."""
+        return f"{_OPENING}\n{''.join(map(str, self.sections)).rstrip()}\n"
 
     @cached_property
     def words(self) -> tuple[str, ...]:
         """Every word that can be looked up: of headings, keys of tables, and reasons of rejection."""
-        keys = (row[0] for section in self.sections for table in section.tables for row in table.rows)
-        named = (word for section in self.sections for word in section.words)
-        shared = (word for paragraph in self._opening for word in _CODE.findall(paragraph) if word.isidentifier())
+        keys = [row[0] for section in self.sections for table in section.tables for row in table.rows]
+        named = [word for section in self.sections for word in section.words]
+        shared = [word for paragraph in self._opening for word in _CODE.findall(paragraph) if word.isidentifier()]
         return tuple(dict.fromkeys([*named, *(key.strip("`") for key in keys if _CODE.fullmatch(key)), *shared]))
 
     def about(self, word: str) -> tuple[Section, ...]:
@@ -280,56 +123,132 @@ class Vocabulary:
         return did_you_mean(word, self.words)
 
     def _in_opening(self, word: str) -> Iterator[Section]:
-        """What every value shares is told once, at the beginning of the page."""
+        """Yield what every value shares, which stands once, at the beginning of the page."""
         for paragraph in self._opening:
             if word in _CODE.findall(paragraph):
-                yield Section("The mapping language", f"`{word}`", " ".join(paragraph.split()), ())
+                yield Section("The mapping language", f"`{word}`", _one_line(paragraph))
 
-    @cached_property
-    def _opening(self) -> tuple[str, ...]:
-        return tuple(self.text.partition("\n## ")[0].split("\n\n")[2:])
+    @property
+    def _opening(self) -> list[str]:
+        return _OPENING.split("\n\n")[2:]
 
     def _with_key(self, word: str) -> Iterator[Section]:
         for section in self.sections:
-            found = [
-                Grid(table.columns, tuple(row for row in table.rows if row[0] == f"`{word}`"))
+            tables = [
+                Grid(table.columns, rows)
                 for table in section.tables
                 if table.columns[0] in {"key", "code", "field"}
+                and (rows := tuple(row for row in table.rows if row[0] == f"`{word}`"))
             ]
-            if any(table.rows for table in found):
-                yield Section(section.chapter, section.heading, section.promise, tuple(table for table in found if table.rows))
+            if tables:
+                yield Section(section.chapter, section.heading, section.promise, tuple(tables))
 
 
 def read_vocabulary() -> Vocabulary:
-    """Return the reference as it is written from the code."""
-    return Vocabulary(write_reference())
+    """Return the reference."""
+    return Vocabulary((*_file(), *_values(), *_rules(), *_steps(), *_event(), *_reasons()))
 
 
-def _sections(lines: Sequence[str]) -> Iterator[Section]:
-    chapter, heading, body = "", "", list[str]()
-    for line in lines:
-        found = _HEADING.fullmatch(line)
-        if found is None:
-            body.append(line)
-            continue
-        if heading:
-            yield _section(chapter, heading, body)
-        chapter = found[2] if len(found[1]) == 2 else chapter
-        heading, body = found[2], []
-    if heading:
-        yield _section(chapter, heading, body)
+def write_reference() -> str:
+    """Return the reference page, as Markdown."""
+    return read_vocabulary().text
 
 
-def _section(chapter: str, heading: str, body: Sequence[str]) -> Section:
-    words = " ".join(line.strip() for line in body if line.strip() and not line.startswith("|"))
-    return Section(chapter, heading, words, tuple(_tables(body)))
+def _file() -> Iterator[Section]:
+    chapter = "The file"
+    yield Section(chapter, chapter, "", _tables(FeedMapping), 2)
+    yield Section(chapter, "`source`", "Which kind of file it is, where it is, and how it is read.")
+    for model, title in _SHARED_BY_SOURCES.items():
+        kinds = [f"`{kind}`" for kind, source in SOURCES.items() if issubclass(source, model)]
+        heading = title if model is AnySource else f"{title}: {', '.join(kinds)}"
+        yield _section(chapter, heading, model, frozenset(model.model_fields) - frozenset(model.__annotations__), 4)
+    for kind, source in SOURCES.items():
+        yield _section(chapter, f"`kind: {kind}`", source, frozenset(source.model_fields) - frozenset(source.__annotations__), 4)
+    for heading, part in _PARTS.items():
+        yield _section(chapter, heading, part)
 
 
-def _tables(lines: Sequence[str]) -> Iterator[Grid]:
-    held: list[tuple[str, ...]] = []
-    for line in [*lines, ""]:
-        if line.startswith("|"):
-            held.append(tuple(cell.strip().replace("\\|", "|") for cell in _CELLS.split(line)[1:-1]))
-        elif held:
-            yield Grid(held[0], tuple(held[2:]))
-            held = []
+def _values() -> Iterator[Section]:
+    yield Section("Values", "Values", level=2)
+    for word, model in union_members(Value).items():
+        if word in MARKERS:
+            yield from _with_block("Values", word, model, frozenset() if word == "image" else _OF_VALUES)
+        elif word == "entry":
+            yield _section("Values", "Objects in a list", model)
+
+
+def _rules() -> Iterator[Section]:
+    told = (
+        "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
+        " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
+    )
+    yield Section("Rows", "Rows", told, (), 2)
+    for word, model in union_members(Rule).items():
+        yield from _with_block("Rows", word, model)
+    conditions = union_members(Condition).values()
+    lines = [f"* {_one_line(each.__doc__)} Keys: {', '.join(f'`{key}`' for key in _fields(each))}." for each in conditions]
+    yield Section("Conditions", "Conditions", " ".join(lines), _tables(Test), 2)
+
+
+def _steps() -> Iterator[Section]:
+    for family, steps in FAMILIES.items():
+        chapter = f"Steps: {family.lower()}"
+        yield Section(chapter, chapter, level=2)
+        for step in steps:
+            tables = (*_tables(step, _OF_STEPS), _examples(step))
+            yield Section(chapter, f"`{step.name}`", _one_line(step.__doc__), tables)
+
+
+def _examples(step: type[Step]) -> Grid:
+    rows = ((_code(shown.step), _shown(shown.goes_in), _shown(shown.comes_out)) for shown in step.shown)
+    return Grid(("written", "goes in", "comes out"), tuple(rows))
+
+
+def _event() -> Iterator[Section]:
+    told = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
+    required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
+    rows = tuple((f"`{name}`", "yes" if name in required else "no") for name in Event.__annotations__)
+    yield Section("The event", "The event", told, (Grid(("field", "required"), rows),), 2)
+
+
+def _reasons() -> Iterator[Section]:
+    rows = tuple((f"`{code}`", text) for code, text in REASON_TEXTS.items())
+    yield Section("Why a row is rejected", "Why a row is rejected", "", (Grid(("code", "in words"), rows),), 2)
+
+
+def _with_block(chapter: str, word: str, model: type[Strict], left_out: frozenset[str] = frozenset()) -> Iterator[Section]:
+    """Yield the section of a word, and that of the block of keys that it takes, if it takes one."""
+    yield _section(chapter, f"`{word}`", model, left_out)
+    block = _fields(model)[word].annotation
+    if isinstance(block, type) and issubclass(block, Strict):
+        yield _section(chapter, f"inside `{word}`", block, level=4)
+
+
+def _section(chapter: str, heading: str, model: type[Strict], left_out: Iterable[str] = (), level: int = 3) -> Section:
+    return Section(chapter, heading, _one_line(model.__doc__), _tables(model, left_out), level)
+
+
+def _tables(model: type[Strict], left_out: Iterable[str] = ()) -> tuple[Grid, ...]:
+    """Return the table of a model's keys; none where it has none to show."""
+    fields = {key: field for key, field in _fields(model).items() if key not in left_out and field.description}
+    rows = ((f"`{key}`", "yes" if field.is_required() else "no", _one_line(field.description)) for key, field in fields.items())
+    return (Grid(("key", "required", "meaning"), tuple(rows)),) if fields else ()
+
+
+def _fields(model: type[Strict]) -> dict[str, Any]:
+    return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def _code(text: str) -> str:
+    escaped = text.encode("unicode_escape").decode() if any(not char.isprintable() for char in text) else text
+    return f"`{_one_line(escaped)}`" if escaped.strip() else "nothing"
+
+
+def _shown(value: str | tuple[str, ...] | ReasonCode) -> str:
+    if isinstance(value, ReasonCode):
+        return f"refused: `{value}`"
+    return " · ".join(map(_code, value)) if isinstance(value, tuple) else _code(value)

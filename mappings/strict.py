@@ -1,8 +1,8 @@
-"""The base of every model that is parsed at a border: unknown keys are errors, values never change type by guess."""
+"""What all models of a mapping file share: their closed base, tagged unions, and what to do about an unusable value."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
@@ -24,6 +24,12 @@ class Strict(BaseModel):
         return value
 
 
+def union_members(union: Any) -> dict[str, Any]:
+    """Return the members of a tagged union by what follows the colon of their tags, in their order."""
+    members = ((get_args(member)[0], tag) for member in get_args(get_args(union)[0]) for tag in get_args(member)[1:])
+    return {tag.tag.partition(":")[2]: model for model, tag in members if isinstance(tag, Tag)}
+
+
 Word = Literal["reject", "omit", "warn", "draft"]
 
 
@@ -35,7 +41,7 @@ class Use(Strict):
     draft: bool = Field(default=False, description="Send such rows as drafts, for review.")
 
 
-def _kind_of_policy(value: object) -> str:
+def _tag_of_policy(value: object) -> str:
     return "policy:use" if isinstance(value, dict | Use) else "policy:word"
 
 
@@ -46,13 +52,13 @@ _CHOICES = (
 )
 Policy = Annotated[
     Annotated[Word, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
-    Discriminator(_kind_of_policy),
+    Discriminator(_tag_of_policy),
     Field(description=_CHOICES),
 ]
 """reject (default), omit, warn, draft, or a value to use instead."""
 MissPolicy = Annotated[
     Annotated[MissWord, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
-    Discriminator(_kind_of_policy),
+    Discriminator(_tag_of_policy),
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]
 """The same, or keep: a value that a list does not know stays as it is."""

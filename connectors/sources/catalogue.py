@@ -14,7 +14,7 @@ from connectors.masking import Mask
 from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Source
-from connectors.sources.feed_source import DiscreetSource, Discretion, FeedSource, asked_of_itself
+from connectors.sources.feed_source import FeedSource, MaskedSource, masked_errors, own_columns
 from connectors.sources.files.opened_file import FileAt
 from connectors.sources.files.source import open_files
 from connectors.sources.formats.csv import CsvFile
@@ -78,7 +78,7 @@ def open_source(
                 source = open_files(
                     spec, base, asked, lambda file: _read_as(spec, file, asked), since=cursor, clockwork=clockwork
                 )
-                return DiscreetSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
+                return MaskedSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
             case GoogleSheetsSource():
                 return _google_sheet(spec, asked, access, cursor, clockwork)
             case SalesforceSource():
@@ -90,8 +90,8 @@ def open_source(
         return open_source(join.source, base, columns, access=access, clockwork=clockwork)
 
     if spec.join or spec.empty_if or spec.empty_in or spec.json_columns:
-        return DiscreetSource(FeedSource(spec, asked, open_rows, open_table), access.mask)
-    return DiscreetSource(open_rows(asked), access.mask)
+        return MaskedSource(FeedSource(spec, asked, open_rows, open_table), access.mask)
+    return MaskedSource(open_rows(asked), access.mask)
 
 
 def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clockwork: Clockwork = REAL) -> OrgLook:
@@ -100,8 +100,8 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
     Raises:
         SyncError: as reading it does; what the feed needs and the org lacks is told with what is nearest.
     """
-    with Discretion(access.mask):
-        return _salesforce(spec, asked_of_itself(spec, Asked.of(spec, columns)), access, "", clockwork).look()
+    with masked_errors(access.mask):
+        return _salesforce(spec, own_columns(spec, Asked.of(spec, columns)), access, "", clockwork).look()
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clockwork: Clockwork) -> Source:

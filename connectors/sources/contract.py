@@ -1,6 +1,4 @@
-"""What every source of rows promises, whatever it reads: the doors that a feed's stage walks through.
-
-How one kind of source keeps the promise is that kind's module; which kinds exist is `catalogue`'s.
+"""What every source of rows promises, whatever it reads.
 
 * **Streams.** Rows are made while they are asked for; memory does not grow with their number.
 * **Addresses.** Each row's `RowLocation` is a place that a person can open, with the row's true number.
@@ -8,7 +6,7 @@ How one kind of source keeps the promise is that kind's module; which kinds exis
   for each of `Reading.columns`, "" where the source has none.
 * **Text.** A cell is the text that stands in the source: never trimmed, turned into a number, or read as "missing".
 * **All or an exception.** A source that cannot be read, ends early, lacks a column or changes meanwhile raises one of
-  `connectors.sources.errors`; it never ends quietly with fewer rows. What is wrong with one row only is told in
+  `connectors.sources.errors`; it never ends quietly with fewer rows. What is wrong with one row only stands in
   `SourceRow.problems`.
 * **Closes what it opened**, when the `with` block ends, read to the end or not. Rows are asked for inside the block.
 * **Again.** `read()` may be called any number of times; each reading starts from the first row, or, where the source
@@ -32,8 +30,8 @@ class Ending:
     """How a reading ended that ended well.
 
     `cursor`: from where a later reading may go on, "" if the source knows no such place; it covers exactly the rows that
-    were given, and is worth keeping only once they are. `notices`: what whoever watches should know, such as that the
-    reading was cut short by a limit of the source and goes on in the next run. `is_short`: it was, so that
+    were given, and is worth keeping only once they are. `notices`: what the operator should know, such as that
+    the reading was cut short by a limit of the source and goes on in the next run. `is_short`: it was, so that
     rows are missing behind those that were given, and an absent one has not vanished.
     """
 
@@ -51,7 +49,7 @@ class Reading:
     stamps of one source mean equal content; "" means that the source gives no evidence. `is_whole`: the rows are all
     there are, so that an absent one has vanished; else only those that changed since, and the deleted among them say
     so themselves (`SourceRow.is_gone`). `has_known_end`: something proves that the source came whole; else rows may be missing
-    behind those that are given, and nobody can tell. `ending` is asked once the rows are consumed.
+    behind those that are given, unnoticed. `ending` is asked once the rows are consumed.
     """
 
     columns: tuple[str, ...]
@@ -71,7 +69,7 @@ class Reading:
 
 
 def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:
-    """Return the reading of what is as it was when `cursor` was told: no row has changed since."""
+    """Return the reading of a source that has not changed since the reading that gave `cursor`."""
     notice = f"{name} has not changed since it was last read"
     return Reading(columns, iter(()), cursor, is_whole=False, ending=lambda: Ending(cursor, (notice,)))
 

@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 from xml.parsers import expat
 
@@ -66,7 +67,7 @@ class MissingColumnsError(PermanentError):
     """The source lacks columns that the feed needs.
 
     `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
-    columns in `taken` are needed for themselves, and so are nobody's new name; nor is a single column that several are
+    columns in `taken` are needed for themselves, so that they are no other's new name; nor is a single column that several are
     missing beside: it holds all of them, unsplit.
     """
 
@@ -76,10 +77,11 @@ class MissingColumnsError(PermanentError):
         self.missing = tuple(sorted(missing))
         is_unsplit = len(present) == 1 and len(self.missing) > 1
         self.nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
-        said = (f'"{name}" (closest: "{self.nearest[name]}")' if name in self.nearest else f'"{name}"' for name in self.missing)
-        super().__init__(
-            f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(said)}", hint=_hint(present, advice)
-        )
+        listed = (f'"{name}"' + (f' (closest: "{self.nearest[name]}")' if name in self.nearest else "") for name in self.missing)
+        shown = ", ".join(f'"{name}"' for name in present[:_MOST_NAMES_SHOWN])
+        more = f" and {len(present) - _MOST_NAMES_SHOWN} more" if len(present) > _MOST_NAMES_SHOWN else ""
+        hint = f"{advice or 'ask the partner, or name the new columns in the mapping file'}; its columns are: {shown}{more}"
+        super().__init__(f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(listed)}", hint=hint)
 
 
 @contextmanager
@@ -156,14 +158,5 @@ def _reason(error: BaseException) -> str:
 
 
 def _nearest(missing: Sequence[str], present: Sequence[str]) -> Mapping[str, str]:
-    found = {
-        name: process.extractOne(name, present, scorer=fuzz.WRatio, processor=utils.default_process, score_cutoff=_NEAR)
-        for name in missing
-    }
-    return {name: match[0] for name, match in found.items() if match is not None}
-
-
-def _hint(present: Sequence[str], advice: str) -> str:
-    shown = ", ".join(f'"{name}"' for name in present[:_MOST_NAMES_SHOWN])
-    more = f" and {len(present) - _MOST_NAMES_SHOWN} more" if len(present) > _MOST_NAMES_SHOWN else ""
-    return f"{advice or 'ask the partner, or name the new columns in the mapping file'}; its columns are: {shown}{more}"
+    nearest = partial(process.extractOne, scorer=fuzz.WRatio, processor=utils.default_process, score_cutoff=_NEAR)
+    return {name: match[0] for name in missing if (match := nearest(name, present)) is not None}

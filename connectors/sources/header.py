@@ -1,7 +1,4 @@
-"""Finding the header among a source's first rows, and making names of it.
-
-How those rows are read is the source's own matter, which columns the mapping wants `names`'s.
-"""
+"""The header of a source: found among its first rows, made into column names, matched with the names that a mapping uses."""
 
 from __future__ import annotations
 
@@ -17,9 +14,17 @@ from mappings.patterns import compile_pattern
 from mappings.spec.source import AnySource
 from mappings.spec.source_words import Header
 
+_FARTHEST = 1000
+"""Rows among which a header is looked for."""
+
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
 _POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
+_LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
+_WHOLE_FILE = "ask the partner for the whole file"
+
+NextRow = Callable[[], Sequence[str] | None]
+"""Gives the next row's cells, None at the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Asked:
 
     @classmethod
     def of(cls, spec: AnySource, columns: Iterable[str]) -> Asked:
-        """Return what the mapping's `columns` and the source's own words ask for together."""
+        """Return what the mapping's `columns` and the source's own settings ask for together."""
         return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
 
     def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> Asked:
@@ -40,7 +45,7 @@ class Asked:
         return Asked(self.columns.difference(columns).union(also), self.optional, self.aliases)
 
     def allowing(self, columns: Iterable[str]) -> Asked:
-        """Return the same, with columns that may be absent besides those that the feed says so of."""
+        """Return the same, with more columns that may be absent."""
         return Asked(self.columns, self.optional.union(columns), self.aliases)
 
 
@@ -53,9 +58,53 @@ class Matched:
     absent: tuple[str, ...] = ()
 
 
-def folded(name: str) -> str:
-    """Return what two spellings of one column name share: neither case nor spaces nor Unicode form count."""
-    return "".join(unicodedata.normalize("NFC", name).translate(_DROP_INVISIBLE).casefold().split())
+def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "") -> tuple[str, ...]:
+    """Read rows up to and with the header and return the columns' names; row 0 reads nothing.
+
+    `name` is what people call the source; `hint` what may help if there are far too many columns.
+
+    Raises:
+        EmptySourceError: there are no rows at all.
+        BadSourceError: the source ends before the header, or nothing or far too much stands in it.
+    """
+    in_file = _find_header(header, name, next_row) if header.row else []
+    if len(in_file) > MOST_COLUMNS:
+        raise BadSourceError(name, f"the header has {len(in_file)} columns; more than {MOST_COLUMNS} are never meant", hint=hint)
+    return column_names(header.names or in_file)
+
+
+def _find_header(header: Header, name: str, next_row: NextRow) -> list[str]:
+    finds = compile_pattern(header.matches).finds if header.matches is not None else None
+    for number in range(1, (_FARTHEST if finds else header.row) + 1):
+        cells = next_row()
+        if cells is None and number == 1:
+            raise EmptySourceError(name, "the file is empty", hint=_WHOLE_FILE)
+        if cells is None and finds is None:
+            raise BadSourceError(name, f"the file ends before row {header.row}, where its header should be", hint=_WHOLE_FILE)
+        if cells is None:
+            number -= 1  # noqa: PLW2901  # the rows that were there
+            break
+        if number == header.row if finds is None else any(map(finds, cells)):
+            return _joined([cells, *_more_rows(header.rows - 1, name, number, next_row)], name, number)
+    message = f'no cell of the first {number} rows matches "{header.matches}", so there is no header'
+    raise BadSourceError(name, message, hint="correct `source.header.matches`, or ask the partner for the former layout")
+
+
+def _more_rows(count: int, name: str, row: int, next_row: NextRow) -> Iterator[Sequence[str]]:
+    for _ in range(count):
+        cells = next_row()
+        if cells is None:
+            raise BadSourceError(name, f"the file ends within its header, after row {row}", hint=_WHOLE_FILE)
+        yield cells
+
+
+def _joined(rows: Sequence[Sequence[str]], name: str, row: int) -> list[str]:
+    width = max(map(len, rows))
+    columns = zip(*([*cells, *[""] * (width - len(cells))] for cells in rows), strict=True)
+    names = [" ".join(filter(None, map(str.strip, parts))) for parts in columns]
+    if not any(names):
+        raise BadSourceError(name, f"row {row} should hold the names of the columns and is blank")
+    return names
 
 
 def column_names(header: Sequence[str]) -> tuple[str, ...]:
@@ -65,17 +114,32 @@ def column_names(header: Sequence[str]) -> tuple[str, ...]:
     `#3`; of several with one name the first keeps it and the later ones become `Name#2`, `Name#3`.
     """
     wished = [_trimmed(cell) or f"#{position}" for position, cell in enumerate(header, start=1)]
-    reserved, taken = set(wished), set[str]()
+    reserved, taken = set(wished), dict[str, None]()
     counts: defaultdict[str, int] = defaultdict(lambda: 1)
-    names = []
     for name in wished:
         free = name
         while free in taken or (free != name and free in reserved):
             counts[name] += 1
             free = f"{name}#{counts[name]}"
-        taken.add(free)
-        names.append(free)
-    return tuple(names)
+        taken[free] = None
+    return tuple(taken)
+
+
+def _trimmed(name: str) -> str:
+    return unicodedata.normalize("NFC", name).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip()
+
+
+def wanted_columns(present: Sequence[str], asked: Asked, name: str, advice: str = "") -> Matched:
+    """Match a source's columns with those asked for.
+
+    Raises:
+        MissingColumnsError: columns are missing that may not be.
+    """
+    found = matched(present, asked)
+    if found.missing:
+        taken = [name for name, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
+        raise MissingColumnsError(name, found.missing, present, taken=taken, advice=advice or _overwritten(present, taken))
+    return found
 
 
 def matched(names: Sequence[str], asked: Asked) -> Matched:
@@ -85,52 +149,59 @@ def matched(names: Sequence[str], asked: Asked) -> Matched:
     Unicode form; else, in the same two ways, the first of its aliases that is there; else, spelt `#3` or `#C`, the third
     column. Two columns that differ only in spelling are not guessed between.
     """
-    search = _Search(names)
-    for name in sorted(asked.columns):
-        search.exactly(name, name)
-    for name in sorted(asked.columns):
-        search.alike(name, name)
-    for name in sorted(asked.columns):
+    by_name = {name: position for position, name in enumerate(names)}
+    by_fold: defaultdict[str, list[int]] = defaultdict(list)
+    for position, name in enumerate(names):
+        by_fold[folded(name)].append(position)
+    claimed: dict[int, str] = {}
+    ordered = sorted(asked.columns)
+    for name in ordered:
+        _claim(claimed, name, by_name.get(name))
+    for name in ordered:
+        _claim(claimed, name, _only_free(by_fold[folded(name)], claimed))
+    for name in ordered:
         for alias in asked.aliases.get(name, ()):
-            search.exactly(name, alias)
-            search.alike(name, alias)
-        search.at_position(name)
-    missing = asked.columns - search.found.keys()
-    return Matched(search.spelt(), tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
+            _claim(claimed, name, by_name.get(alias))
+            _claim(claimed, name, _only_free(by_fold[folded(alias)], claimed))
+        _claim(claimed, name, _position(name, len(names)))
+    missing = asked.columns.difference(claimed.values())
+    spelt = tuple(claimed.get(position, name) for position, name in enumerate(names))
+    return Matched(spelt, tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
 
 
-class _Search:
-    """Which wanted name was found at which position; a position answers to one name only."""
+def _claim(claimed: dict[int, str], wanted: str, position: int | None) -> None:
+    """Let a wanted name mean a column; each of both once."""
+    if position is not None and position not in claimed and wanted not in claimed.values():
+        claimed[position] = wanted
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names = names
-        self._by_name = {name: position for position, name in enumerate(names)}
-        self._by_fold: defaultdict[str, list[int]] = defaultdict(list)
-        for position, name in enumerate(names):
-            self._by_fold[folded(name)].append(position)
-        self.found: dict[str, int] = {}
-        self._claimed: set[int] = set()
 
-    def exactly(self, wanted: str, name: str) -> None:
-        self._claim(wanted, self._by_name.get(name))
+def _only_free(positions: Sequence[int], claimed: Mapping[int, str]) -> int | None:
+    free = [position for position in positions if position not in claimed]
+    return free[0] if len(free) == 1 else None
 
-    def alike(self, wanted: str, name: str) -> None:
-        free = [position for position in self._by_fold.get(folded(name), ()) if position not in self._claimed]
-        self._claim(wanted, free[0] if len(free) == 1 else None)
 
-    def at_position(self, wanted: str) -> None:
-        if match := _POSITION.fullmatch(wanted):
-            position = int(match[1]) if match[1] else column_number(match[2])
-            self._claim(wanted, position - 1 if 0 < position <= len(self._names) else None)
+def _position(name: str, count: int) -> int | None:
+    """Return the column, from 0, that `#3` or `#C` names."""
+    match = _POSITION.fullmatch(name)
+    if match is None:
+        return None
+    number = int(match[1]) if match[1] else column_number(match[2])
+    return number - 1 if 0 < number <= count else None
 
-    def spelt(self) -> tuple[str, ...]:
-        spelt = {position: wanted for wanted, position in self.found.items()}
-        return tuple(spelt.get(position, name) for position, name in enumerate(self._names))
 
-    def _claim(self, wanted: str, position: int | None) -> None:
-        if position is not None and wanted not in self.found and position not in self._claimed:
-            self.found[wanted] = position
-            self._claimed.add(position)
+def folded(name: str) -> str:
+    """Return what two spellings of one column name share: neither case nor spaces nor Unicode form count."""
+    return "".join(unicodedata.normalize("NFC", name).translate(_DROP_INVISIBLE).casefold().split())
+
+
+def _overwritten(present: Sequence[str], taken: Sequence[str]) -> str:
+    """Say so if a name looks like something that belongs into a row: somebody has written over the header."""
+    for position, name in enumerate(present, start=1):
+        if name not in taken and _LIKE_CONTENT.search(name):
+            shown = name if len(name) <= 40 else f"{name[:39]}…"
+            asked = f'if it stays so, ask for it as "#{position}"'
+            return f'the header\'s column {position} reads "{shown}": has somebody written over its name? {asked}'
+    return ""
 
 
 def column_number(letters: str) -> int:
@@ -148,92 +219,3 @@ def column_letters(number: int) -> str:
         number, rest = divmod(number - 1, 26)
         letters = chr(65 + rest) + letters
     return letters
-
-
-def _trimmed(name: str) -> str:
-    return unicodedata.normalize("NFC", name).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip()
-
-
-FARTHEST = 1000
-"""Rows among which a header is looked for."""
-_LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
-_WHOLE_FILE = "ask the partner for the whole file"
-NextRow = Callable[[], Sequence[str] | None]
-"""Gives the next row's cells, None at the end."""
-
-
-def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "") -> tuple[str, ...]:
-    """Read rows up to and with the header and return the columns' names; row 0 reads nothing.
-
-    `name` is what people call the source; `hint` what may help if there are far too many columns.
-
-    Raises:
-        EmptySourceError: there are no rows at all.
-        BadSourceError: the source ends before the header, or nothing or far too much stands in it.
-    """
-    in_file = _found(header, name, next_row) if header.row else []
-    if len(in_file) > MOST_COLUMNS:
-        raise BadSourceError(name, f"the header has {len(in_file)} columns; more than {MOST_COLUMNS} are never meant", hint=hint)
-    return column_names(header.names or in_file)
-
-
-def wanted_columns(present: Sequence[str], asked: Asked, name: str, advice: str = "") -> Matched:
-    """Match a source's columns with those asked for.
-
-    Raises:
-        MissingColumnsError: columns are missing that may not be.
-    """
-    found = matched(present, asked)
-    if found.missing:
-        taken = [name for name, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
-        raise MissingColumnsError(name, found.missing, present, taken=taken, advice=advice or _overwritten(present, taken))
-    return found
-
-
-def _found(header: Header, name: str, next_row: NextRow) -> list[str]:
-    passed, finds = 0, compile_pattern(header.matches).finds if header.matches is not None else None
-    for cells in _rows(header, name, next_row):
-        passed += 1
-        is_it = passed == header.row if finds is None else any(map(finds, cells))
-        if is_it:
-            return _joined([cells, *(_next(next_row, name, passed) for _ in range(header.rows - 1))], name, passed)
-    message = f'no cell of the first {passed} rows matches "{header.matches}", so there is no header'
-    raise BadSourceError(name, message, hint="correct `source.header.matches`, or ask the partner for the former layout")
-
-
-def _rows(header: Header, name: str, next_row: NextRow) -> Iterator[Sequence[str]]:
-    for passed in range(FARTHEST if header.matches is not None else header.row):
-        cells = next_row()
-        if cells is None and not passed:
-            raise EmptySourceError(name, "the file is empty", hint=_WHOLE_FILE)
-        if cells is None and header.matches is not None:
-            return
-        if cells is None:
-            raise BadSourceError(name, f"the file ends before row {header.row}, where its header should be", hint=_WHOLE_FILE)
-        yield cells
-
-
-def _next(next_row: NextRow, name: str, passed: int) -> Sequence[str]:
-    cells = next_row()
-    if cells is None:
-        raise BadSourceError(name, f"the file ends within its header, after row {passed}", hint=_WHOLE_FILE)
-    return cells
-
-
-def _joined(rows: Sequence[Sequence[str]], name: str, row: int) -> list[str]:
-    width = max(map(len, rows))
-    columns = zip(*([*cells, *[""] * (width - len(cells))] for cells in rows), strict=True)
-    names = [" ".join(filter(None, map(str.strip, parts))) for parts in columns]
-    if not any(names):
-        raise BadSourceError(name, f"row {row} should hold the names of the columns and is blank")
-    return names
-
-
-def _overwritten(present: Sequence[str], taken: Sequence[str]) -> str:
-    """Say so if a name looks like something that belongs into a row: somebody has written over the header."""
-    for position, name in enumerate(present, start=1):
-        if name not in taken and _LIKE_CONTENT.search(name):
-            shown = name if len(name) <= 40 else f"{name[:39]}…"
-            asked = f'if it stays so, ask for it as "#{position}"'
-            return f'the header\'s column {position} reads "{shown}": has somebody written over its name? {asked}'
-    return ""

@@ -13,7 +13,7 @@ from connectors.masking import Mask
 from connectors.sources.access import Access
 from connectors.sources.catalogue import needed_extra
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.feed_source import Discretion
+from connectors.sources.feed_source import masked_errors
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.source import choice_of, file_digest
 from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource
@@ -21,7 +21,7 @@ from mappings.spec.source_words import secrets_of
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class SourceProbe:
     """What was seen. `marks`: one for each version of each file or sheet. `blind`: why nothing can be said from it, "" if it can.
 
     `is_growing`: what is gone again does not count, only what has come or changed.
@@ -36,57 +36,57 @@ class Glance:
         return not self.marks <= seen if self.is_growing else self.marks != seen
 
 
-def glance_at(spec: AnySource, base: Path, *, access: Access, clockwork: Clockwork = REAL) -> Glance:
+def probe_source(spec: AnySource, base: Path, *, access: Access, clockwork: Clockwork = REAL) -> SourceProbe:
     """Look at what a source would read now, its second tables among it, unless its files are read once each.
 
     Raises:
         SyncError: it cannot be looked at; whoever reads it fails as well.
     """
-    with Discretion(access.mask):
+    with masked_errors(access.mask):
         own = _own(spec, base, access, clockwork)
         if own.blind or own.is_growing:
             return own
         marks = set(own.marks)
         for place, join in enumerate(spec.join):
-            beside = glance_at(join.source, base, access=access, clockwork=clockwork)
+            beside = probe_source(join.source, base, access=access, clockwork=clockwork)
             if beside.blind:
                 return beside
             marks.update(f"{place}:{mark}" for mark in beside.marks)
     return replace(own, marks=frozenset(marks))
 
 
-def _own(spec: AnySource, base: Path, access: Access, clockwork: Clockwork) -> Glance:
+def _own(spec: AnySource, base: Path, access: Access, clockwork: Clockwork) -> SourceProbe:
     match spec:
         case FileSource():
-            with Discretion(Mask(secrets_of(spec.path))):
+            with masked_errors(Mask(secrets_of(spec.path))):
                 return _files(choice_of(spec, base, clockwork))
         case GoogleSheetsSource():
             return _sheet(spec, access, clockwork)
         case _:
-            return Glance(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
+            return SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
 
 
-def _files(unconnected: FileChoice) -> Glance:
+def _files(unconnected: FileChoice) -> SourceProbe:
     with unconnected.connected() as choice:
         spec, there = choice.spec, choice.found()
         meant = there[-1:] if spec.files == "newest" else there
         left = choice.unfinished(meant, may_wait=False)
     if spec.files == "new":
         unfinished = {one.file for one in left}
-        return Glance(frozenset(file_digest(file) for file in meant if file not in unfinished), is_growing=True)
+        return SourceProbe(frozenset(file_digest(file) for file in meant if file not in unfinished), is_growing=True)
     if left:
-        return Glance(blind=str(left[0]))
+        return SourceProbe(blind=str(left[0]))
     untold = next((file for file in meant if not file.version), None)
     if untold is not None:
-        return Glance(blind=f"{untold.label} tells no version, or has only just been written")
-    return Glance(frozenset(map(file_digest, meant)))
+        return SourceProbe(blind=f"{untold.label} tells no version, or has only just been written")
+    return SourceProbe(frozenset(map(file_digest, meant)))
 
 
-def _sheet(spec: GoogleSheetsSource, access: Access, clockwork: Clockwork) -> Glance:
+def _sheet(spec: GoogleSheetsSource, access: Access, clockwork: Clockwork) -> SourceProbe:
     with needed_extra("sheets", spec.place):
         # Here, as feeds of files need not wait for what knows Google.
         from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet  # noqa: PLC0415
     with opened_spreadsheet(spec, access, clockwork=clockwork) as sheet:
         version = sheet.version()
         mark = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
-    return Glance(frozenset({mark})) if version else Glance(blind=f"the Drive API tells no version of {spec.place}")
+    return SourceProbe(frozenset({mark})) if version else SourceProbe(blind=f"the Drive API tells no version of {spec.place}")

@@ -30,7 +30,7 @@ from mappings.compiler.evaluation import (
     watched,
 )
 from mappings.lookup_table import Table
-from mappings.positions import Loc, Problem, Spot
+from mappings.positions import Loc, Problem, ValuePosition
 from mappings.refusals import Refusal
 from mappings.spec.conditions import Condition
 from mappings.spec.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
@@ -74,7 +74,7 @@ _TOLD: Mapping[type[object], str] = {
     ChannelValue: "channel",
 }
 """The kinds of values of which `explain` tells, beside their steps, what they gave."""
-CompileValue = Callable[["Compiler", Value, Spot], Compiled]
+CompileValue = Callable[["Compiler", Value, ValuePosition], Compiled]
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class Compiler:
         """How many named values a row keeps."""
         return len(self.let) + self._items
 
-    def value(self, value: Value, spot: Spot) -> Compiled:
+    def value(self, value: Value, spot: ValuePosition) -> Compiled:
         """Compile one value."""
         outer, self._reads = self._reads, Reads()
         compiled = self.compile_value(self, value, spot)
@@ -120,7 +120,7 @@ class Compiler:
             return compiled
         return replace(compiled, get=told_value(compiled.get, name, spot.path, self.watch))
 
-    def misfit(self, spot: Spot, message: str, hint: str = "") -> Compiled:
+    def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> Compiled:
         """Note a problem; what is returned is never used."""
         self.problems.append(Problem(spot.loc, message, hint))
         return Compiled(nothing)
@@ -135,7 +135,7 @@ class Compiler:
         self._reads.columns.add(name)
         return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
-    def reference(self, name: str, spot: Spot) -> Compiled:
+    def reference(self, name: str, spot: ValuePosition) -> Compiled:
         """Return a named value, worked out once a row; the first who needs it compiles it."""
         if name in self.loops:
             self.look_further()
@@ -151,7 +151,7 @@ class Compiler:
         if name not in self._named:
             self._under_way.append(name)
             outer, self.loops = self.loops, {}
-            compiled = self.value(self.let[name], Spot(("let", name), f"${name}"))
+            compiled = self.value(self.let[name], ValuePosition(("let", name), f"${name}"))
             self.loops = outer
             self._under_way.pop()
             get = _once_a_row(len(self._named), compiled.get)
@@ -166,13 +166,13 @@ class Compiler:
         self._items += 1
         return place, Compiled(lambda row: row.named[place], flow, column)
 
-    def source(self, text: str, spot: Spot) -> Compiled:
+    def source(self, text: str, spot: ValuePosition) -> Compiled:
         """Return what `from` names: a column, or a named value."""
         if is_reference(text):
             return self.reference(text[1:], spot)
         return self.column(unescape_dollar(text))
 
-    def ends(self, value: Any, spot: Spot, column: str) -> Ends:
+    def ends(self, value: Any, spot: ValuePosition, column: str) -> Ends:
         """Compile the author's choices for a value that is empty or refused."""
         on_empty: Policy | None = value.on_empty
         chosen = on_empty is not None
@@ -184,7 +184,7 @@ class Compiler:
             is_error_chosen=value.on_error is not None,
         )
 
-    def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: Spot) -> Compiled:
+    def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: ValuePosition) -> Compiled:
         """Pass a value through steps."""
         stages: list[CompiledStep] = []
         flow, refuses = source.flow, source.refuses
@@ -215,10 +215,10 @@ class Compiler:
         self.problems.extend(untimely(condition, loc))
         if any(problem.loc[: len(loc)] == loc for problem in self.problems):
             return lambda _row: False
-        refer: Callable[[str], Getter] = lambda text: lenient(self._operand(text, Spot(loc)).get)  # noqa: E731 - two one-line doors
+        refer: Callable[[str], Getter] = lambda text: lenient(self._operand(text, ValuePosition(loc)).get)  # noqa: E731 - two one-line doors
         return compile_condition(condition, refer, lambda name: self.column(name).get)
 
-    def _operand(self, text: str, spot: Spot) -> Compiled:
+    def _operand(self, text: str, spot: ValuePosition) -> Compiled:
         return self.reference(text[1:], spot) if is_reference(text) else constant(unescape_dollar(text))
 
 

@@ -12,14 +12,15 @@ from mappings.lookup_table import normaliser
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, Problem
 from mappings.refusals import ReasonCode, Refusal
-from mappings.spec.conditions import All, Condition, Not, Test
+from mappings.spec.conditions import All, Condition, Not, Test, TestName
 from mappings.spec.conditions import Any as AnyOf
 from mappings.steps.patterns import short_enough
 from mappings.zones import EndOfDay
 
 Holds = Callable[[RowState], bool]
 """A compiled condition. Raises Refusal where the value it looks at is unusable."""
-Check = Callable[[Any], bool]
+Check = Callable[[Any, RowState], bool]
+"""Decides whether a value of a row passes one test."""
 Refer = Callable[[str], Getter]
 """Returns the getter of a named value (`$name`) or of a constant text; nothing there is None."""
 ReadColumn = Callable[[str], Getter]
@@ -45,87 +46,67 @@ def compile_condition(condition: Condition, refer: Refer, read_column: ReadColum
 
 def _compile_test(test: Test, refer: Refer, read_column: ReadColumn) -> Holds:
     subject = read_column(test.column) if test.column is not None else refer(test.value or "")
-    checks = tuple(_value_checks(test))
-    comparisons = tuple(_comparisons(test, refer))
-
-    if len(checks) == 1 and not comparisons:
+    checks = tuple(_compile_check(name, test, refer) for name in test.tests)
+    if len(checks) == 1:
         only = checks[0]
-        return lambda row: only(subject(row))
+        return lambda row: only(subject(row), row)
 
     def holds(row: RowState) -> bool:
         value = subject(row)
-        return all(check(value) for check in checks) and all(compare(value, other(row)) for compare, other in comparisons)
+        return all(check(value, row) for check in checks)
 
     return holds
 
 
-def _value_checks(test: Test) -> list[Check]:
-    checks: list[Check] = []
+def _compile_check(name: TestName, test: Test, refer: Refer) -> Check:  # noqa: C901, PLR0911 - one arm per test
+    wanted: Any = getattr(test, name)
     same = normaliser(test.ignore)
-    if test.equals is not None and not _is_reference(test.equals):
-        checks.append(_is_among({same(test.equals)}, same))
-    if test.among is not None:
-        checks.append(_is_among({same(text) for text in test.among}, same))
-    if test.matches is not None:
-        checks.append(_matches(test.matches, ignores_case="case" in test.ignore))
-    if test.contains is not None:
-        checks.append(_contains(tuple(same(text) for text in test.contains), same))
-    if test.state is not None:
-        checks.append(is_empty if test.state == "missing" else lambda value: not is_empty(value))
-    checks.extend(_number_checks(test))
-    return checks
+    match name:
+        case "equals" if _is_reference(wanted):
+            other = refer(wanted)
+            if not test.ignore:
+                return lambda value, row: bool(value == other(row))
+            return lambda value, row: same(_as_text(value)) == same(_as_text(other(row)))
+        case "equals":
+            known = same(wanted)
+            return lambda value, _row: same(_as_text(value)) == known
+        case "among":
+            several = frozenset(map(same, wanted))
+            return lambda value, _row: same(_as_text(value)) in several
+        case "matches":
+            finds = compile_pattern(wanted, ignore_case="case" in test.ignore).finds
+            return lambda value, _row: finds(short_enough(_as_text(value)))
+        case "contains":
+            parts = tuple(map(same, wanted))
+            return lambda value, _row: _contains(value, parts, same)
+        case "state":
+            is_missing = wanted == "missing"
+            return lambda value, _row: is_empty(value) is is_missing
+        case "before":
+            later = _time_or_reference(wanted, refer)
+            return lambda value, row: is_earlier(value, later(row))
+        case "after":
+            earlier = _time_or_reference(wanted, refer)
+            return lambda value, row: is_earlier(earlier(row), value)
+        case "less":
+            most = as_number(wanted)
+            return lambda value, _row: not is_empty(value) and as_number(value) < most
+        case "greater":
+            least = as_number(wanted)
+            return lambda value, _row: not is_empty(value) and as_number(value) > least
+        case _:
+            assert_never(name)
 
 
 def _is_reference(text: str) -> bool:
     return text.startswith("$") and not text.startswith("$$")
 
 
-def _is_among(known: set[str], same: Callable[[str], str]) -> Check:
-    return lambda value: same(_as_text(value)) in known
-
-
-def _matches(pattern: str, *, ignores_case: bool) -> Check:
-    finds = compile_pattern(pattern, ignore_case=ignores_case).finds
-    return lambda value: finds(short_enough(_as_text(value)))
-
-
-def _contains(parts: tuple[str, ...], same: Callable[[str], str]) -> Check:
-    def contains(value: Any) -> bool:
-        if isinstance(value, list):
-            return any(same(_as_text(item)) in parts for item in value)
-        text = same(_as_text(value))
-        return any(part in text for part in parts)
-
-    return contains
-
-
-def _number_checks(test: Test) -> list[Check]:
-    checks: list[Check] = []
-    if test.less is not None:
-        most = as_number(test.less)
-        checks.append(lambda value: not is_empty(value) and as_number(value) < most)
-    if test.greater is not None:
-        least = as_number(test.greater)
-        checks.append(lambda value: not is_empty(value) and as_number(value) > least)
-    return checks
-
-
-def _comparisons(test: Test, refer: Refer) -> list[tuple[Callable[[Any, Any], bool], Getter]]:
-    found: list[tuple[Callable[[Any, Any], bool], Getter]] = []
-    if test.equals is not None and _is_reference(test.equals):
-        found.append((_equals(test), refer(test.equals)))
-    if test.before is not None:
-        found.append((is_earlier, _time_or_reference(test.before, refer)))
-    if test.after is not None:
-        found.append((lambda value, other: is_earlier(other, value), _time_or_reference(test.after, refer)))
-    return found
-
-
-def _equals(test: Test) -> Callable[[Any, Any], bool]:
-    if not test.ignore:
-        return lambda value, other: bool(value == other)
-    same = normaliser(test.ignore)
-    return lambda value, other: same(_as_text(value)) == same(_as_text(other))
+def _contains(value: Any, parts: tuple[str, ...], same: Callable[[str], str]) -> bool:
+    if isinstance(value, list):
+        return any(same(_as_text(item)) in parts for item in value)
+    text = same(_as_text(value))
+    return any(part in text for part in parts)
 
 
 def _time_or_reference(text: str, refer: Refer) -> Getter:

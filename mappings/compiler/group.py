@@ -16,7 +16,7 @@ from mappings.compiler.expand import ExpandedRow
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import Loc, Problem, Spot
+from mappings.positions import Loc, Problem, ValuePosition
 from mappings.refusals import Reason, Refusal, did_you_mean
 from mappings.row_key import RowKey
 from mappings.spec.rules import Choosing, Grouping
@@ -160,7 +160,7 @@ def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> Join:
     """Compile the rule that chooses among rows with one key."""
     if asked.keep == "first":
         return _first_of_each
-    rank = None if asked.by is None else _rank(compiler, asked.by, Spot((*loc, "duplicates", "by")))
+    rank = None if asked.by is None else _rank(compiler, asked.by, ValuePosition((*loc, "duplicates", "by")))
 
     def choose(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         for lot in lots(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
@@ -208,7 +208,7 @@ def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Itera
     yield from (Absorbed(row.origin, lot.key or RowKey(""), Absorption.GROUPED) for row in others)
 
 
-def _rank(compiler: Compiler, by: Any, spot: Spot) -> Getter:
+def _rank(compiler: Compiler, by: Any, spot: ValuePosition) -> Getter:
     compiled = compiler.value(by, spot)
     if compiled.constant is not None or compiled.flow.is_list or compiled.flow.kind not in _RANKED:
         hint = 'name the column, and read it: {from: UPDATED, do: [{datetime: "%Y-%m-%d %H:%M"}]}'

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import Compiled, Compiler, lenient, refused_empty
 from mappings.compiler.evaluation import Flow, Getter, RowState, mending, required
-from mappings.positions import Spot
+from mappings.positions import ValuePosition
 from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
 from mappings.steps.step import Kind
@@ -123,7 +123,7 @@ Place = Callable[[RowState, OnTheWall], Any]
 """Returns the moment at which a row's clocks show that."""
 
 
-def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
+def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> Compiled:
     """Compile a wall time in a zone."""
     wall = value.at
     day = _day(compiler, wall, spot)
@@ -152,17 +152,17 @@ def compile_moment(compiler: Compiler, value: At, spot: Spot) -> Compiled:
     return Compiled(_with_both_told(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
 
 
-def _day(compiler: Compiler, wall: Wall, spot: Spot) -> Compiled:
+def _day(compiler: Compiler, wall: Wall, spot: ValuePosition) -> Compiled:
     hint = 'a date is needed: do: [{date: "%Y-%m-%d"}]'
     return _operand(compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _Wanted(_DAYS, hint, day_from_text))
 
 
-def _clock(compiler: Compiler, clock: Value, spot: Spot) -> Compiled:
+def _clock(compiler: Compiler, clock: Value, spot: ValuePosition) -> Compiled:
     hint = 'a time is needed: do: [{time: "%H:%M"}]'
     return _operand(compiler, clock, spot.inner("at", "clock", may_be_empty=True), _Wanted(_CLOCKS, hint, clock_from_text))
 
 
-def _ending(compiler: Compiler, wall: Wall, spot: Spot, place: Place) -> Place:
+def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -> Place:
     """Hold an end against its start, where the mapping says when the event starts."""
     if wall.start is None:
         return place
@@ -217,7 +217,7 @@ def _with_both_told(moment: Getter, clock: Getter, path: str) -> Getter:
     return told
 
 
-def compile_instant(compiler: Compiler, value: Seen, spot: Spot) -> Compiled:
+def compile_instant(compiler: Compiler, value: Seen, spot: ValuePosition) -> Compiled:
     """Compile a moment shown in a zone."""
     asked, hint = value.in_zone, 'a moment is needed: do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]'
     moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _Wanted(_MOMENTS, hint))
@@ -254,7 +254,7 @@ class _Wanted:
     read: Callable[[str], Any] | None = None
 
 
-def _operand(compiler: Compiler, value: Value, spot: Spot, wanted: _Wanted) -> Compiled:
+def _operand(compiler: Compiler, value: Value, spot: ValuePosition, wanted: _Wanted) -> Compiled:
     compiled = compiler.value(value, spot)
     written = compiled.constant
     if written is not None and wanted.read is not None and not _is_readable(written, wanted):
@@ -268,7 +268,7 @@ def _operand(compiler: Compiler, value: Value, spot: Spot, wanted: _Wanted) -> C
     return compiled
 
 
-def _check_stand_ins(compiler: Compiler, value: Value, spot: Spot, wanted: _Wanted) -> None:
+def _check_stand_ins(compiler: Compiler, value: Value, spot: ValuePosition, wanted: _Wanted) -> None:
     """What stands in by `{use: X}` is the file's own text, and must be readable as well."""
     if wanted.read is None or not isinstance(value, From | FirstOf | Choose):
         return
@@ -284,7 +284,7 @@ def _is_readable(text: str, wanted: _Wanted) -> bool:
         return False
 
 
-def _placer(compiler: Compiler, wall: Wall, spot: Spot) -> Place:
+def _placer(compiler: Compiler, wall: Wall, spot: ValuePosition) -> Place:
     compiled = compiler.value(wall.zone, spot)
     find = _zone_finder(compiler, compiled, spot)
     localise: Callable[[ZoneInfo], Localise] = lru_cache(maxsize=64)(lambda zone: localiser(zone, wall.gap, wall.overlap))
@@ -301,7 +301,7 @@ def _of_a_day(gap: Gap) -> Gap:
     return "later" if gap == "reject" else gap
 
 
-def _zone_finder(compiler: Compiler, compiled: Compiled, spot: Spot) -> Callable[[RowState], ZoneInfo]:
+def _zone_finder(compiler: Compiler, compiled: Compiled, spot: ValuePosition) -> Callable[[RowState], ZoneInfo]:
     """Return the function that gives a row's zone; it raises Refusal where the row names none."""
     if compiled.constant is not None and find_zone(compiled.constant) is None:
         compiler.misfit(spot, f'"{compiled.constant}" is not a time zone', 'write it like "Europe/Lisbon"')

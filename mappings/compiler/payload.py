@@ -18,7 +18,7 @@ from mappings.compiler.evaluation import UNSET, Flow, Getter, RowState, nfc, not
 from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.positions import Loc, Problem, Spot
+from mappings.positions import Loc, Problem, ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
 from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
@@ -147,7 +147,7 @@ def _fields(
         if isinstance(inner, _Tree):
             fields.append(_object(name, inside, _fields(compiler, payload, inner, inside, in_list=in_list), in_list=in_list))
         else:
-            spot = Spot(inner[1], inside, may_be_empty=name in required)
+            spot = ValuePosition(inner[1], inside, may_be_empty=name in required)
             fields.append(_field(compiler, payload, inner[0], spot, name))
     return fields
 
@@ -205,7 +205,7 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...]) -> Gette
     return build
 
 
-def _field(compiler: Compiler, payload: Payload, value: Value, spot: Spot, name: str = "") -> _Field:
+def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePosition, name: str = "") -> _Field:
     if isinstance(value, Image):
         if spot.path == "coverImage":
             payload.cover = compile_cover(compiler, value, spot)
@@ -247,13 +247,13 @@ def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
     return UNSET if row.warnings or row.reasons else found
 
 
-def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: Spot) -> Getter:
-    spots = [Spot((*spot.loc, position), f"{spot.path}[{position}]") for position in range(len(value.root))]
+def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: ValuePosition) -> Getter:
+    spots = [ValuePosition((*spot.loc, position), f"{spot.path}[{position}]") for position in range(len(value.root))]
     items = tuple(_item(compiler, payload, item, there) for item, there in zip(value.root, spots, strict=True))
     return lambda row: [built for get in items if (built := get(row)) is not None] or None
 
 
-def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Getter:
+def _item(compiler: Compiler, payload: Payload, item: Value, spot: ValuePosition) -> Getter:
     """Compile one entry of a list in the payload."""
     if isinstance(item, Fields):
         return _listed_object(_fields(compiler, payload, _tree(compiler, item, spot.loc), spot.path, in_list=True), ())
@@ -262,7 +262,7 @@ def _item(compiler: Compiler, payload: Payload, item: Value, spot: Spot) -> Gett
     return _field(compiler, payload, item, spot).read
 
 
-def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: Spot) -> Getter:
+def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: ValuePosition) -> Getter:
     """Compile an object of a list that is wanted under a condition, or with some of its fields only."""
     tree = _tree(compiler, entry.fields, spot.loc)
     for position, name in enumerate(entry.require):

@@ -16,7 +16,7 @@ from mappings.compiler.evaluation import Getter, RowState, required
 from mappings.compiler.expand import Expand, ExpandedRow, refused
 from mappings.compiler.row_rules import OVER, TOO_FAR
 from mappings.outcome import Silence
-from mappings.positions import Loc, Spot
+from mappings.positions import Loc, ValuePosition
 from mappings.refusals import ReasonCode, Refusal
 from mappings.row_key import event_key
 from mappings.spec.rules import Recurrence
@@ -192,7 +192,7 @@ def _read_until(text: str) -> date:
 
 def compile_first_day(compiler: Compiler, asked: Recurrence, loc: Loc) -> FirstDay:
     """Compile the first day of a recurrence: the row's own day, on which `$day` cannot bear."""
-    spot = Spot((*loc, "recur"))
+    spot = ValuePosition((*loc, "recur"))
     if asked.start is None:
         listed = _optional(compiler, asked.days, spot.inner("days"), _compile_date)
         return lambda row: _earliest(_read_days(listed, row))
@@ -209,7 +209,7 @@ def compile_first_day(compiler: Compiler, asked: Recurrence, loc: Loc) -> FirstD
 
 def compile_recurrence(compiler: Compiler, asked: Recurrence, loc: Loc, days: RunDays, start: FirstDay) -> Expand:
     """Compile a recurrence, as seen from the start of the run."""
-    spot = Spot((*loc, "recur"))
+    spot = ValuePosition((*loc, "recur"))
     listed = _optional(compiler, asked.days, spot.inner("days"), _compile_date)
     when = None if asked.when is None else compiler.condition(asked.when, (*spot.loc, "when"))
     until = start if listed else _optional(compiler, asked.until, spot.inner("until", may_be_empty=True), _compile_date)
@@ -276,7 +276,7 @@ def _events(row: ExpandedRow, found: list[date], asked: Recurrence) -> list[Expa
     return events
 
 
-def _compile_rule(compiler: Compiler, asked: Recurrence, spot: Spot) -> Callable[[RowState], DayRule]:
+def _compile_rule(compiler: Compiler, asked: Recurrence, spot: ValuePosition) -> Callable[[RowState], DayRule]:
     if asked.rrule is not None:
         text = compiler.value(asked.rrule, spot.inner("rrule")).get
         return lambda row: read_rule(str(text(row) or ""))
@@ -294,12 +294,15 @@ def _compile_rule(compiler: Compiler, asked: Recurrence, spot: Spot) -> Callable
 
 
 def _optional(
-    compiler: Compiler, value: Value | None, spot: Spot, compile_one: Callable[[Compiler, Value, Spot], Compiled] = Compiler.value
+    compiler: Compiler,
+    value: Value | None,
+    spot: ValuePosition,
+    compile_one: Callable[[Compiler, Value, ValuePosition], Compiled] = Compiler.value,
 ) -> Getter | None:
     return None if value is None else lenient(compile_one(compiler, value, spot).get)
 
 
-def _compile_date(compiler: Compiler, value: Value, spot: Spot) -> Compiled:
+def _compile_date(compiler: Compiler, value: Value, spot: ValuePosition) -> Compiled:
     compiled = compiler.value(value, spot)
     is_text = compiled.flow.kind is Kind.TEXT and (compiled.is_cell or compiled.column)
     if compiled.flow.kind not in _DATES or is_text:

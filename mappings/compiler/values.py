@@ -24,7 +24,7 @@ from mappings.compiler.conditions import Holds
 from mappings.compiler.evaluation import Flow, Getter, RowState, is_empty, mending, required
 from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.outcome import Cover, RowLocation
-from mappings.positions import Spot
+from mappings.positions import ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.spec.values import (
     At,
@@ -53,7 +53,7 @@ _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 
 
-def compile_fact(compiler: Compiler, value: Meta, spot: Spot) -> Compiled:
+def compile_fact(compiler: Compiler, value: Meta, spot: ValuePosition) -> Compiled:
     """Compile what is known of a row; a number and a day keep their kinds, the others are texts."""
     compiler.look_further()
     source = _source(compiler, value)
@@ -97,7 +97,7 @@ def tab_of(origin: RowLocation) -> str:
     return found["tab"] if found else ""
 
 
-def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # noqa: C901, PLR0911, PLR0912 - one arm per kind of value
+def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Compiled:  # noqa: C901, PLR0911, PLR0912 - one arm per kind of value
     """Compile a value that gives one thing: objects and images have their place in the payload only."""
     match value:
         case str():
@@ -136,13 +136,13 @@ def compile_value(compiler: Compiler, value: Value, spot: Spot) -> Compiled:  # 
             assert_never(value)
 
 
-def _from(compiler: Compiler, value: From, spot: Spot) -> Compiled:
+def _from(compiler: Compiler, value: From, spot: ValuePosition) -> Compiled:
     source = compiler.source(value.source, spot.inner("from"))
     ends = compiler.ends(value, spot, source.column)
     return compiler.through(source, value.do, ends, spot)
 
 
-def _first_of(compiler: Compiler, value: FirstOf, spot: Spot) -> Compiled:
+def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> Compiled:
     parts = [
         compiler.value(part, spot.inner("first_of", position, may_be_empty=True)) for position, part in enumerate(value.first_of)
     ]
@@ -164,7 +164,7 @@ def _first_of(compiler: Compiler, value: FirstOf, spot: Spot) -> Compiled:
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
 
 
-def _choose(compiler: Compiler, value: Choose, spot: Spot) -> Compiled:
+def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> Compiled:
     conditions = [
         compiler.condition(choice.when, (*spot.loc, "choose", position, "when")) for position, choice in enumerate(value.choose)
     ]
@@ -197,7 +197,7 @@ def _always(_row: RowState) -> bool:
     return True
 
 
-def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
+def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner("by", position)) for position, part in enumerate(value.by)]
     column = next((part.column for part in parts if part.column), "")
     ends = compiler.ends(value, spot, column)
@@ -225,7 +225,7 @@ def _table_value(compiler: Compiler, value: TableValue, spot: Spot) -> Compiled:
     return Compiled(looked_up, Flow(kind, value.many), column)
 
 
-def _joined(compiler: Compiler, value: Joined, spot: Spot) -> Compiled:
+def _joined(compiler: Compiler, value: Joined, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner("join", position, may_be_empty=True)) for position, part in enumerate(value.join)]
     getters = tuple(lenient(part.get) for part in parts)
     column = next((part.column for part in parts if part.column), "")
@@ -242,7 +242,7 @@ def _joined(compiler: Compiler, value: Joined, spot: Spot) -> Compiled:
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
 
 
-def _items(compiler: Compiler, value: Items, spot: Spot) -> Compiled:
+def _items(compiler: Compiler, value: Items, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner(position)) for position, part in enumerate(value.root)]
     getters = tuple(part.get for part in parts)
     column = next((part.column for part in parts if part.column), "")
@@ -254,7 +254,7 @@ def _items(compiler: Compiler, value: Items, spot: Spot) -> Compiled:
     return Compiled(items, Flow(_common_flow(parts).kind, is_list=True), column)
 
 
-def _channel(compiler: Compiler, value: ChannelValue, spot: Spot) -> Compiled:
+def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> Compiled:
     inner = compiler.value(value.channel, spot.inner("channel"))
     if inner.constant is not None and compiler.channels is not None and inner.constant not in compiler.channels:
         hint = did_you_mean(inner.constant, compiler.channels) or _channel_list(compiler)
@@ -306,13 +306,13 @@ def _common_flow(parts: list[Compiled]) -> Flow:
     return flows.pop() if len(flows) == 1 else Flow(Kind.ANY)
 
 
-Give = Callable[[Value, Spot], Getter]
+Give = Callable[[Value, ValuePosition], Getter]
 """Compiles what is made of an item, where it stands in the payload."""
 _Entry = tuple[Any, ...]
 """What stands side by side in the lists."""
 
 
-def compile_loop(compiler: Compiler, value: ForEach, spot: Spot, compile_give: Give) -> Compiled:
+def compile_loop(compiler: Compiler, value: ForEach, spot: ValuePosition, compile_give: Give) -> Compiled:
     """Compile one list of the payload."""
     parts = value.for_each.root if isinstance(value.for_each, Items) and len(value.names) > 1 else (value.for_each,)
     taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
@@ -322,7 +322,7 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: Spot, compile_give: G
     column = next((one.column for one in lists if one.column), "")
     path = f"{spot.path}[]"
     each = _gone_through(
-        *_inside(compiler, value, lists, lambda: compile_give(value.give, Spot((*spot.loc, "give"), path))), path
+        *_inside(compiler, value, lists, lambda: compile_give(value.give, ValuePosition((*spot.loc, "give"), path))), path
     )
     read = _side_by_side(lists, column)
     ends = compiler.ends(value, spot, column)
@@ -349,7 +349,7 @@ def _inside(
     return tuple(place for place, _ in items), give
 
 
-def _list(compiler: Compiler, part: Value, spot: Spot) -> Compiled:
+def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> Compiled:
     """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
     if not isinstance(part, Items):
         compiled = compiler.value(part, spot)
@@ -407,7 +407,7 @@ def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
             reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
 
 
-def compile_cover(compiler: Compiler, value: Image, spot: Spot) -> Getter:
+def compile_cover(compiler: Compiler, value: Image, spot: ValuePosition) -> Getter:
     """Compile the image of an event: what gives its Cover, or None, and notes what was wrong with the address."""
     several = value.image.root if isinstance(value.image, Items) else (value.image,)
     parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]

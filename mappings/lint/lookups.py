@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mappings.lookup_table import Table
-from mappings.positions import Block, Loc, PlaceElsewhere, Problem, walk
+from mappings.positions import Block, Loc, Problem, walk
 from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import Map, places_met
 
@@ -104,8 +104,8 @@ def _places(document: Mapping[str, Any]) -> list[tuple[Loc, Mapping[str, Any]]]:
 
 def _stands_in(block: Mapping[str, Any], files: Collection[str]) -> bool:
     """Whether a part of a document was written in one of these files, and included from there."""
-    place = block.place if isinstance(block, Block) else None
-    return isinstance(place, PlaceElsewhere) and str(place.path) in files
+    file = block.position.file if isinstance(block, Block) else None
+    return file is not None and str(file.path) in files
 
 
 def _is_map(loc: Loc, block: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ How a condition is decided for a row is `deciding`'s.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -14,8 +14,9 @@ from mappings.lookup_table import Ignorable
 from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
 from mappings.strict import Strict
 
-TESTS = ("equals", "in", "matches", "contains", "is", "before", "after", "less", "greater")
-"""The tests of a condition, by the keys that name them."""
+TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
+"""The tests of a condition, by their fields."""
+_FIELDS: tuple[TestName, ...] = get_args(TestName)
 
 
 class Test(Strict):
@@ -38,23 +39,18 @@ class Test(Strict):
         default=(), description="Differences that do not count for equals, in and contains; case also for matches."
     )
 
+    @property
+    def tests(self) -> tuple[TestName, ...]:
+        """The tests that are named."""
+        return tuple(name for name in _FIELDS if getattr(self, name) is not None)
+
     @model_validator(mode="after")
     def _check_shape(self) -> Self:
         if (self.column is None) == (self.value is None):
             raise mistake("a condition looks at one column or at one value", 'write "column: NAME" or "value: $name"')
-        tests = (
-            self.equals,
-            self.among,
-            self.matches,
-            self.contains,
-            self.state,
-            self.before,
-            self.after,
-            self.less,
-            self.greater,
-        )
-        if all(test is None for test in tests):
-            raise mistake("a condition needs a test", f"one of {', '.join(TESTS)}")
+        if not self.tests:
+            spelt = (type(self).model_fields[name].alias or name for name in _FIELDS)
+            raise mistake("a condition needs a test", f"one of {', '.join(spelt)}")
         if self.ignore and self.equals is None and self.among is None and self.contains is None:
             if self.matches is None:
                 raise mistake(

@@ -11,6 +11,7 @@ from typing import Annotated, Literal, Self
 from pydantic import (
     AfterValidator,
     AwareDatetime,
+    BeforeValidator,
     Discriminator,
     Field,
     PlainValidator,
@@ -23,6 +24,7 @@ from pydantic import (
 from mappings.errors import FileProblem
 from mappings.lookup_table import Table
 from mappings.measures import OneOrMany, Share, Text, Texts, Zone, mistake, parse_duration
+from mappings.positions import plain
 from mappings.refusals import ReasonCode
 from mappings.row_key import FeedName
 from mappings.spec.rules import Rule
@@ -232,6 +234,7 @@ def _payload_path(text: str) -> str:
 
 PayloadPath = Annotated[str, AfterValidator(_payload_path)]
 ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
+_Payload = dict[str, Annotated[object, BeforeValidator(plain)]]
 
 
 class Example(Strict):
@@ -241,8 +244,8 @@ class Example(Strict):
     rows: tuple[dict[str, Text], ...] = Field(
         default=(), description="In place of `row` several rows, where the feed puts rows of one key together."
     )
-    event: dict[str, object] | None = Field(default=None, description="Fields of the payload and what they must be.")
-    events: tuple[dict[str, object], ...] | None = Field(
+    event: _Payload | None = Field(default=None, description="Fields of the payload and what they must be.")
+    events: tuple[_Payload, ...] | None = Field(
         default=None, description="The same for each event of a row that stands for several: all of them, in their order."
     )
     rejected: dict[str, ReasonCode] | None = Field(

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from mappings.measures import Duration, Text, Texts, mistake
 from mappings.spec.conditions import Condition
 from mappings.spec.values import Value
-from mappings.strict import Strict
+from mappings.strict import Strict, union_members
 
 _MANY = 400
 
@@ -204,10 +204,6 @@ class Duplicates(Strict):
     duplicates: Choosing
 
 
-RULES = ("skip", "keep", "cancelled", "assert", "explode", "recur", "group", "duplicates", "window")
-"""The keys that say what kind of rule a block is."""
-
-
 def _kind_of_rule(value: object) -> str:
     if isinstance(value, dict):
         return "rule:" + next((key for key in RULES if key in value), next(iter(value), ""))
@@ -227,3 +223,5 @@ Rule = Annotated[
     Discriminator(_kind_of_rule),
 ]
 """One rule. Those that look at rows or their events apply in their order; explode comes before recur."""
+RULES = tuple(union_members(Rule))
+"""The keys that say what kind of rule a block is."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
@@ -37,7 +37,7 @@ from mappings.spec.source_words import (
     is_address,
     without_secrets,
 )
-from mappings.strict import Strict
+from mappings.strict import Strict, union_members
 
 """A number of bytes."""
 """The name of the file that says that another one is finished."""
@@ -486,25 +486,6 @@ SourceSpec = Annotated[
     Discriminator(_kind_of_source),
 ]
 """The closed union of source kinds, discriminated by `kind`."""
-SOURCES: tuple[type[AnySource], ...] = (
-    CsvSource,
-    TsvSource,
-    WorkbookSource,
-    JsonSource,
-    NdjsonSource,
-    XmlSource,
-    IcsSource,
-    GoogleSheetsSource,
-    SalesforceSource,
-)
-"""Every kind, in the order of the reference."""
-SHARED: tuple[type[AnySource], ...] = (AnySource, FileSource, GridSource, DelimitedSource, RecordSource)
-"""What the kinds share, the widest first."""
-
-
+SOURCES: Mapping[str, type[AnySource]] = union_members(SourceSpec)
+"""Every kind by its word, in the order of the reference."""
 Join.model_rebuild(_types_namespace={"SourceSpec": SourceSpec})
-
-
-def kind_word(model: type[AnySource]) -> str:
-    """Return the word that stands for a kind in `kind`."""
-    return str(get_args(model.model_fields["kind"].annotation)[0])

@@ -16,7 +16,7 @@ from mappings.spec.conditions import Condition
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.lookups import Search, check_columns
 from mappings.steps.urls import check_address
-from mappings.strict import Policy, Strict
+from mappings.strict import Policy, Strict, union_members
 from mappings.zones import Gap, Overlap
 
 _EMPTY = "What to do when there is nothing to use (default: reject)."
@@ -256,8 +256,6 @@ class Entry(Strict):
         return Fields.model_construct(self.__pydantic_extra__)
 
 
-MARKERS = ("from", "first_of", "choose", "at", "in_zone", "lookup", "join", "channel", "image", "for_each", "meta")
-"""The keys that say what kind of value a block is."""
 COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default", "as", "give")
 """Keys that stand beside a marker, and never in an object of the payload."""
 
@@ -281,7 +279,6 @@ Value = Annotated[
     Annotated[Referring, Tag("value:text")]
     | Annotated[Items, Tag("value:list")]
     | Annotated[Fields, Tag("value:object")]
-    | Annotated[Entry, Tag("value:entry")]
     | Annotated[From, Tag("value:from")]
     | Annotated[FirstOf, Tag("value:first_of")]
     | Annotated[Choose, Tag("value:choose")]
@@ -292,7 +289,10 @@ Value = Annotated[
     | Annotated[ChannelValue, Tag("value:channel")]
     | Annotated[Image, Tag("value:image")]
     | Annotated[ForEach, Tag("value:for_each")]
+    | Annotated[Entry, Tag("value:entry")]
     | Annotated[Meta, Tag("value:meta")],
     Discriminator(_kind_of_value),
 ]
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
+MARKERS = tuple(word for word in union_members(Value) if word not in {"text", "list", "object", "entry"})
+"""The keys that say what kind of value a block is."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, ClassVar
 
 from babel import Locale, UnknownLocaleError
+from babel.core import get_global
 from babel.languages import get_official_languages
 from pydantic import Field, field_validator
 
@@ -15,74 +17,42 @@ from mappings.measures import OneOrMany, mistake
 from mappings.refusals import ReasonCode, Refusal, nearest
 from mappings.steps.step import Run, Shown, Step
 
-_PAIRS = (
-    "ADAND AEARE AFAFG AGATG AIAIA ALALB AMARM AOAGO AQATA ARARG ASASM ATAUT AUAUS AWABW AXALA AZAZE BABIH BBBRB BDBGD "
-    "BEBEL BFBFA BGBGR BHBHR BIBDI BJBEN BLBLM BMBMU BNBRN BOBOL BQBES BRBRA BSBHS BTBTN BVBVT BWBWA BYBLR BZBLZ CACAN "
-    "CCCCK CDCOD CFCAF CGCOG CHCHE CICIV CKCOK CLCHL CMCMR CNCHN COCOL CRCRI CUCUB CVCPV CWCUW CXCXR CYCYP CZCZE DEDEU "
-    "DJDJI DKDNK DMDMA DODOM DZDZA ECECU EEEST EGEGY EHESH ERERI ESESP ETETH FIFIN FJFJI FKFLK FMFSM FOFRO FRFRA GAGAB "
-    "GBGBR GDGRD GEGEO GFGUF GGGGY GHGHA GIGIB GLGRL GMGMB GNGIN GPGLP GQGNQ GRGRC GSSGS GTGTM GUGUM GWGNB GYGUY HKHKG "
-    "HMHMD HNHND HRHRV HTHTI HUHUN IDIDN IEIRL ILISR IMIMN ININD IOIOT IQIRQ IRIRN ISISL ITITA JEJEY JMJAM JOJOR JPJPN "
-    "KEKEN KGKGZ KHKHM KIKIR KMCOM KNKNA KPPRK KRKOR KWKWT KYCYM KZKAZ LALAO LBLBN LCLCA LILIE LKLKA LRLBR LSLSO LTLTU "
-    "LULUX LVLVA LYLBY MAMAR MCMCO MDMDA MEMNE MFMAF MGMDG MHMHL MKMKD MLMLI MMMMR MNMNG MOMAC MPMNP MQMTQ MRMRT MSMSR "
-    "MTMLT MUMUS MVMDV MWMWI MXMEX MYMYS MZMOZ NANAM NCNCL NENER NFNFK NGNGA NINIC NLNLD NONOR NPNPL NRNRU NUNIU NZNZL "
-    "OMOMN PAPAN PEPER PFPYF PGPNG PHPHL PKPAK PLPOL PMSPM PNPCN PRPRI PSPSE PTPRT PWPLW PYPRY QAQAT REREU ROROU RSSRB "
-    "RURUS RWRWA SASAU SBSLB SCSYC SDSDN SESWE SGSGP SHSHN SISVN SJSJM SKSVK SLSLE SMSMR SNSEN SOSOM SRSUR SSSSD STSTP "
-    "SVSLV SXSXM SYSYR SZSWZ TCTCA TDTCD TFATF TGTGO THTHA TJTJK TKTKL TLTLS TMTKM TNTUN TOTON TRTUR TTTTO TVTUV TWTWN "
-    "TZTZA UAUKR UGUGA UMUMI USUSA UYURY UZUZB VAVAT VCVCT VEVEN VGVGB VIVIR VNVNM VUVUT WFWLF WSWSM YEYEM YTMYT ZAZAF "
-    "XKXKX ZMZMB ZWZWE"
-)
-ALPHA_3: Mapping[str, str] = {pair[2:]: pair[:2] for pair in _PAIRS.split()}
+_NOT_COUNTRIES = "AAA ASC BUR CPT DDR DGA FXX TAA TMP YMD ZAR ZZZ"
+"""What the CLDR knows beside the countries of today and its codes for private use (Q and X)."""
+ALPHA_3: Mapping[str, str] = {
+    three: found[0]
+    for three, found in sorted(get_global("territory_aliases").items())
+    if len(three) == 3
+    and three.isalpha()
+    and len(found) == 1
+    and three not in _NOT_COUNTRIES
+    and not re.fullmatch("Q[M-Z].|X..", three)
+} | {"XKX": "XK"}
 """ISO 3166-1: the code of two letters for each code of three. Kosovo has none there; XK is what the CLDR and the EU write."""
-ALSO_CALLED: Mapping[str, Mapping[str, str]] = {
-    "en": {
-        "UK": "GB",
-        "Great Britain": "GB",
-        "England": "GB",
-        "Scotland": "GB",
-        "Wales": "GB",
-        "Northern Ireland": "GB",
-        "United States of America": "US",
-        "Republic of Ireland": "IE",
-        "Holland": "NL",
-        "The Netherlands": "NL",
-        "Czech Republic": "CZ",
-        "Slovak Republic": "SK",
-        "Turkey": "TR",
-        "Russian Federation": "RU",
-        "Republic of Korea": "KR",
-        "Korea, Republic of": "KR",
-        "Viet Nam": "VN",
-        "Hong Kong": "HK",
-        "Macao": "MO",
-        "Macau": "MO",
-        "Ivory Coast": "CI",
-        "Cape Verde": "CV",
-        "Palestine": "PS",
-        "Myanmar": "MM",
-        "Burma": "MM",
-        "Macedonia": "MK",
-        "Swaziland": "SZ",
-    },
-    "pt": {"Inglaterra": "GB", "Escócia": "GB", "EUA": "US", "Holanda": "NL", "República Checa": "CZ", "Cabo Verde": "CV"},
-    "es": {"Inglaterra": "GB", "Escocia": "GB", "EE. UU.": "US", "EEUU": "US", "Holanda": "NL", "República Checa": "CZ"},
-    "fr": {"Angleterre": "GB", "Écosse": "GB", "Hollande": "NL", "République tchèque": "CZ", "Etats-Unis d'Amérique": "US"},
-    "de": {"England": "GB", "Schottland": "GB", "Großbritannien": "GB", "Holland": "NL", "Tschechische Republik": "CZ"},
-    "it": {"Inghilterra": "GB", "Scozia": "GB", "Olanda": "NL", "Repubblica Ceca": "CZ"},
-    "pl": {"Anglia": "GB", "Szkocja": "GB", "USA": "US", "Republika Czeska": "CZ"},
-}
-"""Names beside those of the Unicode CLDR, by language."""
+_ALSO_CALLED = """
+en: GB=UK, Great Britain, England, Scotland, Wales, Northern Ireland; US=United States of America; IE=Republic of Ireland
+en: NL=Holland, The Netherlands; CZ=Czech Republic; SK=Slovak Republic; TR=Turkey; RU=Russian Federation; HK=Hong Kong
+en: KR=Republic of Korea, Korea Republic of; VN=Viet Nam; MO=Macao, Macau; CI=Ivory Coast; CV=Cape Verde; PS=Palestine
+en: MM=Myanmar, Burma; MK=Macedonia; SZ=Swaziland
+pt: GB=Inglaterra, Escócia; US=EUA; NL=Holanda; CZ=República Checa; CV=Cabo Verde
+es: GB=Inglaterra, Escocia; US=EE. UU., EEUU; NL=Holanda; CZ=República Checa
+fr: GB=Angleterre, Écosse; NL=Hollande; CZ=République tchèque; US=Etats-Unis d'Amérique
+de: GB=England, Schottland, Großbritannien; NL=Holland; CZ=Tschechische Republik
+it: GB=Inghilterra, Scozia; NL=Olanda; CZ=Repubblica Ceca
+pl: GB=Anglia, Szkocja; US=USA; CZ=Republika Czeska
+"""
+"""Names beside those of the Unicode CLDR, by language and country."""
 LOCAL = "local"
 """The languages that a country itself uses officially."""
 _same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
-class Country(Step):
+class Country(Step, name="country"):
     """Read a country by its name in these languages, or by its ISO code of two or three letters, as the code of two.
 
     Capitals, accents, spaces and punctuation do not count. The names are those of the Unicode CLDR, and some in wide use.
     """
 
-    name: ClassVar[str] = "country"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{country: [en, pt]}", "Alemanha", "DE"),
         Shown("{country: en}", "prt", "PT"),
@@ -139,8 +109,10 @@ def _names(languages: Sequence[str]) -> Iterator[tuple[str, str]]:
                 name = _territories(each).get(two)
                 if name:
                     yield name, two
-    for language in languages:
-        yield from ALSO_CALLED.get(language, {}).items()
+    for line in filter(None, _ALSO_CALLED.splitlines()):
+        language, _, countries = line.partition(": ")
+        for two, _, also in (country.partition("=") for country in countries.split("; ") if language in languages):
+            yield from ((name, two) for name in also.split(", "))
 
 
 @lru_cache(maxsize=512)

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from mappings.measures import Text, Texts, mistake
-from mappings.refusals import ReasonCode, Refusal
+from mappings.refusals import ReasonCode
 from mappings.steps.formats import (
     EARLIEST_YEAR,
     WEEKDAYS,
@@ -23,19 +21,15 @@ from mappings.steps.formats import (
     Format,
     FormatError,
     NotRealError,
-    Quick,
     compile_format,
-    iso_day,
+    memoised,
     names_of,
-    quick_date,
-    quick_datetime,
     read_clock,
     read_date,
     read_datetime,
     real_day,
 )
 from mappings.steps.step import Kind, Run, Shown, Step
-from mappings.steps.text import SPACES
 from mappings.zones import DAY_END
 
 _OPEN_WORDS = (
@@ -144,7 +138,6 @@ def _agreeing(day: date, weekday: int | None) -> date:
     return day
 
 
-_MEMO = 4096
 _FORMATS = "Formats in strptime notation, tried in order."
 _MIDNIGHT_24 = re.compile(r"(?<![0-9])24[:.h]?00(?![0-9])|(?<![0-9])24(?:h| ?uhr)", re.IGNORECASE)
 LANGUAGE = "The language of month, weekday and AM/PM names, such as pt or pl_PL (default: en)."
@@ -183,11 +176,9 @@ class _Dated(_Formatted):
             raise mistake(f'the format "{form.spelling}" does not give a whole date', missing)
 
 
-class Date(_Dated):
+class Date(_Dated, name="date", gives=Kind.DATE):
     """Read a calendar day in the first of these formats that fits the whole text; nothing is guessed."""
 
-    name: ClassVar[str] = "date"
-    gives: ClassVar[Kind] = Kind.DATE
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{date: ["%Y-%m-%d", "%d/%m/%Y"]}', "3/4/2026", "2026-04-03"),
         Shown('{date: "%d de %B de %Y", locale: pt}', "28 de agosto de 2025", "2025-08-28"),
@@ -200,9 +191,7 @@ class Date(_Dated):
     def function(self) -> Run:
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
-        read: Read = lambda form, text: read_date(form, text, choose_year)  # noqa: E731 - one line, where it is used
-        careful = _Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale, quick_date(forms[0])).reader()
-        return _at_once(careful) if self.formats[0] == "%Y-%m-%d" else careful
+        return _reader(forms, lambda form, text: read_date(form, text, choose_year), ReasonCode.NOT_A_DATE, self.locale)
 
     def _check(self, form: Format) -> None:
         self._check_day(form)
@@ -210,11 +199,9 @@ class Date(_Dated):
             raise mistake(f'the format "{form.spelling}" also reads a time', "use the step datetime")
 
 
-class Time(_Formatted):
+class Time(_Formatted, name="time", gives=Kind.CLOCK):
     """Read a time of day in the first of these formats that fits the whole text (`clock` needs no formats)."""
 
-    name: ClassVar[str] = "time"
-    gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{time: ["%H:%M", "%Hh%M", "%Hh"]}', "14h30", "14:30:00"),
         Shown('{time: "%I.%M%p"}', "7.00pm", "19:00:00"),
@@ -228,8 +215,8 @@ class Time(_Formatted):
 
     def function(self) -> Run:
         forms = compile_formats(self.formats, self.locale)
-        read: Read = _read_to_day_end if self.day_end == "next_day" else read_clock
-        return _Reading(forms, read, ReasonCode.NOT_A_TIME, self.locale).reader()
+        read = _read_to_day_end if self.day_end == "next_day" else read_clock
+        return _reader(forms, read, ReasonCode.NOT_A_TIME, self.locale)
 
     def _check(self, form: Format) -> None:
         _check_clock(form)
@@ -237,11 +224,9 @@ class Time(_Formatted):
             raise mistake(f'the format "{form.spelling}" also reads a date or a zone', "use the step datetime")
 
 
-class Datetime(_Dated):
+class Datetime(_Dated, name="datetime", gives=Kind.WALL):
     """Read a date with its time. With `%z` in the format the result is a moment; without, `at` says in which zone it is."""
 
-    name: ClassVar[str] = "datetime"
-    gives: ClassVar[Kind] = Kind.WALL
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{datetime: "%m/%d/%Y %H:%M"}', "3/15/2016 18:00", "2016-03-15T18:00:00"),
         Shown('{datetime: "%Y-%m-%dT%H:%M:%S%z"}', "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
@@ -252,8 +237,7 @@ class Datetime(_Dated):
     def function(self) -> Run:
         choose_year = year_chooser(self.year)
         forms = compile_formats(self.formats, self.locale)
-        read: Read = lambda form, text: read_datetime(form, text, choose_year)  # noqa: E731 - one line, where it is used
-        return _Reading(forms, read, ReasonCode.NOT_A_DATE, self.locale, quick_datetime(forms[0])).reader()
+        return _reader(forms, lambda form, text: read_datetime(form, text, choose_year), ReasonCode.NOT_A_DATE, self.locale)
 
     @property
     def result(self) -> Kind:
@@ -287,57 +271,19 @@ def _check_clock(form: Format) -> None:
     raise mistake(f'the format "{form.spelling}" does not give a time of day', hint)
 
 
-Read = Callable[[Format, str], Any]
+def _reader(forms: tuple[Format, ...], read: Callable[[Format, str], Any], code: ReasonCode, language: str) -> Run:
+    """Return the step that reads a text in the first of these formats that fits it."""
+    examples = [form.example for form in forms]
 
+    def first(text: str) -> Any:
+        return next((value for value in (read(form, text) for form in forms) if value is not None), None)
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Formats to try in order, how each is read, and what is said of a text that fits none."""
-
-    formats: tuple[Format, ...]
-    read: Read
-    code: ReasonCode
-    language: str
-    quick: Quick | None = None
-    """A quicker way to read the first format."""
-
-    def reader(self) -> Run:
-        """Return the function of one text. Partners repeat their dates: the last few thousand are remembered."""
-
-        @lru_cache(maxsize=_MEMO)
-        def parse(text: str) -> Any:
-            text = text.strip(SPACES)
-            plain = None if self.quick is None else self.quick(text)
-            if plain is not None:
-                return plain
-            for form in self.formats:
-                try:
-                    value = self.read(form, text)
-                except NotRealError as error:
-                    raise Refusal(self.code, str(error)) from error
-                if value is not None:
-                    return value
-            raise Refusal(self.code, self._hint(text))
-
-        return parse
-
-    def _hint(self, text: str) -> str:
-        if _MIDNIGHT_24.search(text) and any(form.has_clock for form in self.formats):
+    def hint(text: str) -> str:
+        if _MIDNIGHT_24.search(text) and any(form.has_clock for form in forms):
             return "midnight is 00:00 of the day that begins"
-        examples = [form.example for form in self.formats]
-        if self.code is ReasonCode.NOT_A_TIME:
-            return no_time_hint(text, examples)
-        return no_date_hint(text, examples, self.language)
+        return no_time_hint(text, examples) if code is ReasonCode.NOT_A_TIME else no_date_hint(text, examples, language)
 
-
-def _at_once(careful: Run) -> Run:
-    """Read what is plainly an ISO day without looking it up."""
-
-    def read(text: str) -> Any:
-        day = iso_day(text)
-        return careful(text) if day is None else day
-
-    return read
+    return memoised(first, code, hint)
 
 
 def _read_to_day_end(form: Format, text: str) -> Any:

@@ -41,11 +41,9 @@ def unescape(text: str) -> str:
     return text
 
 
-class HtmlUnescape(Step):
+class HtmlUnescape(Step, name="html_unescape", refuses=False):
     """Undo HTML's character references, however many times over they were escaped."""
 
-    name: ClassVar[str] = "html_unescape"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("html_unescape", "Jazz &amp;amp; blues &#8211; live", "Jazz & blues – live"),)
     switch: Switch = Field(default=True, alias="html_unescape")
 
@@ -53,14 +51,12 @@ class HtmlUnescape(Step):
         return unescape
 
 
-class Unescape(Step):
+class Unescape(Step, name="unescape", refuses=False):
     """Undo one more way of writing characters that another program would misread.
 
     `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
     """
 
-    name: ClassVar[str] = "unescape"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{unescape: percent}", "Caf%C3%A9%20Central 100%", "Café Central 100%"),
         Shown("{unescape: backslash}", r"Caf\u00e9\, Rua A\nLisboa", "Café, Rua A\nLisboa"),
@@ -71,11 +67,9 @@ class Unescape(Step):
         return unquote if self.form == "percent" else _without_backslashes
 
 
-class HtmlToText(Step):
+class HtmlToText(Step, name="html_to_text", refuses=False):
     """Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines."""
 
-    name: ClassVar[str] = "html_to_text"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("html_to_text", "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>", "Jazz & blues\nLive"),
         Shown("html_to_text", "5 < 7 €", "5 < 7 €"),
@@ -86,10 +80,9 @@ class HtmlToText(Step):
         return html_to_text
 
 
-class MarkdownToText(Step):
+class MarkdownToText(Step, name="markdown_to_text"):
     """Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines."""
 
-    name: ClassVar[str] = "markdown_to_text"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("markdown_to_text", "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free", "Jazz\nLive at Blå\nfree"),
         Shown("markdown_to_text", "5 * 3 _ok", "5 * 3 _ok"),

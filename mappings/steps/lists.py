@@ -16,11 +16,9 @@ from mappings.strict import Strict
 _MOST = 100_000
 
 
-class Prefix(Step):
+class Prefix(Step, name="prefix", refuses=False):
     """Put a text before the value, unless it begins with it already."""
 
-    name: ClassVar[str] = "prefix"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{prefix: "Sala "}', "Azul", "Sala Azul"),
         Shown('{prefix: "#"}', "#jazz", "#jazz"),
@@ -32,11 +30,9 @@ class Prefix(Step):
         return lambda value: value if value.startswith(text) else text + value
 
 
-class Suffix(Step):
+class Suffix(Step, name="suffix", refuses=False):
     """Put a text after the value, unless it ends with it already."""
 
-    name: ClassVar[str] = "suffix"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{suffix: " (repeat)"}', "Hamlet", "Hamlet (repeat)"),)
     text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
 
@@ -45,11 +41,9 @@ class Suffix(Step):
         return lambda value: value if value.endswith(text) else value + text
 
 
-class Pad(Step):
+class Pad(Step, name="pad", refuses=False):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier."""
 
-    name: ClassVar[str] = "pad"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{pad: 5}", "2134", "02134"),
         Shown('{pad: 4, with: "."}', "ab", "..ab"),
@@ -63,11 +57,9 @@ class Pad(Step):
         return lambda text: text.rjust(length, filler)
 
 
-class Characters(Step):
+class Characters(Step, name="characters", refuses=False):
     """Keep only some of a text's characters, counted from 1; negative numbers count from the end."""
 
-    name: ClassVar[str] = "characters"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{characters: 1, to: 10}", "2026-07-01T18:00:00", "2026-07-01"),
         Shown("{characters: -4}", "Ref. 2026", "2026"),
@@ -118,10 +110,9 @@ class Bounds(Strict):
         return self
 
 
-class Length(Step):
+class Length(Step, name="length"):
     """Refuse a text that is shorter or longer than agreed; `truncate` shortens instead."""
 
-    name: ClassVar[str] = "length"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{length: {at_least: 3, at_most: 80}}", "Jazz", "Jazz"),
         Shown("{length: {at_least: 3}}", "x", ReasonCode.BAD_TEXT),
@@ -142,12 +133,9 @@ class Length(Step):
         return length
 
 
-class Split(Step):
+class Split(Step, name="split", gives=Kind.LIST, refuses=False):
     """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step."""
 
-    name: ClassVar[str] = "split"
-    refuses: ClassVar[bool] = False
-    gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{split: ","}', "jazz, blues,,", ("jazz", "blues")),
         Shown('{split: ["/", ";"]}', "a/b;c", ("a", "b", "c")),
@@ -175,12 +163,9 @@ class Split(Step):
         return split
 
 
-class Nth(Step):
+class Nth(Step, name="nth", takes=Kind.LIST, gives=Kind.ANY):
     """Take one part of a list, counted from 1; from the end with -1. Refuses a list without it."""
 
-    name: ClassVar[str] = "nth"
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{nth: 2}", ("Porto", "Lisboa"), "Lisboa"),
         Shown("{nth: 3}", ("Porto", "Lisboa"), ReasonCode.BAD_TEXT),
@@ -207,13 +192,9 @@ class Nth(Step):
         return nth
 
 
-class First(Step):
+class First(Step, name="first", takes=Kind.LIST, gives=Kind.ANY, refuses=False):
     """Take the first part of a list; an empty list gives an empty value."""
 
-    name: ClassVar[str] = "first"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("first", ("Porto", "Lisboa"), "Porto"),)
     switch: Switch = Field(default=True, alias="first")
 
@@ -221,13 +202,9 @@ class First(Step):
         return lambda parts: parts[0] if parts else ""
 
 
-class Last(Step):
+class Last(Step, name="last", takes=Kind.LIST, gives=Kind.ANY, refuses=False):
     """Take the last part of a list; an empty list gives an empty value."""
 
-    name: ClassVar[str] = "last"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("last", ("Porto", "Lisboa"), "Lisboa"),)
     switch: Switch = Field(default=True, alias="last")
 
@@ -235,12 +212,9 @@ class Last(Step):
         return lambda parts: parts[-1] if parts else ""
 
 
-class JoinParts(Step):
+class JoinParts(Step, name="join", takes=Kind.LIST, refuses=False):
     """Put the parts of a list together, with a text between them."""
 
-    name: ClassVar[str] = "join"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{join: ", "}', ("Porto", "Lisboa"), "Porto, Lisboa"),)
     separator: Text = Field(alias="join", description="What stands between the parts.")
 
@@ -249,13 +223,9 @@ class JoinParts(Step):
         return lambda parts: join([part if type(part) is str else text_of(part) for part in parts])
 
 
-class Slice(Step):
+class Slice(Step, name="slice", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Keep only some parts of a list, counted from 1; negative numbers count from the end."""
 
-    name: ClassVar[str] = "slice"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{slice: 2}", ("Portugal", "Porto", "Bolhão"), ("Porto", "Bolhão")),
         Shown("{slice: 1, to: 2}", ("Portugal", "Porto", "Bolhão"), ("Portugal", "Porto")),
@@ -273,13 +243,9 @@ class Slice(Step):
         return lambda parts: parts[span]
 
 
-class Count(Step):
+class Count(Step, name="count", takes=Kind.LIST, gives=Kind.NUMBER, refuses=False):
     """Count the parts of a list."""
 
-    name: ClassVar[str] = "count"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.NUMBER
     shown: ClassVar[tuple[Shown, ...]] = (Shown("count", ("Porto", "Lisboa"), "2"),)
     switch: Switch = Field(default=True, alias="count")
 
@@ -287,13 +253,9 @@ class Count(Step):
         return len
 
 
-class Sort(Step):
+class Sort(Step, name="sort", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Put the parts of a list in order; capitals and accents do not count."""
 
-    name: ClassVar[str] = "sort"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown("sort", ("Porto", "Évora", "lisboa"), ("Évora", "lisboa", "Porto")),)
     switch: Switch = Field(default=True, alias="sort")
 
@@ -302,13 +264,9 @@ class Sort(Step):
         return lambda parts: sorted(parts, key=lambda part: (same(text_of(part)), text_of(part)))
 
 
-class Unique(Step):
+class Unique(Step, name="unique", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Drop the parts that already stand earlier in the list."""
 
-    name: ClassVar[str] = "unique"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown("unique", ("jazz", "blues", "jazz"), ("jazz", "blues")),)
     switch: Switch = Field(default=True, alias="unique")
 

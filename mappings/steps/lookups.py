@@ -267,10 +267,9 @@ class _Lookup(Step):
         return self.on_miss == "keep"
 
 
-class Map(_Lookup):
+class Map(_Lookup, name="map"):
     """Replace a value by what stands beside it in a list written here."""
 
-    name: ClassVar[str] = "map"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{map: {SEG: MO, TER: TU}}", "SEG", "MO"),
         Shown("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
@@ -347,11 +346,9 @@ class _TableLookup(_Lookup):
         return self
 
 
-class Lookup(_TableLookup):
+class Lookup(_TableLookup, name="lookup", gives=Kind.ANY):
     """Replace a value by what a CSV file says of it: its first column is the key, the others are the result."""
 
-    name: ClassVar[str] = "lookup"
-    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{lookup: categories.csv}", "categories/music/jazz", "music"),
         Shown("{lookup: categories.csv}", "categories/music/jaz", ReasonCode.NOT_IN_LOOKUP),
@@ -372,12 +369,9 @@ class Lookup(_TableLookup):
         return self.source
 
 
-class LastIn(_TableLookup):
+class LastIn(_TableLookup, name="last_in", takes=Kind.LIST, gives=Kind.ANY):
     """Of a path's segments, look up the last one that the CSV file knows: `a/b/new` falls back to what it says of `b`."""
 
-    name: ClassVar[str] = "last_in"
-    takes: ClassVar[Kind] = Kind.LIST
-    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{last_in: categories.csv}", ("categories", "music", "fado-vadio"), "music"),
         Shown("{last_in: categories.csv}", ("categories", "fado-vadio"), ReasonCode.NOT_IN_LOOKUP),

@@ -21,11 +21,9 @@ _SHAPES = {
 _LONGEST = 40
 
 
-class Number(Step):
+class Number(Step, name="number", gives=Kind.NUMBER):
     """Read a number; the decimal sign is said, never guessed, and thousands may be grouped by the other sign or a space."""
 
-    name: ClassVar[str] = "number"
-    gives: ClassVar[Kind] = Kind.NUMBER
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{number: ","}', "1.250,50", "1250.50"),
         Shown('{number: "."}', "12,50", ReasonCode.NOT_A_NUMBER),
@@ -49,12 +47,9 @@ class Number(Step):
         return number
 
 
-class Round(Step):
+class Round(Step, name="round", takes=Kind.NUMBER, gives=Kind.NUMBER):
     """Round a number to so many decimals; halves go away from zero, as in commerce."""
 
-    name: ClassVar[str] = "round"
-    takes: ClassVar[Kind] = Kind.NUMBER
-    gives: ClassVar[Kind] = Kind.NUMBER
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{round: 0}", "12.50", "13"), Shown("{round: 2}", "12.344", "12.34"))
     decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals stay.")
 
@@ -77,11 +72,9 @@ class YesNoWords(Strict):
     no: Texts = Field(alias="false", min_length=1, description='The texts that mean no; "" is an empty cell.')
 
 
-class YesNo(Step):
+class YesNo(Step, name="boolean", gives=Kind.BOOLEAN):
     """Read yes and no, in the words of the feed; any other text is refused."""
 
-    name: ClassVar[str] = "boolean"
-    gives: ClassVar[Kind] = Kind.BOOLEAN
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{boolean: {true: [sim, x], false: [nao, ""]}}', "x", "true"),
         Shown('{boolean: {true: [sim, x], false: [nao, ""]}}', "", "false"),

@@ -25,10 +25,9 @@ def _check_every(text: str) -> str:
 EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
 
 
-class RegexExtract(Step):
+class RegexExtract(Step, name="regex_extract"):
     """Keep what the pattern finds first: its first group, or all of it. Refuses a text without it."""
 
-    name: ClassVar[str] = "regex_extract"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown(r"{regex_extract: 'desde (\d+) €'}", "desde 15 €", "15"),
         Shown(r"{regex_extract: '\d+'}", "grátis", ReasonCode.BAD_TEXT),
@@ -56,11 +55,9 @@ class RegexExtract(Step):
         return extract
 
 
-class RegexAll(Step):
+class RegexAll(Step, name="regex_all", gives=Kind.LIST):
     """Collect everything the pattern finds, as a list."""
 
-    name: ClassVar[str] = "regex_all"
-    gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_all: '#(\w+)'}", "#jazz #blues", ("jazz", "blues")),)
     pattern: EveryPattern = Field(
         alias="regex_all", description="A regular expression (RE2); its first group is kept, or all of it."
@@ -77,11 +74,9 @@ class RegexAll(Step):
         return collect
 
 
-class RegexSplit(Step):
+class RegexSplit(Step, name="regex_split", gives=Kind.LIST):
     """Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped."""
 
-    name: ClassVar[str] = "regex_split"
-    gives: ClassVar[Kind] = Kind.LIST
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown(r"{regex_split: '\s+(?:e|y|and)\s+|,'}", "jazz, blues and fado", ("jazz", "blues", "fado")),
     )
@@ -100,10 +95,9 @@ class RegexSplit(Step):
         return split
 
 
-class RegexReplace(Step):
+class RegexReplace(Step, name="regex_replace"):
     r"""Replace every match of a pattern; `\1` is what its first group found."""
 
-    name: ClassVar[str] = "regex_replace"
     shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),)
     pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
     new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")

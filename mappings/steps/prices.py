@@ -19,6 +19,11 @@ from mappings.measures import OneOrMany, Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Kind, Run, Shown, Step
 
+
+def _phrases(texts: str) -> tuple[str, ...]:
+    return tuple(texts.split(", "))
+
+
 _CODES = (
     "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP CNY COP CRC"
     " CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR"
@@ -40,43 +45,16 @@ _CROWNS = ("SEK", "NOK", "DKK", "ISK")
 _PESOS = ("MXN", "ARS", "CLP", "COP", "CUP", "DOP", "PHP", "UYU")
 _RUPEES = ("INR", "LKR", "MUR", "NPR", "PKR", "SCR")
 _FRANCS = ("CHF", "XAF", "XOF", "XPF", "BIF", "DJF", "GNF", "KMF", "RWF")
+_OWN_SIGNS = _phrases(
+    "us$ USD, au$ AUD, a$ AUD, ca$ CAD, c$ CAD, nz$ NZD, hk$ HKD, s$ SGD, nt$ TWD, mx$ MXN, r$ BRL, € EUR, 円 JPY, 원 KRW, "
+    "₩ KRW, ₹ INR, ₽ RUB, ₺ TRY, ₪ ILS, ₴ UAH, ฿ THB, ₫ VND, ₱ PHP, ₦ NGN, ₡ CRC, ₲ PYG, ₸ KZT, ₾ GEL, zł PLN, kč CZK"
+)
 CURRENCY_SIGNS: Mapping[str, tuple[str, ...]] = {
-    "us$": ("USD",),
-    "au$": ("AUD",),
-    "a$": ("AUD",),
-    "ca$": ("CAD",),
-    "c$": ("CAD",),
-    "nz$": ("NZD",),
-    "hk$": ("HKD",),
-    "s$": ("SGD",),
-    "nt$": ("TWD",),
-    "mx$": ("MXN",),
-    "r$": ("BRL",),
-    "$": _DOLLARS,
-    "＄": _DOLLARS,
-    "€": ("EUR",),
+    **{sign: (code,) for sign, code in map(str.split, _OWN_SIGNS)},
+    **dict.fromkeys(("$", "＄"), _DOLLARS),
+    **dict.fromkeys(("¥", "￥"), ("JPY", "CNY")),
     "£": _POUNDS,
-    "¥": ("JPY", "CNY"),
-    "￥": ("JPY", "CNY"),
-    "円": ("JPY",),
     "元": ("CNY", "TWD", "HKD"),
-    "원": ("KRW",),
-    "₩": ("KRW",),
-    "₹": ("INR",),
-    "₽": ("RUB",),
-    "₺": ("TRY",),
-    "₪": ("ILS",),
-    "₴": ("UAH",),
-    "฿": ("THB",),
-    "₫": ("VND",),
-    "₱": ("PHP",),
-    "₦": ("NGN",),
-    "₡": ("CRC",),
-    "₲": ("PYG",),
-    "₸": ("KZT",),
-    "₾": ("GEL",),
-    "zł": ("PLN",),
-    "kč": ("CZK",),
 }
 """Signs, in small letters; one that several currencies share names them all."""
 CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
@@ -109,93 +87,21 @@ CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("baht",), ("THB",)),
 }
 """Words, in small letters, as whole words only."""
-FREE = (
-    "free",
-    "free entry",
-    "free admission",
-    "free of charge",
-    "no charge",
-    "gratis",
-    "gratuito",
-    "gratuita",
-    "grátis",
-    "gratuitos",
-    "gratuit",
-    "gratuite",
-    "gratuït",
-    "entrada libre",
-    "acceso libre",
-    "entrada livre",
-    "entrada franca",
-    "entrée libre",
-    "accès libre",
-    "ingresso libero",
-    "ingresso gratuito",
-    "kostenlos",
-    "kostenfrei",
-    "eintritt frei",
-    "freier eintritt",
-    "wstęp wolny",
-    "wstęp bezpłatny",
-    "bezpłatne",
-    "bezpłatny",
-    "bezpłatnie",
-    "zdarma",
-    "vstup volný",
-    "ingyenes",
-    "fri entré",
-    "gratis entré",
-    "vapaa pääsy",
-    "ilmainen",
-    "бесплатно",
-    "вход свободный",
-    "безкоштовно",
-    "무료",
-    "無料",
-    "免費",
-    "免费",
+FREE = _phrases(
+    "free, free entry, free admission, free of charge, no charge, gratis, gratuito, gratuita, grátis, gratuitos, "
+    "gratuit, gratuite, gratuït, entrada libre, acceso libre, entrada livre, entrada franca, entrée libre, "
+    "accès libre, ingresso libero, ingresso gratuito, kostenlos, kostenfrei, eintritt frei, freier eintritt, "
+    "wstęp wolny, wstęp bezpłatny, bezpłatne, bezpłatny, bezpłatnie, zdarma, vstup volný, ingyenes, fri entré, "
+    "gratis entré, vapaa pääsy, ilmainen, бесплатно, вход свободный, безкоштовно, 무료, 無料, 免費, 免费"
 )
 """Nothing to pay."""
-DONATION = (
-    "donation",
-    "donations",
-    "by donation",
-    "donativo",
-    "donativos",
-    "donación",
-    "doação",
-    "doações",
-    "don libre",
-    "prix libre",
-    "participation libre",
-    "offerta libera",
-    "spende",
-    "spenden",
-    "auf spendenbasis",
-    "pay what you can",
-    "pay what you want",
-    "pay as you can",
-    "pwyc",
-    "pwyw",
-    "co łaska",
-    "taquilla inversa",
-    "a la gorra",
+DONATION = _phrases(
+    "donation, donations, by donation, donativo, donativos, donación, doação, doações, don libre, prix libre, "
+    "participation libre, offerta libera, spende, spenden, auf spendenbasis, pay what you can, pay what you want, "
+    "pay as you can, pwyc, pwyw, co łaska, taquilla inversa, a la gorra"
 )
 """Everyone pays what they like."""
-LEAST = (
-    "from",
-    "starting at",
-    "starting from",
-    "at least",
-    "desde",
-    "a partir de",
-    "à partir de",
-    "dès",
-    "ab",
-    "od",
-    "da",
-    "vanaf",
-)
+LEAST = _phrases("from, starting at, starting from, at least, desde, a partir de, à partir de, dès, ab, od, da, vanaf")
 """Before an amount: the price goes up from there."""
 UP_TO = ("up to", "até", "ate", "hasta", "bis", "do", "tot", "till", "jusqu'à")
 """Between two amounts, or before one: the price goes no further."""
@@ -421,7 +327,7 @@ _MEMO = 4096
 _KINDS = {"currency": Kind.TEXT, "is_free": Kind.BOOLEAN, "is_donation": Kind.BOOLEAN}
 
 
-class Price(Step):
+class Price(Step, name="price", gives=Kind.OBJECT):
     """Read a price: one amount or a range, with its currency by sign, ISO code or word, or a word for nothing to pay.
 
     The parts are `amount` (where there is only one), `from`, `to`, `currency`, `is_free` and `is_donation`. Amounts count where
@@ -429,8 +335,6 @@ class Price(Step):
     ($, £, kr) is refused unless `currency` says which is meant.
     """
 
-    name: ClassVar[str] = "price"
-    gives: ClassVar[Kind] = Kind.OBJECT
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{price: ",", take: from}', "Entrada: 5 euros", "5"),
         Shown('{price: ",", take: [from, to, currency]}', "12,50 € / reduced 9 €", "from: 9, to: 12.50, currency: EUR"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import date
-from functools import lru_cache
 from itertools import product
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,7 +13,7 @@ from pydantic import Field, model_validator
 from mappings.measures import Switch, Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal
 from mappings.steps.dates import LANGUAGE, YEAR, YearRule, compile_formats, no_date_hint, year_chooser
-from mappings.steps.formats import ChooseYear, Format, NotRealError, compile_format, date_of, values_of
+from mappings.steps.formats import ChooseYear, Format, NotRealError, compile_format, date_of, memoised, values_of
 from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import SPACES
 
@@ -137,17 +136,15 @@ def _in_order(first: date, last: date) -> tuple[date, date]:
     return first, last
 
 
-_MEMO = 4096
 _MOST = 1000
 _DASH = "-"
 _DASHES = ("–", "—", "〜", "～", "~")
 _FORMATS = "Formats of one whole day, in strptime notation, tried in order; a neighbour may leave out the month or the year."
 
 
-class RangeStart(Step):
+class RangeStart(Step, name="range_start"):
     """Keep the text before the dash of a range such as 19:00-20:00; a text without a dash is kept whole."""
 
-    name: ClassVar[str] = "range_start"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("range_start", "19:00-20:00", "19:00"),
         Shown("range_start", "19:10", "19:10"),
@@ -159,10 +156,9 @@ class RangeStart(Step):
         return lambda text: _range(text)[0]
 
 
-class RangeEnd(Step):
+class RangeEnd(Step, name="range_end"):
     """Keep the text after the dash of a range such as 19:00-20:00; a text without a dash gives an empty value."""
 
-    name: ClassVar[str] = "range_end"
     shown: ClassVar[tuple[Shown, ...]] = (Shown("range_end", "19:30 – 20:50", "20:50"), Shown("range_end", "19:10", ""))
     switch: Switch = Field(default=True, alias="range_end")
 
@@ -188,19 +184,17 @@ class _Days(Step):
     def _spans(self) -> tuple[SpanFormat, ...]:
         return tuple(span_format(form, self.locale) for form in compile_formats(self.formats, self.locale))
 
-    def _refusal(self, text: str) -> Refusal:
+    def _hint(self, text: str) -> str:
         examples = [form.example for form in compile_formats(self.formats, self.locale)]
-        return Refusal(ReasonCode.NOT_A_DATE, no_date_hint(text, examples, self.locale))
+        return no_date_hint(text, examples, self.locale)
 
 
-class DateRange(_Days):
+class DateRange(_Days, name="date_range", gives=Kind.DATE):
     """Read the first or the last day of a range such as 3-5 May 2026 or 28 Feb - 2 Mar 2026; a single day has no end.
 
     What a format writes before the day may be missing in the last day, what it writes after it in the first.
     """
 
-    name: ClassVar[str] = "date_range"
-    gives: ClassVar[Kind] = Kind.DATE
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{date_range: start, formats: "%d %B %Y"}', "3-5 May 2026", "2026-05-03"),
         Shown('{date_range: start, formats: "%d %b %Y"}', "28 Feb - 2 Mar 2026", "2026-02-28"),
@@ -218,30 +212,19 @@ class DateRange(_Days):
         forms, choose_year = self._spans(), year_chooser(self.year)
         place = 0 if self.which == "start" else 1
 
-        @lru_cache(maxsize=_MEMO)
         def read(text: str) -> Any:
-            text = text.strip(SPACES)
-            for form in forms:
-                try:
-                    span = read_span(form, text, choose_year)
-                except NotRealError as error:
-                    raise Refusal(ReasonCode.NOT_A_DATE, str(error)) from error
-                if span is not None:
-                    return "" if span[place] is None else span[place]
-            raise self._refusal(text)
+            span = next((span for span in (read_span(form, text, choose_year) for form in forms) if span is not None), None)
+            return None if span is None else ("" if span[place] is None else span[place])
 
-        return read
+        return memoised(read, ReasonCode.NOT_A_DATE, self._hint)
 
 
-class Dates(_Days):
+class Dates(_Days, name="dates", gives=Kind.LIST, lists=Kind.DATE):
     """Read a list of days, all in the first of these formats that fits them all; one that is none refuses the whole text.
 
     A day may leave out the month or the year if the next one writes it.
     """
 
-    name: ClassVar[str] = "dates"
-    gives: ClassVar[Kind] = Kind.LIST
-    lists: ClassVar[Kind] = Kind.DATE
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{dates: "%d/%m/%Y"}', "3/5/2026; 10/5/2026", ("2026-05-03", "2026-05-10")),
         Shown(
@@ -287,8 +270,8 @@ class Dates(_Days):
 
     def _item_refusal(self, texts: list[str], days: list[Any]) -> Refusal:
         place = days.index(None)
-        refusal = self._refusal(texts[place])
-        return Refusal(refusal.code, f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {refusal.hint}')
+        told = f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {self._hint(texts[place])}'
+        return Refusal(ReasonCode.NOT_A_DATE, told)
 
 
 def _range(text: str) -> tuple[str, str]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, assert_never
+from functools import partial
+from typing import Annotated, ClassVar, Literal, assert_never
 
 from pydantic import Field
 
 from mappings.measures import OneOrMany
-from mappings.refusals import ReasonCode, Refusal
+from mappings.refusals import ReasonCode
 from mappings.steps.dates import MIDNIGHT, DayEnd, no_date_hint, no_time_hint
-from mappings.steps.formats import EARLIEST_YEAR, NotRealError, real_day
+from mappings.steps.formats import EARLIEST_YEAR, NotRealError, memoised, real_day
 from mappings.steps.step import Kind, Run, Shown, Step
-from mappings.steps.text import SPACES
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 IsoKind = Literal["moment", "wall", "date", "time"]
@@ -43,25 +42,6 @@ _EXAMPLES: dict[IsoKind, str] = {
     "moment": "2026-12-31T19:30:00+01:00",
 }
 _LAST_HOUR = 23
-
-
-def iso_example(kind: IsoKind) -> str:
-    """Return a text that is read as that kind."""
-    return _EXAMPLES[kind]
-
-
-def plain_moment(text: str) -> datetime | None:
-    """Read `2026-07-01T18:00:00Z` or `2026-07-01T18:00:00+01:00` at once; any other spelling is for `read_iso`."""
-    is_plain = text[10:11] == "T" and (
-        text[19:22] <= "-15" and text[19] in "+-" if len(text) == len(_EXAMPLES["moment"]) else text[19:] == "Z"
-    )
-    if not is_plain or text[4] != "-" or text[7] != "-" or text[11:13] == "24":
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.year >= EARLIEST_YEAR and moment.tzinfo is not None else None
 
 
 def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
@@ -173,7 +153,6 @@ def _offset(text: str) -> timezone:
     return timezone(-offset if text[0] in "-−" else offset) if offset else UTC
 
 
-_MEMO = 4096
 _NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S, _LAST_S = 10**8, 253_402_300_799
@@ -181,14 +160,12 @@ _LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
 _KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
 
 
-class Iso(Step):
+class Iso(Step, name="iso", gives=Kind.MOMENT):
     """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
 
     `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
     """
 
-    name: ClassVar[str] = "iso"
-    gives: ClassVar[Kind] = Kind.MOMENT
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{iso: moment}", "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
         Shown("{iso: moment}", "2026-07-01 18:00:00.250 +0100", "2026-07-01T18:00:00.250000+01:00"),
@@ -211,19 +188,16 @@ class Iso(Step):
 
     def function(self) -> Run:
         kind, forms, has_day_end = self.kind, frozenset(self.forms), self.day_end == "next_day"
-        example = (iso_example(kind),)
-        is_time = kind == "time"
-        code = ReasonCode.NOT_A_TIME if is_time else ReasonCode.NOT_A_DATE
-        hint: Callable[[str], str] = lambda text: no_time_hint(text, example) if is_time else no_date_hint(text, example, "en")  # noqa: E731 - the code decides
-        careful = _remembering(lambda text: read_iso(text, kind, forms, has_day_end=has_day_end), code, hint)
-        return _at_once(careful) if kind == "moment" else careful
+        example = (_EXAMPLES[kind],)
+        read = partial(read_iso, kind=kind, forms=forms, has_day_end=has_day_end)
+        if kind == "time":
+            return memoised(read, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, example))
+        return memoised(read, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, example, "en"))
 
 
-class Epoch(Step):
+class Epoch(Step, name="epoch", gives=Kind.MOMENT):
     """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date."""
 
-    name: ClassVar[str] = "epoch"
-    gives: ClassVar[Kind] = Kind.MOMENT
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{epoch: s}", "1782928800", "2026-07-01T18:00:00+00:00"),
         Shown("{epoch: ms}", "1782928800250", "2026-07-01T18:00:00.250000+00:00"),
@@ -246,17 +220,15 @@ class Epoch(Step):
                 raise NotRealError(_epoch_hint(abs(count), self.unit, example))
             return _EPOCH + timedelta(microseconds=microseconds)
 
-        return _remembering(moment, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, [example], "en"))
+        return memoised(moment, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, [example], "en"))
 
 
-class Serial(Step):
+class Serial(Step, name="serial", gives=Kind.WALL):
     """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
 
     `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.
     """
 
-    name: ClassVar[str] = "serial"
-    gives: ClassVar[Kind] = Kind.WALL
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{serial: 1900}", "46204.75", "2026-07-01T18:00:00"),
         Shown("{serial: 1904}", "44742", "2026-07-01T00:00:00"),
@@ -277,40 +249,13 @@ class Serial(Step):
     def function(self) -> Run:
         match self.system:
             case "time":
-                return _remembering(_part_of_a_day, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, ["0.8125"]))
+                return memoised(_part_of_a_day, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, ["0.8125"]))
             case "1900":
-                return _remembering(_since_1900, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["46204.75"], "en"))
+                return memoised(_since_1900, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["46204.75"], "en"))
             case "1904":
-                return _remembering(_since_1904, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["44742.75"], "en"))
+                return memoised(_since_1904, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["44742.75"], "en"))
             case _:
                 assert_never(self.system)
-
-
-def _at_once(careful: Run) -> Run:
-    """Read the commonest spellings without looking them up."""
-
-    def read(text: str) -> Any:
-        moment = plain_moment(text)
-        return careful(text) if moment is None else moment
-
-    return read
-
-
-def _remembering(read: Callable[[str], Any], code: ReasonCode, hint: Callable[[str], str]) -> Run:
-    """Machines repeat themselves too: the last few thousand texts are remembered."""
-
-    @lru_cache(maxsize=_MEMO)
-    def stamp(text: str) -> Any:
-        text = text.strip(SPACES)
-        try:
-            value = read(text)
-        except NotRealError as error:
-            raise Refusal(code, str(error)) from error
-        if value is None:
-            raise Refusal(code, hint(text))
-        return value
-
-    return stamp
 
 
 def _number(text: str) -> Decimal | None:

@@ -50,16 +50,30 @@ class Shown:
 
 
 class Step(Strict):
-    """The base of all steps. A text step that meets a list works on each of its items."""
+    """The base of all steps. A text step that meets a list works on each of its items.
+
+    A step says in its class line its name, the kinds that it takes and gives, the kind of the items of a list that it gives
+    (`lists`), and whether it may refuse a value of the kind that it takes; `shown` are its examples.
+    """
 
     name: ClassVar[str]
     takes: ClassVar[Kind] = Kind.TEXT
     gives: ClassVar[Kind] = Kind.TEXT
     lists: ClassVar[Kind] = Kind.TEXT
-    """What the items are of a list that it gives."""
-    shown: ClassVar[tuple[Shown, ...]]
     refuses: ClassVar[bool] = True
-    """Whether it may refuse a value of the kind that it takes."""
+    shown: ClassVar[tuple[Shown, ...]]
+
+    def __init_subclass__(
+        cls,
+        *,
+        name: str = "",
+        takes: Kind = Kind.TEXT,
+        gives: Kind = Kind.TEXT,
+        lists: Kind = Kind.TEXT,
+        refuses: bool = True,
+    ) -> None:
+        super().__init_subclass__()
+        cls.name, cls.takes, cls.gives, cls.lists, cls.refuses = name, takes, gives, lists, refuses
 
     on_error: Policy | None = Field(default=None, description="What to do when this step refuses a value (default: reject).")
 
@@ -74,7 +88,7 @@ class Step(Strict):
         return {}
 
     def function(self) -> Run:
-        """Return the step's function of one value."""
+        """Return the step as a function of one value."""
         raise NotImplementedError
 
     def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - the steps that look things up need them

@@ -26,11 +26,9 @@ SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + I
 """Every Unicode space, and the invisible characters that look like none."""
 
 
-class Trim(Step):
+class Trim(Step, name="trim", refuses=False):
     """Remove white space of every kind (also no-break and zero-width) from both ends."""
 
-    name: ClassVar[str] = "trim"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("trim", " \u00a0Jazz\u200b ", "Jazz"),)
     switch: Switch = Field(default=True, alias="trim")
 
@@ -38,11 +36,9 @@ class Trim(Step):
         return lambda text: text.strip(SPACES)
 
 
-class Collapse(Step):
+class Collapse(Step, name="collapse", refuses=False):
     """Turn every run of white space, line ends included, into one space, and trim."""
 
-    name: ClassVar[str] = "collapse"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
     switch: Switch = Field(default=True, alias="collapse")
 
@@ -59,11 +55,9 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(Step):
+class Newlines(Step, name="newlines", refuses=False):
     """Replace every line end (with the space around it) by a text."""
 
-    name: ClassVar[str] = "newlines"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
     by: Text = Field(alias="newlines", description="What stands between the lines instead.")
 
@@ -72,11 +66,9 @@ class Newlines(Step):
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(Step):
+class StripPrefix(Step, name="strip_prefix", refuses=False):
     """Remove the first of these texts that the value begins with."""
 
-    name: ClassVar[str] = "strip_prefix"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
@@ -89,11 +81,9 @@ class StripPrefix(Step):
         return strip_prefix
 
 
-class StripSuffix(Step):
+class StripSuffix(Step, name="strip_suffix", refuses=False):
     """Remove the first of these texts that the value ends with."""
 
-    name: ClassVar[str] = "strip_suffix"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
@@ -106,11 +96,9 @@ class StripSuffix(Step):
         return strip_suffix
 
 
-class Replace(Step):
+class Replace(Step, name="replace", refuses=False):
     """Replace every occurrence of a text by another."""
 
-    name: ClassVar[str] = "replace"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),)
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
@@ -120,11 +108,9 @@ class Replace(Step):
         return lambda text: text.replace(old, new)
 
 
-class StripControl(Step):
+class StripControl(Step, name="strip_control", refuses=False):
     """Remove control characters, except tab and line ends."""
 
-    name: ClassVar[str] = "strip_control"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("strip_control", "Ja\u0007zz", "Jazz"),)
     switch: Switch = Field(default=True, alias="strip_control")
 
@@ -132,11 +118,9 @@ class StripControl(Step):
         return lambda text: _CONTROLS.sub("", text)
 
 
-class Truncate(Step):
+class Truncate(Step, name="truncate", refuses=False):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis."""
 
-    name: ClassVar[str] = "truncate"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
         Shown("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
@@ -157,11 +141,9 @@ class Truncate(Step):
         return truncate
 
 
-class Default(Step):
+class Default(Step, name="default", refuses=False):
     """Use this text where the value is empty by now."""
 
-    name: ClassVar[str] = "default"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{default: Bilhetes}", "", "Bilhetes"), Shown("{default: x}", "5 €", "5 €"))
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
@@ -175,11 +157,9 @@ class Default(Step):
         return True
 
 
-class EmptyIf(Step):
+class EmptyIf(Step, name="empty_if", refuses=False):
     """Take these texts for an empty value: how this partner writes that there is nothing."""
 
-    name: ClassVar[str] = "empty_if"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{empty_if: [NA, "-"]}', " - ", ""),
         Shown("{empty_if: n/a, ignore: [case]}", "N/A", ""),
@@ -217,11 +197,9 @@ class _Case(Step):
         return str.upper if self.locale is None else _turkic_upper
 
 
-class Lower(_Case):
+class Lower(_Case, name="lower", refuses=False):
     """Write in lower case."""
 
-    name: ClassVar[str] = "lower"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("lower", "JAZZ", "jazz"),
         Shown("{lower: true, locale: tr}", "IŞIK", "ışık"),
@@ -232,11 +210,9 @@ class Lower(_Case):
         return self._lower
 
 
-class Upper(_Case):
+class Upper(_Case, name="upper", refuses=False):
     """Write in upper case."""
 
-    name: ClassVar[str] = "upper"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("upper", "jazz", "JAZZ"),
         Shown("{upper: true, locale: tr}", "izmir", "İZMİR"),
@@ -247,11 +223,9 @@ class Upper(_Case):
         return self._upper
 
 
-class Title(_Case):
+class Title(_Case, name="title", refuses=False):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
 
-    name: ClassVar[str] = "title"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
         Shown("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
@@ -264,11 +238,9 @@ class Title(_Case):
         return lambda text: _WORD.sub(lambda word: _turkic_upper(word[0][0]) + _turkic_lower(word[0][1:]), text)
 
 
-class Sentence(_Case):
+class Sentence(_Case, name="sentence", refuses=False):
     """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout."""
 
-    name: ClassVar[str] = "sentence"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
     )
@@ -294,11 +266,9 @@ _QUOTES = re.compile(r"['’`]")
 _without_accents = normaliser(("accents",))
 
 
-class StripChars(Step):
+class StripChars(Step, name="strip_chars", refuses=False):
     """Remove these characters from both ends of a text, as often as they stand there."""
 
-    name: ClassVar[str] = "strip_chars"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
     chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
 
@@ -307,11 +277,9 @@ class StripChars(Step):
         return lambda text: text.strip(chars)
 
 
-class MapCharacters(Step):
+class MapCharacters(Step, name="map_characters", refuses=False):
     """Replace single characters wherever they stand; one that becomes nothing is removed."""
 
-    name: ClassVar[str] = "map_characters"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),)
     table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
 
@@ -327,11 +295,9 @@ class MapCharacters(Step):
         return lambda text: text.translate(table)
 
 
-class Normalize(Step):
+class Normalize(Step, name="normalize", refuses=False):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones."""
 
-    name: ClassVar[str] = "normalize"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
         Shown("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
@@ -343,13 +309,12 @@ class Normalize(Step):
         return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
 
 
-class Slugify(Step):
+class Slugify(Step, name="slugify"):
     """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
 
     Letters of other scripts stay as they are.
     """
 
-    name: ClassVar[str] = "slugify"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("slugify", "Ópera & Łódź: l'été!", "opera-lodz-lete"),
         Shown('{slugify: "_"}', "Große Halle", "grosse_halle"),
@@ -370,11 +335,9 @@ class Slugify(Step):
         return slugify
 
 
-class Hash(Step):
+class Hash(Step, name="hash", refuses=False):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever."""
 
-    name: ClassVar[str] = "hash"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (Shown("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
     digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
 
@@ -392,14 +355,13 @@ _MOST_ROUNDS = 3
 _SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
 
 
-class FixMojibake(Step):
+class FixMojibake(Step, name="fix_mojibake"):
     """Undo UTF-8 that somebody read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
     counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
     """
 
-    name: ClassVar[str] = "fix_mojibake"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("fix_mojibake", "St. Patrickâ€™s CafÃ©", "St. Patrick’s Café"),
         Shown("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
@@ -439,11 +401,9 @@ def _byte(char: str) -> bytes:
     return char.encode("latin-1" if "\x80" <= char <= "\x9f" else "windows-1252")
 
 
-class ToText(Step):
+class ToText(Step, name="to_text", takes=Kind.ANY):
     """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false."""
 
-    name: ClassVar[str] = "to_text"
-    takes: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (Shown("to_text", "jazz", "jazz"),)
     switch: Switch = Field(default=True, alias="to_text")
 
@@ -451,13 +411,9 @@ class ToText(Step):
         return text_of
 
 
-class Part(Step):
+class Part(Step, name="part", takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
     """Take one part of what a lookup or a price has found."""
 
-    name: ClassVar[str] = "part"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.OBJECT
-    gives: ClassVar[Kind] = Kind.UNKNOWN
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{part: zone}", "placeId: pt-lisboa, zone: Europe/Lisbon", "Europe/Lisbon"),
         Shown("{part: name}", "placeId: pt-lisboa", ""),

@@ -9,16 +9,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import time
-from functools import lru_cache
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from mappings.refusals import ReasonCode, Refusal
+from mappings.refusals import ReasonCode
 from mappings.steps.dates import MIDNIGHT, DayEnd, no_time_hint
-from mappings.steps.formats import NotRealError
+from mappings.steps.formats import NotRealError, memoised
 from mappings.steps.step import Kind, Run, Shown, Step
-from mappings.steps.text import SPACES
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60
@@ -156,16 +154,13 @@ def _clock(hour: int, written: Written) -> time:
         raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
 
 
-_MEMO = 4096
 _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
 Half = Literal["any", "am_pm"]
 
 
-class Clock(Step):
+class Clock(Step, name="clock", gives=Kind.CLOCK):
     """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number."""
 
-    name: ClassVar[str] = "clock"
-    gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("clock", "7.30pm", "19:30:00"),
         Shown("clock", "14h30", "14:30:00"),
@@ -183,17 +178,15 @@ class Clock(Step):
 
     def function(self) -> Run:
         manner = Manner(self.half == "am_pm", self.day_end == "next_day")
-        return _remembering(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
+        return _memoised(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
 
 
-class ClockRange(Step):
+class ClockRange(Step, name="clock_range", gives=Kind.CLOCK):
     """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
 
     A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
     """
 
-    name: ClassVar[str] = "clock_range"
-    gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{clock_range: start}", "7-9pm", "19:00:00"),
         Shown("{clock_range: end}", "11am to 1pm", "13:00:00"),
@@ -215,21 +208,8 @@ class ClockRange(Step):
             span = read_clock_span(text, manner)
             return None if span is None else ("" if span[place] is None else span[place])
 
-        return _remembering(one, ("19:00-20:30", "7-9pm", "11am-1pm"))
+        return _memoised(one, ("19:00-20:30", "7-9pm", "11am-1pm"))
 
 
-def _remembering(read: Callable[[str], Any], examples: tuple[str, ...]) -> Run:
-    """Partners repeat their times: the last few thousand are remembered."""
-
-    @lru_cache(maxsize=_MEMO)
-    def clock(text: str) -> Any:
-        text = text.strip(SPACES)
-        try:
-            found = read(text)
-        except NotRealError as error:
-            raise Refusal(ReasonCode.NOT_A_TIME, str(error)) from error
-        if found is None:
-            raise Refusal(ReasonCode.NOT_A_TIME, no_time_hint(text, examples))
-        return found
-
-    return clock
+def _memoised(read: Callable[[str], Any], examples: tuple[str, ...]) -> Run:
+    return memoised(read, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, examples))

@@ -30,11 +30,9 @@ _LONGEST = 4000
 _WANTED = "an address like https://example.org/tickets would be accepted"
 
 
-class EncodeSpaces(Step):
+class EncodeSpaces(Step, name="encode_spaces", refuses=False):
     """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space."""
 
-    name: ClassVar[str] = "encode_spaces"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("encode_spaces", " https://example.org/photo 1.jpg", "https://example.org/photo%201.jpg"),
     )
@@ -44,13 +42,12 @@ class EncodeSpaces(Step):
         return lambda text: re.sub(r"\s", "%20", text.strip(SPACES))
 
 
-class Url(Step):
+class Url(Step, name="url"):
     """Find the first web address, add https:// where the scheme is missing, percent-encode exactly once.
 
     Addresses other than http and https (mailto, tel) are refused.
     """
 
-    name: ClassVar[str] = "url"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("url", "Bilhetes: https://example.org/a b", "https://example.org/a"),
         Shown("url", "www.example.org/café", "https://www.example.org/caf%C3%A9"),
@@ -134,11 +131,9 @@ def check_address(text: str) -> str:
 Address = Annotated[Text, AfterValidator(check_address)]
 
 
-class DropQuery(Step):
+class DropQuery(Step, name="drop_query", refuses=False):
     """Remove parameters from an address: those that only follow readers around."""
 
-    name: ClassVar[str] = "drop_query"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{drop_query: [utm_*, fbclid]}", "https://ex.org/a?id=7&utm_source=x&fbclid=y#top", "https://ex.org/a?id=7#top"),
         Shown('{drop_query: "*"}', "https://ex.org/a?id=7", "https://ex.org/a"),
@@ -154,11 +149,9 @@ class DropQuery(Step):
         return drop
 
 
-class SetQuery(Step):
+class SetQuery(Step, name="set_query", refuses=False):
     """Give an address parameters; one that it has already gets the new value."""
 
-    name: ClassVar[str] = "set_query"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{set_query: {from: our agenda}}", "https://ex.org/a?id=7#top", "https://ex.org/a?id=7&from=our%20agenda#top"),
         Shown("{set_query: {id: 8}}", "https://ex.org/a?id=7", "https://ex.org/a?id=8"),
@@ -176,10 +169,9 @@ class SetQuery(Step):
         return lambda text: _with_query(text, change)
 
 
-class Resolve(Step):
+class Resolve(Step, name="resolve"):
     """Complete an address that begins in the middle, as links on a page of this address do."""
 
-    name: ClassVar[str] = "resolve"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{resolve: "https://ex.org/agenda/"}', "show.php?id=7", "https://ex.org/agenda/show.php?id=7"),
         Shown('{resolve: "https://ex.org/agenda/"}', "/img/a.jpg", "https://ex.org/img/a.jpg"),
@@ -199,11 +191,9 @@ class Resolve(Step):
         return resolve
 
 
-class UrlTemplate(Step):
+class UrlTemplate(Step, name="url_template", refuses=False):
     """Put a value into an address, percent-encoded."""
 
-    name: ClassVar[str] = "url_template"
-    refuses: ClassVar[bool] = False
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown(
             '{url_template: "https://ex.org/e/{}?from=agenda"}',
@@ -226,10 +216,9 @@ class UrlTemplate(Step):
         return lambda text: before + quote(text.strip(SPACES), safe="", errors="replace") + after
 
 
-class OnlyHosts(Step):
+class OnlyHosts(Step, name="only_hosts"):
     """Refuse an address at any other host than these."""
 
-    name: ClassVar[str] = "only_hosts"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown('{only_hosts: [ex.org, "*.ex.org"]}', "https://tickets.ex.org/7", "https://tickets.ex.org/7"),
         Shown("{only_hosts: ex.org}", "https://ex.org.evil.example/7", ReasonCode.NOT_A_URL),
@@ -248,10 +237,9 @@ class OnlyHosts(Step):
         return only_hosts
 
 
-class Email(Step):
+class Email(Step, name="email"):
     """Find the first e-mail address in a text. Refuses a text without one."""
 
-    name: ClassVar[str] = "email"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("email", "Info: Box.Office@Example.ORG (mornings)", "Box.Office@example.org"),
         Shown("email", "mailto:box@example.org", "box@example.org"),

@@ -19,12 +19,9 @@ from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_
 _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 
 
-class WallTimeIn(Step):
+class WallTimeIn(Step, name="wall_time_in", takes=Kind.WALL, gives=Kind.MOMENT):
     """Say that a date and time is what the clocks show in a zone (the step form of the value `at`)."""
 
-    name: ClassVar[str] = "wall_time_in"
-    takes: ClassVar[Kind] = Kind.WALL
-    gives: ClassVar[Kind] = Kind.MOMENT
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{wall_time_in: Europe/Lisbon}", "2026-07-01T18:00:00", "2026-07-01T18:00:00+01:00"),
         Shown("{wall_time_in: Europe/Lisbon}", "2026-03-29T01:30:00", ReasonCode.NO_SUCH_TIME),
@@ -39,12 +36,9 @@ class WallTimeIn(Step):
         return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
 
 
-class InZone(Step):
+class InZone(Step, name="in_zone", takes=Kind.MOMENT, gives=Kind.MOMENT):
     """Show a moment as the clocks of a zone show it: the same instant, another offset."""
 
-    name: ClassVar[str] = "in_zone"
-    takes: ClassVar[Kind] = Kind.MOMENT
-    gives: ClassVar[Kind] = Kind.MOMENT
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{in_zone: Europe/Lisbon}", "2026-07-01T17:00:00+00:00", "2026-07-01T18:00:00+01:00"),
     )
@@ -62,12 +56,9 @@ class InZone(Step):
         return in_zone
 
 
-class Plus(Step):
+class Plus(Step, name="plus", takes=Kind.ANY, gives=Kind.ANY):
     """Add a duration, or take one away: elapsed time for a moment, whole days for a date."""
 
-    name: ClassVar[str] = "plus"
-    takes: ClassVar[Kind] = Kind.ANY
-    gives: ClassVar[Kind] = Kind.ANY
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("{plus: 1h30m}", "2026-07-01T18:00:00+01:00", "2026-07-01T19:30:00+01:00"),
         Shown("{plus: -1d}", "2026-07-01", "2026-06-30"),
@@ -107,13 +98,9 @@ def _out_of_range() -> Refusal:
     return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
 
 
-class DayOf(Step):
+class DayOf(Step, name="day_of", takes=Kind.ANY, gives=Kind.DATE, refuses=False):
     """Keep only the calendar day of a date and time."""
 
-    name: ClassVar[str] = "day_of"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.ANY
-    gives: ClassVar[Kind] = Kind.DATE
     shown: ClassVar[tuple[Shown, ...]] = (Shown("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
     switch: Switch = Field(default=True, alias="day_of")
 
@@ -125,13 +112,9 @@ class DayOf(Step):
         return _no_day(kind)
 
 
-class ClockOf(Step):
+class ClockOf(Step, name="clock_of", takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
     """Keep only the time of day of a date and time."""
 
-    name: ClassVar[str] = "clock_of"
-    refuses: ClassVar[bool] = False
-    takes: ClassVar[Kind] = Kind.ANY
-    gives: ClassVar[Kind] = Kind.CLOCK
     shown: ClassVar[tuple[Shown, ...]] = (Shown("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)
     switch: Switch = Field(default=True, alias="clock_of")
 
@@ -148,13 +131,12 @@ _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
 _UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
 
 
-class NamedZone(Step):
+class NamedZone(Step, name="zone"):
     """Read a zone's name: old names become today's, Windows' names IANA's; capitals do not count.
 
     Abbreviations (EST) and bare offsets (UTC+2) are refused: they say nothing about summer.
     """
 
-    name: ClassVar[str] = "zone"
     shown: ClassVar[tuple[Shown, ...]] = (
         Shown("zone", "US/Eastern", "America/New_York"),
         Shown("zone", "asia/calcutta ", "Asia/Kolkata"),

@@ -1,6 +1,6 @@
-"""Files that several feeds include: their named values and named steps join the feed's own before any model looks.
+"""Files that several feeds include, and named steps: both are put into the document before any model sees it.
 
-Every part keeps its place in the file where it was written. What `steps` are for is `named_steps`'s.
+Every part keeps its position in the file where it was written.
 """
 
 from __future__ import annotations
@@ -10,103 +10,76 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mappings.positions import Block, Place, PlaceElsewhere, Row, Slip, place_after, read_blocks
+from mappings.positions import (
+    START,
+    Block,
+    IncludedFile,
+    Node,
+    PlacedProblem,
+    Position,
+    Row,
+    Scalar,
+    position_after,
+    read_yaml,
+    walk,
+)
 from mappings.refusals import did_you_mean
 
 FRAGMENT_MARK = "_"
 """A file whose name begins so is no feed, though it may stand among feeds: it is there to be included."""
 _SHARED = ("let", "steps")
+_USE = "use"
+"""The key of a step that stands for the steps of that name."""
+_MOST_STEPS = 500
+_NOT_VALUES = frozenset({"steps", "include", "source", "examples"})
 
 
-def include_files(document: Block, folder: Path) -> tuple[Slip, ...]:
-    """Add what the files named under `include` share to a document; `folder` is the feed file's own.
+def include_files(document: Block, folder: Path) -> Iterator[PlacedProblem]:
+    """Add what the files named under `include` share to a document of a file in `folder`; yield what cannot be added."""
+    for name in _included_names(document):
+        path = folder / name
+        try:
+            text = path.read_bytes().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start].decode("utf-8", "replace")
+            position = position_after(before, IncludedFile(path, ""))
+            yield PlacedProblem(position, "the file is not UTF-8 from here on", "save it as UTF-8")
+        except (OSError, ValueError) as error:
+            near = did_you_mean(name, (str(other.relative_to(folder)) for other in folder.rglob("*.y*ml")))
+            yield PlacedProblem(name.position, f'the file "{name}" cannot be included: {error}', near)
+        else:
+            yield from _include(document, IncludedFile(path, text))
 
-    What cannot be read or added is told as a slip, in the file where it stands.
-    """
-    return tuple(slip for name, place in _named_files(document) for slip in _included(document, folder, name, place))
 
-
-def _named_files(document: Block) -> list[tuple[str, Place]]:
+def _included_names(document: Block) -> list[Scalar]:
     named = document.get("include")
-    files = (
-        zip(named, named.places, strict=True)
-        if isinstance(named, Row)
-        else [(named, document.value_places.get("include", document.place))]
-    )
-    return [(name, place) for name, place in files if isinstance(name, str)]
+    return [name for name in (named if isinstance(named, Row) else [named]) if isinstance(name, Scalar)]
 
 
-def _included(document: Block, folder: Path, name: str, place: Place) -> Iterator[Slip]:
-    path = folder / name
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode("utf-8", "replace")
-        yield Slip(PlaceElsewhere(place_after(before), path, ""), "the file is not UTF-8 from here on", "save it as UTF-8")
-    except (OSError, ValueError) as error:
-        near = did_you_mean(name, (str(other.relative_to(folder)) for other in folder.rglob("*.y*ml")))
-        yield Slip(place, f'the file "{name}" cannot be included: {error}', near)
-    else:
-        shared, slips = _read(text, path)
-        yield from slips
-        yield from _added(document, shared)
-
-
-def _read(text: str, path: Path) -> tuple[Block, list[Slip]]:
-    shared, slips = read_blocks(text)
-    told = [Slip(PlaceElsewhere(slip.place, path, text), slip.message, slip.hint) for slip in slips]
+def _include(document: Block, file: IncludedFile) -> Iterator[PlacedProblem]:
+    shared, problems = read_yaml(file.text, file)
+    yield from problems
     if not isinstance(shared, Block):
-        wrong = Slip(PlaceElsewhere((1, 1), path, text), "an included file is a block of keys: let, steps")
-        return Block((1, 1)), told or [wrong]
-    _move(shared, path, text)
-    others = [key for key in shared if key not in _SHARED]
-    told += [Slip(shared.key_places[key], f'an included file shares let and steps, not "{key}"') for key in others]
-    return shared, told
+        if not problems:
+            yield PlacedProblem(Position(1, 1, file), "an included file is a block of keys: let, steps")
+        return
+    for key in shared:
+        if key not in _SHARED:
+            yield PlacedProblem(shared.key_position(key), f'an included file shares let and steps, not "{key}"')
+        elif not isinstance(shared[key], Block):
+            yield PlacedProblem(shared[key].position, "a block of keys is needed")
+        elif isinstance(names := document.setdefault(key, Block(shared[key].position)), Block):
+            yield from _add_names(names, shared[key])
 
 
-def _move(node: object, path: Path, text: str) -> None:
-    """Mark every place of an included document as standing in its file."""
-    if isinstance(node, Row):
-        node.place = PlaceElsewhere(node.place, path, text)
-        node.places = [PlaceElsewhere(place, path, text) for place in node.places]
-        for item in node:
-            _move(item, path, text)
-    elif isinstance(node, Block):
-        node.place = PlaceElsewhere(node.place, path, text)
-        node.key_places = {key: PlaceElsewhere(place, path, text) for key, place in node.key_places.items()}
-        node.value_places = {key: PlaceElsewhere(place, path, text) for key, place in node.value_places.items()}
-        for value in node.values():
-            _move(value, path, text)
-
-
-def _added(document: Block, shared: Block) -> Iterator[Slip]:
-    for part in _SHARED:
-        names = shared.get(part)
-        if not isinstance(names, Block):
-            if part in shared:
-                yield Slip(shared.value_places[part], "a block of keys is needed")
-            continue
-        if part not in document:
-            document[part] = Block(names.place)
-            document.key_places[part], document.value_places[part] = shared.key_places[part], shared.value_places[part]
-        there = document[part]
-        if isinstance(there, Block):
-            yield from _merged(there, names)
-
-
-def _merged(there: Block, names: Block) -> Iterator[Slip]:
-    for name in names:
-        if name in there:
-            first = _spelt(there.key_places[name])
-            yield Slip(names.key_places[name], f'"{name}" is named twice', f"first {first}; give one another name")
-            continue
-        there[name] = names[name]
-        there.key_places[name], there.value_places[name] = names.key_places[name], names.value_places[name]
-
-
-def _spelt(place: Place) -> str:
-    where = f"in {place.path.name}, " if isinstance(place, PlaceElsewhere) else "in "
-    return f"{where}line {place[0]}"
+def _add_names(names: Block, added: Block) -> Iterator[PlacedProblem]:
+    for name in added:
+        if name in names:
+            first = names.key_position(name)
+            where = f"in {first.file.path.name}, line {first.line}" if first.file else f"in line {first.line}"
+            yield PlacedProblem(added.key_position(name), f'"{name}" is named twice', f"first {where}; give one another name")
+        else:
+            names[name] = added[name]
 
 
 def is_shared(path: Path) -> bool:
@@ -121,103 +94,84 @@ def including(shared: Path, feeds: Iterable[Path]) -> list[Path]:
 
 
 def included_by(feed: Path) -> list[Path]:
-    """Return the files that a feed file includes, as the places of what they share name them."""
-    return [feed.parent / name for name, _ in _named_files(_document(feed)) if "\0" not in name]
+    """Return the files that a feed file includes."""
+    return [feed.parent / name for name in _included_names(_document(feed)) if "\0" not in name]
 
 
 def _document(path: Path) -> Block:
     """Return a file's own keys; none where it cannot be read."""
     try:
-        document = read_blocks(path.read_bytes().decode("utf-8-sig"))[0]
+        document = read_yaml(path.read_bytes().decode("utf-8-sig"))[0]
     except (OSError, UnicodeDecodeError):
-        return Block((1, 1))
-    return document if isinstance(document, Block) else Block((1, 1))
+        return Block()
+    return document if isinstance(document, Block) else Block()
 
 
-USE = "use"
-"""The key of a step that stands for a named way of steps."""
-_MOST_STEPS = 500
-_NOT_VALUES = frozenset({"steps", "include", "source", "examples"})
-
-
-def open_named_steps(document: Block) -> tuple[Slip, ...]:
-    """Put each named way of steps where it is used; every step keeps the place where it was written."""
+def insert_named_steps(document: Block) -> list[PlacedProblem]:
+    """Put named steps where they are used, and return what was wrong in using them."""
     named = document.get("steps")
-    ways = _Ways(named if isinstance(named, Block) else Block((1, 1)))
-    for name in ways.named:
-        ways.named[name] = ways.opened(ways.named[name], ways.named.value_places[name], (name,))
-    for key in [key for key in document if key not in _NOT_VALUES]:
-        ways.open_inside(document[key])
-    return tuple(ways.slips)
+    insertion = _Insertion(named if isinstance(named, Block) else Block())
+    for name in insertion.named:
+        insertion.named[name] = insertion.steps(insertion.named[name], (name,))
+    for key in document:
+        for _, node in [] if key in _NOT_VALUES else list(walk(document[key])):
+            if isinstance(node, Block) and "do" in node:
+                node["do"] = insertion.steps(node["do"], ())
+    return insertion.problems
 
 
 @dataclass(slots=True)
-class _Ways:
-    """The named ways of steps of one document, and what was wrong in using them."""
+class _Insertion:
+    """The named steps of one document, and what was wrong in using them."""
 
     named: Block
-    slips: list[Slip] = field(default_factory=list)
+    problems: list[PlacedProblem] = field(default_factory=list)
     _circles: list[frozenset[str]] = field(default_factory=list)
 
-    def open_inside(self, node: object) -> None:
-        """Open every `do` in a part of the document."""
-        if isinstance(node, Row):
-            for item in node:
-                self.open_inside(item)
-        if not isinstance(node, Block):
-            return
-        for key, value in list(node.items()):
-            if key == "do":
-                node[key] = self.opened(value, node.value_places[key], ())
-            else:
-                self.open_inside(value)
-
-    def opened(self, way: object, place: Place, under_way: tuple[str, ...]) -> object:
-        """Return a way of steps with those that it uses in their places; one that uses none stays as it is."""
-        items = list(zip(way, way.places, strict=True)) if isinstance(way, Row) else [(way, place)]
-        if not any(isinstance(item, Block) and USE in item for item, _ in items):
-            return way
-        row = Row(place)
-        for item, where in items:
-            for step, there in self._steps_of(item, where, under_way):
-                row.append(step)
-                row.places.append(there)
+    def steps(self, steps: object, outer: tuple[str, ...]) -> object:
+        """Return steps with the named ones in their places; `outer`: the names within which they stand."""
+        items = steps if isinstance(steps, Row) else [steps]
+        if not any(isinstance(item, Block) and _USE in item for item in items):
+            return steps
+        position = steps.position if isinstance(steps, Row | Block) else START
+        row = Row(position)
+        for item in items:
+            row.extend(self._steps_of(item, outer))
         if len(row) > _MOST_STEPS:
-            self.slips.append(Slip(place, f"this way is longer than {_MOST_STEPS} steps"))
-            del row[_MOST_STEPS:], row.places[_MOST_STEPS:]
+            self.problems.append(PlacedProblem(position, f"this way is longer than {_MOST_STEPS} steps"))
+            del row[_MOST_STEPS:]
         return row
 
-    def _steps_of(self, item: object, place: Place, under_way: tuple[str, ...]) -> Iterator[tuple[object, Place]]:
-        if not isinstance(item, Block) or USE not in item:
-            yield item, place
-            return
-        name, way = str(item[USE]), self._way(item, under_way)
-        opened = self.opened(way, item.place, (*under_way, name))
-        if way is self.named.get(name):
-            self.named[name] = opened
-        yield from zip(opened, opened.places, strict=True) if isinstance(opened, Row) else [(opened, self._place_of(item))]
+    def _steps_of(self, item: object, outer: tuple[str, ...]) -> Iterable[object]:
+        if not isinstance(item, Block) or _USE not in item:
+            return [item]
+        found = self._find(item, outer)
+        if found is None:
+            return []
+        name = str(item[_USE])
+        opened = self.steps(found, (*outer, name))
+        self.named[name] = opened
+        return opened if isinstance(opened, Row) else [opened]
 
-    def _way(self, item: Block, under_way: tuple[str, ...]) -> object:
-        """Return the way that is used, or an empty one where it cannot be."""
-        name, place = item[USE], item.value_places[USE]
+    def _find(self, item: Block, outer: tuple[str, ...]) -> object:
+        """Return the steps that are used, or None where they cannot be."""
+        name: Node = item[_USE]
         if len(item) > 1:
-            other = next(key for key in item if key != USE)
+            other = next(key for key in item if key != _USE)
             hint = "write the choice beside the step that it is meant for"
-            self.slips.append(Slip(item.key_places[other], f'"{USE}" stands for steps, and "{other}" is no part of it', hint))
-        elif not isinstance(name, str) or name not in self.named:
+            told = f'"{_USE}" stands for steps, and "{other}" is no part of it'
+            self.problems.append(PlacedProblem(item.key_position(other), told, hint))
+        elif not isinstance(name, Scalar) or name not in self.named:
             hint = did_you_mean(str(name), self.named) or "name them under steps"
-            self.slips.append(Slip(place, f'there are no steps "{name}"', hint))
-        elif name in under_way:
-            self._tell_circle(under_way[under_way.index(name) :], place)
+            self.problems.append(PlacedProblem(name.position, f'there are no steps "{name}"', hint))
+        elif name in outer:
+            self._add_circle(outer[outer.index(name) :], name.position)
         else:
             return self.named[name]
-        return Row(place)
+        return None
 
-    def _tell_circle(self, names: tuple[str, ...], place: Place) -> None:
+    def _add_circle(self, names: tuple[str, ...], position: Position) -> None:
         if frozenset(names) not in self._circles:
             self._circles.append(frozenset(names))
             shown = " -> ".join((*names, names[0]))
-            self.slips.append(Slip(place, f"the named steps go in a circle: {shown}"))
-
-    def _place_of(self, item: Block) -> Place:
-        return self.named.value_places.get(str(item[USE]), item.place)
+            self.problems.append(PlacedProblem(position, f"the named steps go in a circle: {shown}"))

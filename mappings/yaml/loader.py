@@ -1,7 +1,4 @@
-"""Lookup files found and read: beside the feed file, else in the folder `lookups` next to the feed's folder.
-
-What a table holds is `tables`'s.
-"""
+"""Mapping files loaded: one at a time, or a folder of them, with their lookup files and every problem at its position."""
 
 from __future__ import annotations
 
@@ -25,12 +22,12 @@ from mappings.lint.lint import find_read_and_written, find_unwise, find_warnings
 from mappings.lint.soundness import find_circles, find_no_objects, find_overgrown, find_problems, item_names
 from mappings.lint.values import without_secrets
 from mappings.lookup_table import Table, TableError, parse_table
-from mappings.positions import Block, Place, PlaceElsewhere, Problem, Slip, locate, place_after, read_blocks
+from mappings.positions import START, Block, IncludedFile, PlacedProblem, Problem, locate, plain, position_after, read_yaml
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
-from mappings.yaml.includes import FRAGMENT_MARK, include_files, open_named_steps
-from mappings.yaml.problems import Told, told_by
+from mappings.yaml.includes import FRAGMENT_MARK, include_files, insert_named_steps
+from mappings.yaml.problems import find_model_problems
 
 FOLDER = "lookups"
 
@@ -150,31 +147,34 @@ def parse_feed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
 
 
 def _parsed(text: str, path: Path, shelf: LookupShelf) -> FeedMapping:
-    document, slips = _assembled(text, path)
-    told = [_told_slip(slip) for slip in slips]
+    document, problems = _assembled(text, path)
     if not isinstance(document, Block):
-        raise _error(path, text, told or [Told((1, 1), "a mapping file is a block of keys: feed, source, key, event")])
-    unwise = [one for one in _placed(document, find_unwise(document)) if not isinstance(one.place, PlaceElsewhere)]
-    context = FileContext(_let_names(document) | _given_names(document) | item_names(document), shelf.opener(path.parent))
+        no_block = PlacedProblem(START, "a mapping file is a block of keys: feed, source, key, event")
+        raise _error(path, text, problems or [no_block])
+    let, tables = document.get("let"), FileContext(_names(document), shelf.opener(path.parent))
+    unwise = [one for one in _placed(document, find_unwise(document)) if one.position.file is None]
     try:
-        mapping = FeedMapping.model_validate(document, context=context)
+        mapping = FeedMapping.model_validate(document, context=tables)
     except ValidationError as error:
-        problems = (*find_problems(document, context.tables), *find_circles(document.get("let")))
-        raise _error(path, text, [*told, *told_by(error, document), *_placed(document, problems)], unwise) from None
-    mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables)
-    if overgrown := tuple(find_overgrown(document.get("let"))):
-        raise _error(path, text, [*told, *_placed(document, overgrown)], unwise)
+        problems += find_model_problems(error, document)
+        problems += _placed(document, (*find_problems(document, tables.tables), *find_circles(let)))
+        raise _error(path, text, problems, unwise) from None
+    mapping = mapping.loaded(path, _digest(document, tables.tables, mapping.publish), tables.tables)
+    if overgrown := tuple(find_overgrown(let)):
+        raise _error(path, text, [*problems, *_placed(document, overgrown)], unwise)
     mapper, misfits = compile_with_problems(mapping, Directory())
-    circles = tuple(find_circles(document.get("let")))
-    told.extend(_placed(document, misfits or circles))
-    told.extend(_placed(document, find_problems(document, context.tables)))
-    told.extend(_placed(document, () if circles else (*find_no_objects(mapping), *find_unknown_names(mapping))))
-    told.extend(_placed(document, _find_unseen(mapping)))
-    told.extend(_placed(document, find_read_and_written(mapping, mapper.columns)))
-    if told:
-        raise _error(path, text, told, unwise)
+    circles = tuple(find_circles(let))
+    found = (
+        *(misfits or circles),
+        *find_problems(document, tables.tables),
+        *(() if circles else (*find_no_objects(mapping), *find_unknown_names(mapping))),
+        *_find_unseen(mapping),
+        *find_read_and_written(mapping, mapper.columns),
+    )
+    if problems or found:
+        raise _error(path, text, [*problems, *_placed(document, found)], unwise)
     warnings = _file_problems(path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper))])
-    return mapping.loaded(path, mapping.digest, context.tables, warnings)
+    return mapping.loaded(path, mapping.digest, tables.tables, warnings)
 
 
 @contextmanager
@@ -213,21 +213,22 @@ def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...
     return _file_problems(path, text, _placed(document, found)) if isinstance(document, Block) else ()
 
 
-def _assembled(text: str, path: Path) -> tuple[object, tuple[Slip, ...]]:
-    """Return the document with what it includes, and with its named steps in their places, and every slip on the way."""
-    document, slips = read_blocks(text)
-    if not isinstance(document, Block):
-        return document, slips
-    return document, (*slips, *include_files(document, path.parent), *open_named_steps(document))
+def _assembled(text: str, path: Path) -> tuple[object, list[PlacedProblem]]:
+    """Return the document with what it includes, and with its named steps in their places, and every problem on the way."""
+    document, problems = read_yaml(text)
+    if isinstance(document, Block):
+        problems += include_files(document, path.parent)
+        problems += insert_named_steps(document)
+    return document, problems
 
 
 def _not_utf8(path: Path, error: UnicodeDecodeError) -> FileProblem:
     before = error.object[: error.start].decode("utf-8", "replace")
-    return FileProblem(path, *place_after(before), "the file is not UTF-8 from here on", "save it as UTF-8")
+    return FileProblem(path, *position_after(before)[:2], "the file is not UTF-8 from here on", "save it as UTF-8")
 
 
-def _placed(document: Block, problems: Iterable[Problem]) -> list[Told]:
-    return [Told(locate(document, problem.loc)[0], problem.message, problem.hint) for problem in problems]
+def _placed(document: Block, problems: Iterable[Problem]) -> list[PlacedProblem]:
+    return [PlacedProblem(locate(document, problem.loc)[0], problem.message, problem.hint) for problem in problems]
 
 
 def _claim_name(feed: FeedName, path: Path, taken: dict[str, Path]) -> None:
@@ -244,16 +245,12 @@ def _find_unseen(mapping: FeedMapping) -> Iterator[Problem]:
         yield Problem(("schedule", "look_every"), told, "write cron, as often as it may be asked")
 
 
-def _let_names(document: Block) -> frozenset[str]:
-    names = document.get("let")
-    return frozenset(names) if isinstance(names, Block) else frozenset()
-
-
-def _given_names(document: Block) -> frozenset[str]:
-    """Return what the rules about rows make known to each event."""
-    rules = document.get("rows")
+def _names(document: Block) -> frozenset[str]:
+    """Return the names that values may use: those of `let`, of items, and what the rules about rows add to each event."""
+    let, rules = document.get("let"), document.get("rows")
     kinds = {key for rule in rules if isinstance(rule, Block) for key in rule} if isinstance(rules, list) else set()
-    return frozenset(name for name, kind in (("item", "explode"), ("day", "recur")) if kind in kinds)
+    given = {name for name, kind in (("item", "explode"), ("day", "recur")) if kind in kinds}
+    return frozenset(let if isinstance(let, Block) else ()) | given | item_names(document)
 
 
 def _digest(document: Block, tables: Mapping[str, Table], publish: PublishPolicy) -> bytes:
@@ -262,41 +259,23 @@ def _digest(document: Block, tables: Mapping[str, Table], publish: PublishPolicy
     if publish.draft_on_warning:
         content["draft_on_warning"] = "true"
     shelves = {name: [table.columns, table.rows] for name, table in tables.items()}
-    text = orjson.dumps([_plain(content), shelves], option=orjson.OPT_SORT_KEYS)
+    text = orjson.dumps([plain(content), shelves], option=orjson.OPT_SORT_KEYS)
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, list) else value
+def _error(path: Path, text: str, problems: Iterable[PlacedProblem], unwise: Iterable[PlacedProblem] = ()) -> MappingFileError:
+    return MappingFileError(path, _file_problems(path, text, problems), _file_problems(path, text, unwise))
 
 
-def _told_slip(slip: Slip) -> Told:
-    return Told(slip.place, slip.message, slip.hint)
+def _file_problems(path: Path, text: str, problems: Iterable[PlacedProblem]) -> tuple[FileProblem, ...]:
+    """Return the problems in the order of the lines, those of the feed's own file first."""
+    own = IncludedFile(path, text)
+    files = [(problem, problem.position.file or own) for problem in dict.fromkeys(problems)]
+    files.sort(key=lambda one: ("" if one[1] is own else str(one[1].path), one[0].position[:2]))
+    return tuple(_file_problem(problem, file) for problem, file in files)
 
 
-def _error(path: Path, text: str, told: Iterable[Told], unwise: Iterable[Told] = ()) -> MappingFileError:
-    return MappingFileError(path, _file_problems(path, text, told), _file_problems(path, text, unwise))
-
-
-def _file_problems(path: Path, text: str, told: Iterable[Told]) -> tuple[FileProblem, ...]:
-    found = dict.fromkeys(sorted(told, key=lambda one: (_file_of(one.place), one.place)))
-    lines = without_secrets(text).splitlines()
-    return tuple(
-        _elsewhere(one, one.place) if isinstance(one.place, PlaceElsewhere) else _problem(one, path, lines) for one in found
-    )
-
-
-def _file_of(place: Place) -> str:
-    """Return what sorts the problems of the feed's own file before those of the files that it includes."""
-    return str(place.path) if isinstance(place, PlaceElsewhere) else ""
-
-
-def _elsewhere(told: Told, place: PlaceElsewhere) -> FileProblem:
-    return _problem(told, place.path, without_secrets(place.text).splitlines())
-
-
-def _problem(told: Told, path: Path, lines: list[str]) -> FileProblem:
-    snippet = lines[told.place[0] - 1] if told.place[0] <= len(lines) else ""
-    return FileProblem(path, *told.place, told.message, told.hint, snippet)
+def _file_problem(problem: PlacedProblem, file: IncludedFile) -> FileProblem:
+    line, column, _ = problem.position
+    snippet = "".join(without_secrets(file.text).splitlines()[line - 1 : line])
+    return FileProblem(file.path, line, column, problem.message, problem.hint, snippet)

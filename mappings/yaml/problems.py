@@ -1,37 +1,23 @@
-"""What the models say about a mapping file, put into words for its author: where, what, and what was probably meant.
-
-The models themselves are `schema`'s; the YAML's own slips are `marks`'s.
-"""
+"""What the models say about a mapping file, put into words for its author: where, what, and what was probably meant."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mappings.positions import Block, Place, locate
+from mappings.positions import Block, PlacedProblem, Position, locate
 from mappings.refusals import did_you_mean
 from mappings.spec.rules import RULES
-from mappings.spec.source import SOURCES, kind_word
+from mappings.spec.source import SOURCES
 from mappings.spec.values import MARKERS
 from mappings.steps.catalogue import STEPS
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One problem, at its place in the file."""
-
-    place: Place
-    message: str
-    hint: str = ""
-
 
 _CHOICES = {
     "step": tuple(STEPS),
     "rule": RULES,
-    "kind": tuple(map(kind_word, SOURCES)),
+    "kind": tuple(SOURCES),
     "value": MARKERS,
     "policy": ("reject", "omit", "warn", "draft"),
     "when": ("column", "value", "all", "any", "not"),
@@ -69,12 +55,12 @@ _WORDS = {
 }
 
 
-def told_by(error: ValidationError, document: Block) -> Iterator[Told]:
+def find_model_problems(error: ValidationError, document: Block) -> Iterator[PlacedProblem]:
     """Yield every problem that the models found."""
     problems = error.errors(include_url=False)
     for problem in problems:
         if problem["type"] != "too_short" or not any(_is_inside(other["loc"], problem["loc"]) for other in problems):
-            yield _told(problem, document)
+            yield _placed(problem, document)
 
 
 def _is_inside(loc: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool:
@@ -82,67 +68,62 @@ def _is_inside(loc: tuple[int | str, ...], outer: tuple[int | str, ...]) -> bool
     return len(loc) > len(outer) and loc[: len(outer)] == outer
 
 
-def _told(problem: ErrorDetails, document: Block) -> Told:  # noqa: PLR0911 - one arm per type of error
+def _placed(problem: ErrorDetails, document: Block) -> PlacedProblem:  # noqa: PLR0911 - one arm per type of error
     loc = problem["loc"]
-    place, block = locate(document, loc)[0], locate(document, loc[:-1])[1]
+    position, block = locate(document, loc)[0], locate(document, loc[:-1])[1]
     match problem["type"]:
         case "extra_forbidden":
-            return _unknown_key(str(loc[-1]), place, block)
+            return _unknown_key(str(loc[-1]), position, block)
         case "missing":
-            return _missing_key(str(loc[-1]), place, block)
+            return _missing_key(str(loc[-1]), position, block)
         case "union_tag_invalid":
-            return _unknown_choice(problem, place, document)
+            return _unknown_choice(problem, position, document)
         case "mistake":
             context = problem.get("ctx", {})
-            return Told(place, str(context.get("message", "")), str(context.get("hint", "")))
+            return PlacedProblem(position, str(context.get("message", "")), str(context.get("hint", "")))
         case "literal_error" | "enum":
-            return _not_among(problem, place)
+            return _not_among(problem, position)
         case "string_pattern_mismatch":
-            return Told(place, f'"{problem["input"]}" is not written as it must be', "lower-case words joined by -")
+            return PlacedProblem(position, f'"{problem["input"]}" is not written as it must be', "lower-case words joined by -")
         case "value_error":
-            return Told(place, problem["msg"].removeprefix("Value error, "))
+            return PlacedProblem(position, problem["msg"].removeprefix("Value error, "))
         case kind:
-            return Told(place, _found(_WORDS.get(kind, problem["msg"]), problem["input"]))
+            return PlacedProblem(position, _found(_WORDS.get(kind, problem["msg"]), problem["input"]))
 
 
 def _found(message: str, found: object) -> str:
     return f'{message}, not "{found}"' if isinstance(found, str) else message
 
 
-def _unknown_key(key: str, place: Place, block: Block | None) -> Told:
-    where = block.key_places.get(key, place) if block is not None else place
+def _unknown_key(key: str, position: Position, block: Block | None) -> PlacedProblem:
+    where = block.key_position(key) if block is not None and key in block else position
     allowed = block.allowed if block is not None else ()
     hint = _meant(key, allowed) or (f"the keys here are {', '.join(allowed)}" if allowed else "")
-    return Told(where, f'unknown key "{key}"', hint)
+    return PlacedProblem(where, f'unknown key "{key}"', hint)
 
 
-def _missing_key(key: str, place: Place, block: Block | None) -> Told:
+def _missing_key(key: str, position: Position, block: Block | None) -> PlacedProblem:
     near = did_you_mean(key, (other for other in block if other not in block.allowed)) if block is not None else ""
-    return Told(place, f'the key "{key}" is missing', near.replace("did you mean", "is it written as"))
+    return PlacedProblem(position, f'the key "{key}" is missing', near.replace("did you mean", "is it written as"))
 
 
-def _unknown_choice(problem: ErrorDetails, place: Place, document: Block) -> Told:
+def _unknown_choice(problem: ErrorDetails, position: Position, document: Block) -> PlacedProblem:
     what, _, word = str(problem.get("ctx", {}).get("tag", "")).partition(":")
     known = _CHOICES.get(what, ())
-    key_place = _first_key(problem, place, document, word)
-    if not word or word in {"str", "list", "row", "block"}:
-        return Told(place, f"a {_CALLED.get(what, what)} is needed here", f"one of {', '.join(known)}" if known else "")
-    return Told(
-        key_place, f'unknown {_CALLED.get(what, what)} "{word}"', did_you_mean(word, known) or f"there are {', '.join(known)}"
-    )
-
-
-def _first_key(problem: ErrorDetails, place: Place, document: Block, word: str) -> Place:
-    """A block is best pointed at by the key that was not understood."""
+    noun, choices = _CALLED.get(what, what), ", ".join(known)
+    if not word or word in {"scalar", "row", "block"}:
+        return PlacedProblem(position, f"a {noun} is needed here", f"one of {choices}" if known else "")
     found = problem["input"]
-    return found.key_places.get(word, place) if isinstance(found, Block) and found is not document else place
+    if isinstance(found, Block) and word in found and found is not document:
+        position = found.key_position(word)
+    return PlacedProblem(position, f'unknown {noun} "{word}"', did_you_mean(word, known) or f"there are {choices}")
 
 
-def _not_among(problem: ErrorDetails, place: Place) -> Told:
+def _not_among(problem: ErrorDetails, position: Position) -> PlacedProblem:
     expected = str(problem.get("ctx", {}).get("expected", ""))
     known = [word.strip(" '") for word in expected.replace(" or ", ", ").split(",")]
     found = str(problem["input"])
-    return Told(place, f'"{found}" is not among the choices', _meant(found, known) or f"there are {', '.join(known)}")
+    return PlacedProblem(position, f'"{found}" is not among the choices', _meant(found, known) or f"there are {', '.join(known)}")
 
 
 def _meant(word: str, known: Collection[str]) -> str:

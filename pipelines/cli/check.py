@@ -62,10 +62,27 @@ def check(
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
     answer; with --probe also 1 the service created an event.
     """
-    # keeps `--help` fast
-
     asking = Asking(is_live=live or probe or notify, is_probing=probe, is_telling=notify)
-    return check_feeds(tuple(feeds or ()), asking, as_json=as_json)
+    words = tuple(feeds or ())
+    settings, output = current_settings(), Output(json=as_json)
+    shared = [one for one in (shared_file(settings, word) for word in words) if one]
+    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
+    findings = [find(one) for one in loaded]
+    if asking.is_live:
+        findings = _with_live(settings, loaded, findings, asking)
+    code = worst(_codes(findings))
+    document = Check(feeds=[_document(one, is_live=asking.is_live) for one in findings], ok=code == 0)
+    if shared:
+        document["shared"] = shared
+    output.document(document)
+    for each in shared:
+        output.note(str(each))
+    for one in findings:
+        _show(output, one)
+    if lacking := settings_lacking(settings.dagster_home):
+        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
+    output.note(_summary(findings))
+    return code
 
 
 class CheckedFile(TypedDict):
@@ -100,33 +117,6 @@ class Asking:
     is_live: bool = False
     is_probing: bool = False
     is_telling: bool = False
-
-
-def check_feeds(words: Sequence[str], asking: Asking, *, as_json: bool) -> int:
-    """Check the feeds or files named, or all; return the exit code.
-
-    Raises:
-        ConfigError: a word names neither a feed nor a file, or there is nothing to check.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    shared = [one for one in (shared_file(settings, word) for word in words) if one]
-    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
-    findings = [find(one) for one in loaded]
-    if asking.is_live:
-        findings = _with_live(settings, loaded, findings, asking)
-    code = worst(_codes(findings))
-    document = Check(feeds=[_document(one, is_live=asking.is_live) for one in findings], ok=code == 0)
-    if shared:
-        document["shared"] = shared
-    output.document(document)
-    for each in shared:
-        output.note(str(each))
-    for one in findings:
-        _show(output, one)
-    if lacking := settings_lacking(settings.dagster_home):
-        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
-    output.note(_summary(findings))
-    return code
 
 
 def _feeds_of(words: Sequence[str], shared: Sequence[SharedFile]) -> list[str]:

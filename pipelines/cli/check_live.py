@@ -36,7 +36,7 @@ from mappings.strict import Policy, Use
 from pipelines.channels import Channels, Recipient
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.cli.service_lists import ServiceLists, ask_everything
+from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
@@ -52,7 +52,7 @@ _LET_THROUGH = (
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 
 
-def of_account(base_url: str, lists: ServiceLists, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def of_account(base_url: str, lists: ServiceAnswers, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield what the service says of itself, of the key and of the channels."""
     taken = "" if isinstance(lists.channels, SyncError) else f" and takes the key {lists.key_tail}"
     yield well("service", f"{base_url} answers{taken}")
@@ -70,7 +70,7 @@ def refused(asked: str, error: SyncError) -> LiveFinding:
     return wrong(asked, told, code)
 
 
-def _scopes(lists: ServiceLists) -> LiveFinding:
+def _scopes(lists: ServiceAnswers) -> LiveFinding:
     listing = "" if isinstance(lists.channels, SyncError) else "the key has `channels:read`; "
     if lists.probe is None:
         return well("scopes", listing + _UNPROVEN)
@@ -249,7 +249,7 @@ Problems = Mapping[Recipient, str]
 
 def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_sending: bool) -> Problems:
     """Look at the address of everybody who would be told of these feeds; `is_sending`: send each a message."""
-    recipients = dict.fromkeys(one for mapping in mappings for one in _of_of_channels(settings, mapping))
+    recipients = dict.fromkeys(one for mapping in mappings for one in _of_channels(settings, mapping))
     deliver = deliver_over(settings.mask)
     try:
         return {one: deliver(one.address, TEST) if is_sending else find_fault(one.address, settings.mask) for one in recipients}
@@ -261,7 +261,7 @@ def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *,
     """Yield who would be told of a feed, and what keeps somebody from it; nothing of a feed that names nobody."""
     for name in settings.channels.unknown(mapping.notify):
         yield unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"{_near(settings.channels, name)}')
-    recipients = _of_of_channels(settings, mapping)
+    recipients = _of_channels(settings, mapping)
     for one in recipients:
         if problem := problems.get(one):
             yield unwise("notify", f"{one.name} cannot be told: {problem}")
@@ -270,7 +270,7 @@ def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *,
         yield well("notify", f"{'a test went to' if is_sending else 'what needs somebody is told to'} {', '.join(reached)}")
 
 
-def _of_of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
+def _of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
     return settings.channels.recipients(mapping.owner, mapping.notify)
 
 
@@ -379,7 +379,7 @@ def _memory(settings: Settings) -> Iterator[ListMemory | None]:
         yield None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
 
 
-def _service(settings: Settings, lists: ServiceLists, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
+def _service(settings: Settings, lists: ServiceAnswers, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
     if lists.refusal is not None:
         yield refused("service", lists.refusal)
         return

@@ -53,29 +53,6 @@ def demo(
     Needs no account and no network. Afterwards `eventsync ui --demo` leaves it all running to look at. Exit codes: 0, or 1 if a
     run did not end well, or the second one has sent something.
     """
-    # keeps `--help` fast
-
-    return show_demo(folder, as_json=as_json)
-
-
-class Demo(TypedDict):
-    """Both rounds of the demo; in the second one nothing is sent."""
-
-    first: Sequence[RunReport]
-    second: Sequence[RunReport]
-    sent_twice: int
-
-
-SANDBOX = "sandbox"
-"""Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
-
-
-def show_demo(folder: Path, *, as_json: bool) -> int:
-    """Sync the sample feeds twice against a sandbox of our own; 0 if every account balances and the second run sends nothing.
-
-    Raises:
-        SyncError: the sandbox does not start.
-    """
     output = Output(json=as_json)
     with stage_set(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
@@ -88,6 +65,18 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
         f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
     )
     return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
+
+
+class Demo(TypedDict):
+    """Both rounds of the demo; in the second one nothing is sent."""
+
+    first: Sequence[RunReport]
+    second: Sequence[RunReport]
+    sent_twice: int
+
+
+SANDBOX = "sandbox"
+"""Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
 
 
 def show_demo_ui(folder: Path, port: int) -> int:

@@ -51,7 +51,6 @@ def metrics(
         from mappings.errors import ConfigError  # keeps `--help` fast
 
         raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
-    # keeps `--help` fast
 
     if port is not None:
         return serve_metrics(host, port, as_json=as_json)

@@ -73,9 +73,40 @@ def preview(
     would send, compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected
     rows.
     """
-    # keeps `--help` fast
-
-    return preview_feed(feed, Wanted(rows, only, is_whole=read_all), as_json=as_json)
+    wanted = Wanted(rows, only, is_whole=read_all)
+    settings, output = current_settings(), Output(json=as_json)
+    mapping = named_mapping(settings, feed)
+    known = known_lists(settings)
+    mapper = compile_feed(mapping, known.directory, now())
+    account, claims = PreviewCounts(), Claims()
+    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+    with (
+        output.progress(f"reading {mapping.feed}") as bar,
+        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
+    ):
+        met = list(_shown(outcomes, wanted))
+        # Whether the source ends here is known only by asking for one row more.
+        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
+        deque(outcomes if wanted.is_whole else (), maxlen=0)
+    account.is_whole = wanted.is_whole or is_at_end
+    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
+    with open_state(settings) as reader:
+        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
+    output.document(
+        Preview(
+            feed=mapping.feed,
+            lists=known.lists,
+            why_offline=known.why_offline,
+            rows=[outcome_document(outcome) for outcome in first],
+            account=account.document(),
+            estranged=estranged,
+        )
+    )
+    if not as_json:
+        _show(output, mapping, known, first, account)
+        for sentence in estranged:
+            output.note(sentence)
+    return 0
 
 
 class PreviewAccount(TypedDict):
@@ -191,47 +222,6 @@ class Wanted:
     def most_read(self) -> int | None:
         """So many rows need be read; None: as many as it takes."""
         return None if self.is_whole or self.only else self.count
-
-
-def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
-    """Show the rows wanted and what becomes of them.
-
-    Raises:
-        SyncError: the mapping is broken, names a channel that the key does not have, or the source cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    mapping = named_mapping(settings, word)
-    known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
-    account, claims = PreviewCounts(), Claims()
-    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-    with (
-        output.progress(f"reading {mapping.feed}") as bar,
-        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
-    ):
-        met = list(_shown(outcomes, wanted))
-        # Whether the source ends here is known only by asking for one row more.
-        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
-        deque(outcomes if wanted.is_whole else (), maxlen=0)
-    account.is_whole = wanted.is_whole or is_at_end
-    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
-    with open_state(settings) as reader:
-        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
-    output.document(
-        Preview(
-            feed=mapping.feed,
-            lists=known.lists,
-            why_offline=known.why_offline,
-            rows=[outcome_document(outcome) for outcome in first],
-            account=account.document(),
-            estranged=estranged,
-        )
-    )
-    if not as_json:
-        _show(output, mapping, known, first, account)
-        for sentence in estranged:
-            output.note(sentence)
-    return 0
 
 
 @dataclass(frozen=True, slots=True)

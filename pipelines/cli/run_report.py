@@ -14,7 +14,7 @@ from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_lin
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.run.context import RunContext
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
-from pipelines.run.sending import pace_line
+from pipelines.run.publish import pace_line
 from state.enums import Phase, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import OpenRows

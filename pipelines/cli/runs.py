@@ -49,8 +49,6 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    # keeps `--help` fast
-
     return list_runs(feed, limit=limit, as_json=as_json) if run is None else show_run(run, feed, as_json=as_json)
 
 

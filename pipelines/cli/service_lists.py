@@ -30,7 +30,7 @@ _UNASKED = NoPage("it was not asked for")
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceLists:
+class ServiceAnswers:
     """What the service told, each as it was told, or why it was not. `key_tail` names the key by its last characters.
 
     `probe`: the answer to an event without any field, None where none was sent.
@@ -57,18 +57,18 @@ class ServiceLists:
         return Directory(channels, slugs)
 
 
-def ask_lists(settings: Settings) -> ServiceLists:
+def ask_lists(settings: Settings) -> ServiceAnswers:
     """Ask the configured service which channels and classifications there are; never raises for its answer."""
     return _asked(settings, _ask_lists)
 
 
-def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceLists:
+def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
     """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
 
     Never raises for an answer.
     """
 
-    async def ask(api: EventApi) -> ServiceLists:
+    async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _ask_lists(api)
         if lists.refusal is not None:
             return lists
@@ -79,15 +79,15 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceLists:
     return _asked(settings, ask)
 
 
-def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceLists]]) -> ServiceLists:
+def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     try:
         require_service(settings)
         return asyncio.run(_over_http(settings, ask))
     except SyncError as error:
-        return ServiceLists(error, error)
+        return ServiceAnswers(error, error)
 
 
-async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceLists]]) -> ServiceLists:
+async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
         timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
         limiter = RateLimiter(timing, max_pause_s=_PATIENCE_S)
@@ -95,8 +95,8 @@ async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[Ser
         return replace(await ask(api), key_tail=key_tail(http))
 
 
-async def _ask_lists(api: EventApi) -> ServiceLists:
-    return ServiceLists(await _channels(api), await _classifications(api))
+async def _ask_lists(api: EventApi) -> ServiceAnswers:
+    return ServiceAnswers(await _channels(api), await _classifications(api))
 
 
 async def _channels(api: EventApi) -> dict[str, int] | SyncError:

@@ -46,9 +46,31 @@ def status(
     Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
     --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
-    # keeps `--help` fast
-
-    return show_status(feed, runs, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    with open_state(settings) as reader:
+        name = None if feed is None else reader.feed_name(feed)
+        most = _most(runs, is_one=name is not None, as_json=as_json)
+        feeds = [(status, _runs(reader, status, most)) for status in reader.statuses(name)]
+        estranged = reader.estranged()
+        output.document(
+            Status(
+                feeds=[_document(status, some) for status, some in feeds],
+                elsewhere=reader.elsewhere(),
+                estranged=estranged,
+            )
+        )
+        for sentence in estranged:
+            output.note(sentence)
+        if feeds and name is None:
+            _show_all(output, [status for status, _ in feeds])
+        for status, some in feeds:
+            if name is not None or some:
+                _show(output, status, some)
+        if not feeds:
+            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
+            if sentence := reader.elsewhere_sentence():
+                output.note(sentence)
+    return 0
 
 
 class Standing(TypedDict):
@@ -97,39 +119,6 @@ if IS_WORKING:
 
 
 """How a run may have ended that somebody need not look at: the next one goes on."""
-
-
-def show_status(feed: str | None, runs: int | None, *, as_json: bool) -> int:
-    """Show where the feeds stand, with the last `runs` of each; None: as many as suit. Return 0.
-
-    Raises:
-        ConfigError: there is no such feed.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
-        name = None if feed is None else reader.feed_name(feed)
-        most = _most(runs, is_one=name is not None, as_json=as_json)
-        feeds = [(status, _runs(reader, status, most)) for status in reader.statuses(name)]
-        estranged = reader.estranged()
-        output.document(
-            Status(
-                feeds=[_document(status, some) for status, some in feeds],
-                elsewhere=reader.elsewhere(),
-                estranged=estranged,
-            )
-        )
-        for sentence in estranged:
-            output.note(sentence)
-        if feeds and name is None:
-            _show_all(output, [status for status, _ in feeds])
-        for status, some in feeds:
-            if name is not None or some:
-                _show(output, status, some)
-        if not feeds:
-            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
-            if sentence := reader.elsewhere_sentence():
-                output.note(sentence)
-    return 0
 
 
 def _most(runs: int | None, *, is_one: bool, as_json: bool) -> int:

@@ -25,7 +25,7 @@ from dagster import (
     multi_observable_source_asset,
 )
 
-from connectors.sources.probe import glance_at
+from connectors.sources.probe import probe_source
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
@@ -140,7 +140,7 @@ def _source(feed: LoadedFeed, open_workshop: OpenContext) -> AssetsDefinition:
 
     def glance(context: AssetExecutionContext) -> ObserveResult:
         with as_failures(context), open_workshop() as workshop:
-            seen = glance_at(mapping.source, mapping.path.parent, access=workshop.settings.access)
+            seen = probe_source(mapping.source, mapping.path.parent, access=workshop.settings.access)
         return ObserveResult(asset_key=spec.key, metadata=glance_metadata(seen))
 
     with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows

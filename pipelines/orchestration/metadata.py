@@ -11,7 +11,7 @@ from typing import Any
 
 from dagster import MetadataValue, TableRecord
 
-from connectors.sources.probe import Glance
+from connectors.sources.probe import SourceProbe
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from mappings.yaml.loader import LoadedFeed
@@ -80,7 +80,7 @@ def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
     }
 
 
-def glance_metadata(glance: Glance) -> Mapping[str, Any]:
+def glance_metadata(glance: SourceProbe) -> Mapping[str, Any]:
     """Return what a glance at a source has seen, without reading it: how many files or sheets, or why it says nothing."""
     return {"glance": glance.blind} if glance.blind else {"files": len(glance.marks)}
 

@@ -28,7 +28,7 @@ from dagster import (
 )
 
 from connectors.sources.access import Access
-from connectors.sources.probe import Glance, glance_at
+from connectors.sources.probe import SourceProbe, probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
@@ -77,7 +77,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[SensorDefinition]
         if busy is not None:  # and looked at again later, with what it knows now: a file may come while a run is at work
             return busy
         try:
-            glance = glance_at(mapping.source, mapping.path.parent, access=access)
+            glance = probe_source(mapping.source, mapping.path.parent, access=access)
         except TransientError as error:
             return SkipReason(f"{error}; looked at again later")
         except SyncError as error:
@@ -96,7 +96,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[SensorDefinition]
     ]
 
 
-def _judged(mapping: FeedMapping, seen: Seen | None, glance: Glance) -> SensorResult | SkipReason:
+def _judged(mapping: FeedMapping, seen: Seen | None, glance: SourceProbe) -> SensorResult | SkipReason:
     """Ask for a run where there is news; the first look is always some, as nobody knows what earlier runs have read."""
     if glance.blind:
         return SkipReason(glance.blind)

@@ -37,13 +37,13 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
-from pipelines.run.drain import Advance, Departures
+from pipelines.run.drain import Advance, InFlight
 from pipelines.run.images import CoverImages
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.preflight import ListMemory, Preflight
+from pipelines.run.publish import PublishJob
 from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
-from pipelines.run.sending import PublishJob, watching_rows
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
 from pipelines.run.stage import StageJob
 from pipelines.run.systemic_failure import SystemicFailure, patience_with
@@ -264,15 +264,15 @@ class RunContext:
             key_memory_s=mapping.publish.key_memory_s,
             row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
-        departures = Departures(lease.assure)
+        requests = InFlight(lease.assure)
         return PublishJob(
             outbox=outbox,
-            open_api=lambda: self.api(mapping, departures),
+            open_api=lambda: self.api(mapping, requests),
             open_covers=lambda: self.covers(mapping),
-            departures=departures,
+            requests=requests,
             on_loss=lease.on_loss,
             tell=lambda sentence: self.tell(f"{mapping.feed}: {sentence}"),
-            watch=partial(watching_rows, is_traced=self.telemetry.seen is not None),
+            is_traced=self.telemetry.seen is not None,
             in_flight=mapping.publish.most_in_flight,
             advance=advance,
             clock_s=monotonic_s,

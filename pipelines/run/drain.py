@@ -1,17 +1,18 @@
-"""Which tasks of a drain have a request under way: the only ones that are worth waiting for when it is asked to stop.
+"""Drain a feed's outbox into the service: claim, deliver, settle, with several requests in flight.
 
-Whether the feed is still ours is `holding`'s to say; it is asked here, before each request leaves.
+A slot claims its next intent in the very transaction that makes its last answer durable, so that a kill leaves at most as many
+unanswered rows as there were slots.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from connectors.event_api.client import EventApi
 from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.run.signals import InterruptedRunError
@@ -22,21 +23,21 @@ from state.trouble import StateBusyError
 Task = asyncio.Task[Any]
 
 
-async def _at_once() -> None:
-    """Nothing has to be assured."""
+async def _ours() -> None:
+    """Ask nothing before a request leaves."""
 
 
-class Departures:
-    """The door that every request of a drain leaves through; in the event loop's thread only.
+class InFlight:
+    """The requests of a drain that are at the service now, by their tasks; in the event loop's thread only.
 
-    `assure` is awaited right before each request, and may raise: then nothing leaves. Once `close` was called no request
-    leaves any more: a task that asks waits until it is cancelled.
+    `assure` is awaited right before each request leaves, and may raise: then nothing leaves. Once `close` was called no request
+    leaves any more: its task waits until it is cancelled.
     """
 
-    def __init__(self, assure: Callable[[], Awaitable[None]] = _at_once) -> None:
+    def __init__(self, assure: Callable[[], Awaitable[None]] = _ours) -> None:
         self._assure = assure
         self._in_flight: set[Task | None] = set()
-        self._left: set[Task | None] = set()
+        self._has_left: set[Task | None] = set()
         self._is_closed = False
 
     @asynccontextmanager
@@ -58,7 +59,7 @@ class Departures:
 
     def has_left(self, task: Task) -> bool:
         """Whether the task has ever sent one."""
-        return task in self._left
+        return task in self._has_left
 
     async def _begin(self) -> None:
         if self._is_closed:
@@ -66,31 +67,24 @@ class Departures:
         await self._assure()
         task = asyncio.current_task()
         self._in_flight.add(task)
-        if task is not None and task not in self._left:
-            self._left.add(task)
-            task.add_done_callback(self._left.discard)
+        if task is not None and task not in self._has_left:
+            self._has_left.add(task)
+            task.add_done_callback(self._has_left.discard)
 
 
-class Unwatched(Departures):
-    """Where nobody sees requests leave: every task may have one under way."""
-
-    def is_under_way(self, task: Task) -> bool:  # noqa: ARG002  # whichever
-        """Return True."""
-        return True
-
-
-_LOOK_S = 0.25
-"""How often a drain that is to stop looks for rows whose answer was not their last word: they wait to be sent again."""
+_POLL_S = 0.25
+"""How often a drain that is to stop checks for rows that wait to be sent again: they are sent home."""
 _QUIET_TURNS = 2
-"""So many turns of the loop an answer takes from the socket to the drain."""
-_TOLD_S = 1.3
-"""How long it may take until all who wait for their turn have heard that there is none."""
+"""Turns of the loop that an answer takes from the socket to the drain."""
+_TURNED_AWAY_S = 1.3
+"""How long it may take until every row that waits for a slot has been turned away."""
 _GO_ON = "run again to go on: what was in flight keeps its key and body"
 _NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
 STATE_PATIENCE_S = 30.0
 """How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
 _FIRST_WAIT_S = 0.25
 _LONGEST_WAIT_S = 5.0
+
 T = TypeVar("T")
 Deliver = Callable[[Intent], Awaitable[Verdict]]
 Advance = Callable[[int], None]
@@ -100,19 +94,14 @@ async def _nowhere(intent: Intent) -> Verdict:
     raise RuntimeError(f"{intent.row_key} has nowhere to go: set `deliver` before the drain runs")
 
 
-def _as_much_as_allowed() -> int:
-    return sys.maxsize
-
-
 @dataclass(slots=True)
 class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
-    `in_flight`: requests at a time, `room` how many of them there may be now; `aside`: how many rows in hand need no slot, as
-    they wait before they ask about a 409. `is_wary`: whether one row is to be in hand at a time; `stopped`: why nothing is
-    sent any more, if so. `grace_s`: how long requests in flight may
-    take to finish once a stop is asked for; `departures` knows which are, `close_route` turns away those that wait for
-    their turn. `advance` is told how many rows were settled. After `run`, `cause` says why the drain ended early, if it did.
+    `in_flight`: requests at a time. `api` says how many of them there may be now, whether its circuit breaker is open, and why
+    nothing is sent any more, if so; `requests` which tasks have one at the service. `grace_s`: how long requests in flight may
+    take to finish once a stop is asked for. `advance` is called with the number of rows settled. After `run`, `cause` says why
+    the drain ended early, if it did.
     """
 
     outbox: Outbox
@@ -120,14 +109,10 @@ class Drain:
     grace_s: float
     advance: Advance
     deliver: Deliver = _nowhere
-    room: Callable[[], int] = _as_much_as_allowed
-    aside: Callable[[], int] = lambda: 0
-    is_wary: Callable[[], bool] = lambda: False
-    stopped: Callable[[], SyncError | None] = lambda: None
+    api: EventApi | None = None
     systemic: SystemicFailure = field(default_factory=SystemicFailure)
     caution: CautiousStart = field(default_factory=CautiousStart)
-    departures: Departures = field(default_factory=Unwatched)
-    close_route: Callable[[SyncError], None] = lambda _cause: None
+    requests: InFlight | None = None
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)
     _unsettled: list[Settled] = field(default_factory=list)
@@ -137,22 +122,25 @@ class Drain:
     _patience_until: float | None = None
 
     def stop(self, cause: SyncError | None = None) -> None:
-        """Take no new rows, for `cause` or because somebody asked for it; to be called in the event loop's thread."""
+        """Take no new rows, for `cause` or because of a signal; in the event loop's thread."""
         self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=_GO_ON)
         self._arrived.set()
 
     def leave(self, cause: SyncError | None = None) -> None:
-        """Stop, and do not even wait for what is in flight; to be called in the event loop's thread."""
+        """Stop, and do not even wait for what is in flight; in the event loop's thread."""
         self.stop(cause)
         self._deadline = asyncio.get_running_loop().time()
 
     @property
     def under_way(self) -> int:
         """How many rows have a request at the service now."""
-        return sum(map(self.departures.is_under_way, self._tasks))
+        return sum(map(self._is_under_way, self._tasks))
+
+    def _is_under_way(self, task: Task) -> bool:
+        return self.requests is None or self.requests.is_under_way(task)
 
     def wake(self) -> None:
-        """Look again how many rows may be in hand; to be called in the event loop's thread."""
+        """Compute again how many rows may be in hand; in the event loop's thread."""
         self._arrived.set()
 
     async def record(self, intent: Intent) -> None:
@@ -184,8 +172,9 @@ class Drain:
         answered, self._answered = self._answered, []
         for one in answered:
             self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.systemic.cause(one.verdict)
-        self.cause = self.cause or self.stopped()
-        want = 0 if self.cause else max(self._slots() - len(self._tasks) + self.aside(), 0)
+        self.cause = self.cause or (self.api.stopped if self.api else None)
+        aside = len(self.api.courier.aside) if self.api else 0
+        want = 0 if self.cause else max(self._slots() - len(self._tasks) + aside, 0)
         self._unsettled += answered
         if self._unsettled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
@@ -196,9 +185,10 @@ class Drain:
         return bool(self._tasks or self._answered)
 
     def _slots(self) -> int:
-        """How many rows may be in hand, those aside not counted."""
-        is_single = self.caution.is_on or self.systemic.is_doubtful or self.is_wary()
-        return min(1 if is_single else self.in_flight, self.in_flight, self.room())
+        """Return how many rows may be in hand, beside those that wait before they ask about a 409."""
+        slots = min(self.in_flight, self.api.room) if self.api else self.in_flight
+        is_single = self.caution.is_on or self.systemic.is_doubtful or (self.api is not None and self.api.circuit.is_open)
+        return min(1, slots) if is_single else slots
 
     async def _send(self, intent: Intent) -> None:
         try:
@@ -213,13 +203,15 @@ class Drain:
         loop = asyncio.get_running_loop()
         if self.cause and self._patience_until is None:
             self._deadline = self._deadline or loop.time() + self.grace_s
-            self._patience_until = loop.time() + _TOLD_S
-            self.departures.close()
-            self.close_route(self.cause)
+            self._patience_until = loop.time() + _TURNED_AWAY_S
+            if self.requests:
+                self.requests.close()
+            if self.api:
+                self.api.stop(self.cause)
         if self._patience_until is not None and loop.time() > self._patience_until and not self._answered:
             await self._dismiss()
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _LOOK_S)):
+            async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _POLL_S)):
                 await self._arrived.wait()
         if self._deadline is not None and loop.time() >= self._deadline:
             await self._abandon()
@@ -229,10 +221,7 @@ class Drain:
             task.result()
 
     async def _gather(self) -> None:
-        """Let in the answers that are here already and on their way through the loop: settling many costs hardly more than one.
-
-        Nobody is waited for: turns of the loop that bring no answer, and take no time, end it.
-        """
+        """Collect the answers that are on their way through the loop: settling many costs hardly more than one."""
         quiet = 0
         while quiet < _QUIET_TURNS and self._answered and self._tasks:
             known = len(self._answered)
@@ -240,9 +229,9 @@ class Drain:
             quiet = quiet + 1 if len(self._answered) == known else 0
 
     async def _dismiss(self) -> None:
-        """Send those home that wait for their turn, a pause or another attempt. What never left is as good as not claimed."""
-        waiting = [task for task in self._tasks if not (task.done() or self.departures.is_under_way(task))]
-        unsent = [self._tasks[task] for task in waiting if not self.departures.has_left(task)]
+        """Cancel rows that wait for a slot, a pause or another attempt. What never left is as good as not claimed."""
+        waiting = [task for task in self._tasks if not (task.done() or self._is_under_way(task))]
+        unsent = [self._tasks[task] for task in waiting if self.requests is None or not self.requests.has_left(task)]
         await self._cancel(waiting)
         cause = cast("SyncError", self.cause)
         self._answered += [Settled(intent, Postponed(_NOT_SENT, cause, attempts=0)) for intent in unsent]

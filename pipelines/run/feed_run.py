@@ -20,12 +20,11 @@ from pipelines.run.drain import Advance
 from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishReport, publish
-from pipelines.run.sending import PublishJob
+from pipelines.run.publish import PublishJob, PublishReport, publish
 from pipelines.run.signals import InterruptedRunError, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
-from pipelines.run.write_back import write_back_rows
+from pipelines.run.write_back import WrittenBack, write_back_rows
 from pipelines.telemetry.tracing import Work
 from state.ledger.accounts import PublishAccount
 from state.ledger.lease import LeaseLostError
@@ -166,7 +165,7 @@ class FeedRun:
             if staged.missing:
                 self.workshop.put_down(self.mapping, self.ticket.run_id, [f"{_MISSING}: {', '.join(staged.missing)}"])
             if staged.stopping or self.options.stage_only:
-                write_back_rows(self.workshop, self.mapping, self.ticket.run_id)
+                self._write_back()
             self._close(self._unless_missing(self._outcome_of_stage(staged)))
             return staged
 
@@ -178,7 +177,7 @@ class FeedRun:
             settled = self.workshop.telemetry.settling(self.watcher.settled)
             job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, settled)
             self.watcher.owed(job.outbox.owed)
-            published = replace(publish(job), written_back=write_back_rows(self.workshop, self.mapping, self.ticket.run_id))
+            published = replace(publish(job), written_back=self._write_back())
             self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
             settings = self.workshop.settings
             put_pace(self.workshop.engine, settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
@@ -207,6 +206,17 @@ class FeedRun:
         told = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
         return Outcome("needs attention", ExitCode.ATTENTION, told[-1], hint) if told else outcome
+
+    def _write_back(self) -> WrittenBack:
+        """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
+        context = self.workshop
+        books = Books(context.engine, context.now)
+        written = write_back_rows(self.mapping, context.settings, books) if context.leaves_traces else None
+        if written is None:
+            return WrittenBack()
+        structlog.get_logger().info("written back", cells=written.cells, problem=written.problem)
+        context.put_down(self.mapping, self.ticket.run_id, [written.notice] if written.problem else [])
+        return written
 
     def _begin_phase(self, name: str) -> None:
         """Begin a phase, or leave before it where a signal has come."""

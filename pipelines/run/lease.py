@@ -24,7 +24,7 @@ FRESH_S = LEASE_TTL_S / 4
 _LAST_BEAT_S = 0.5
 """How long leaving waits for a heartbeat that is under way."""
 
-TellLoss = Callable[[SyncError], None]
+OnLoss = Callable[[SyncError], None]
 
 
 class Renewable(Protocol):
@@ -57,7 +57,7 @@ class LeaseKeeper:
         self._beat_s = beat_s
         self._shown_at = clock_s()
         self._lost: LeaseLostError | None = None
-        self._tell: TellLoss = lambda _lost: None
+        self._tell: OnLoss = lambda _lost: None
         self._over = threading.Event()
         self._asking = asyncio.Lock()
         begin = copy_context().run  # what is logged there names the same run and feed
@@ -68,7 +68,7 @@ class LeaseKeeper:
         """The fence that each transaction shows."""
         return self._lease.token
 
-    def on_loss(self, tell: TellLoss) -> None:
+    def on_loss(self, tell: OnLoss) -> None:
         """Have `tell` called, in the heartbeat's thread, as soon as it is known that another run has the feed."""
         self._tell = tell
         if self._lost is not None:

@@ -1,16 +1,15 @@
-"""What the editor of a sheet is told of each row, in a word and a sentence: published, draft, rejected, waits.
+"""Write back into a sheet what became of each row: only what differs, only into the columns that its owner gave us.
 
-Where the words are written is `write_back`'s; what `eventsync rows` tells a colleague is the command line's.
+A sheet has no "write if unchanged": rows that an editor moves in the instant of a write get each other's texts. So rows are
+found by their key, read again after each write, and corrected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import assert_never
 from urllib.parse import urlsplit
-
-import structlog
 
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_board
@@ -23,7 +22,6 @@ from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
-from pipelines.run.context import RunContext
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
@@ -34,93 +32,20 @@ from state.views.views import ProblemRecord, RowFilter
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
 _GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)
 STALE = (REJECTED, WAITS)
-"""How a status begins that says nothing any more once nothing is known of the row."""
+"""Beginnings of a status that is deleted once nothing is known of the row."""
 _LONGEST = 500
 """Characters of a problem: a cell is no page."""
+AT_ONCE = 2 * 1024 * 1024
+"""Characters of one request, as Google advises."""
+_BESIDE_A_TEXT = 10
+"""Characters that a cell takes in a request beside its text."""
+MOVES = 4
+"""How often rows may have moved between two reads before we leave the sheet to its editor."""
 
-
-@dataclass(frozen=True, slots=True)
-class RowStatus:
-    """What is said of one row: the word, the ids of its events, and what is wrong, "" if nothing is."""
-
-    status: str
-    event_ids: tuple[int, ...] = ()
-    problem: str = ""
-
-    @property
-    def event_id(self) -> str:
-        """The ids as a cell shows them."""
-        return ", ".join(map(str, self.event_ids))
-
-    def beside(self, other: RowStatus) -> RowStatus:
-        """Return what is said of a row that both are said of: the graver word, all ids, all problems."""
-        status = min(self.status, other.status, key=_GRAVEST_FIRST.index)
-        problems = dict.fromkeys(filter(None, (*self.problem.split("\n"), other.problem)))
-        return RowStatus(status, (*self.event_ids, *other.event_ids), "\n".join(problems)[:_LONGEST])
-
-
-@dataclass(slots=True)
-class RowMarks:
-    """The marks of a feed's rows, by the key of the row; events of one row are told together."""
-
-    row_parts: int
-    """So many columns make a row's key."""
-    by_key: dict[RowKey, RowStatus] = field(default_factory=dict)
-
-    def add(self, key: RowKey, mark: RowStatus) -> None:
-        """Add what is said of one event, or of a row that gave none."""
-        row = next(names_of(key, self.row_parts))
-        known = self.by_key.get(row)
-        self.by_key[row] = mark if known is None else known.beside(mark)
-
-
-def marks_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowStatus]:
-    """Return what is to be said of every row of a feed that the ledger, or its last read, knows by its key."""
-    marks = RowMarks(row_parts)
-    for record in books.every_row(book, RowFilter()):
-        marks.add(record.row_key, of_entry(record))
-    for problem in books.every_problem(book, ProblemKind.REJECTED):
-        if problem.row_key:
-            marks.add(problem.row_key, of_problem(problem))
-    return marks.by_key
-
-
-def of_problem(record: ProblemRecord) -> RowStatus:
-    """Return the mark of a row that the last read could not use."""
-    return RowStatus(REJECTED, problem=_short(_told(record.reasons)))
-
-
-def of_entry(record: RowRecord) -> RowStatus:
-    """Tell of a row by where it stands with the service."""
-    is_gone = record.event_id is None or record.removed_at is not None
-    ids = (*record.earlier_event_ids, *(() if is_gone or record.event_id is None else (record.event_id,)))
-    if record.is_set_aside:
-        return RowStatus(ASIDE, ids)
-    if record.removed_at is not None:
-        return RowStatus(WAITS, ids, _DRIFTS[DriftKind.RETURNED]) if record.drift_kind else RowStatus(ASIDE, ids)
-    status, problem = _standing(record)
-    return RowStatus(status, ids, _short(problem))
-
-
-def _standing(record: RowRecord) -> tuple[str, str]:
-    match record.state:
-        case EntryState.DELIVERED:
-            return _kind_of_event(record), _DRIFTS[record.drift_kind] if record.drift_kind else ""
-        case EntryState.DELIVERED_UNCONFIRMED:
-            return _kind_of_event(record), "The event is there; its number is not known yet."
-        case EntryState.REFUSED:
-            return REJECTED, _refusal(record.answer)
-        case EntryState.PENDING | EntryState.BLOCKED | EntryState.UNCERTAIN | EntryState.CONFLICT:
-            return WAITS, _WAITING[record.state]
-        case EntryState.HELD:
-            other = f" (identifier {record.candidate})" if record.candidate else ""
-            return WAITS, f"It looks like an event that we know already{other}; one of us has to look at it."
-        case EntryState.SUPERSEDED:
-            return ASIDE, ""
-        case _:
-            assert_never(record.state)
-
-
+_REHEARSING = "nothing was written back into the sheet: the service is one of this machine, and the sheet is Google's own"
+_STOPPED = "the run was asked to stop: what is missing will be written by the next run"
+_MOVING = "somebody is moving its rows at this moment: what is missing will be written by the next run"
+_STUBBORN = "some cells do not keep what is written: is there a formula, or a rule for what may stand there?"
 _WAITING = {
     EntryState.PENDING: "Not sent yet.",
     EntryState.BLOCKED: "We have no access to its channel yet.",
@@ -135,131 +60,108 @@ _DRIFTS = {
 }
 
 
-def _kind_of_event(record: RowRecord) -> str:
-    status = record.event.get("status")
-    return status if status in {PUBLISHED, DRAFT} else SENT
-
-
-def _refusal(answer: Answer | None) -> str:
-    if answer is None:
-        return "The service did not accept it."
-    about = f"{answer.field}: {answer.issue}" if answer.issue else answer.message
-    return f"The service did not accept it: {about}" if about else "The service did not accept it."
-
-
-def _told(reasons: Iterable[Reason]) -> str:
-    return "\n".join(_sentences(reasons))
-
-
-def _sentences(reasons: Iterable[Reason]) -> Iterator[str]:
-    for reason in reasons:
-        cell = reason.column or reason.field
-        begin = f"{cell}: " if cell else ""
-        yield f"{begin}{REASON_TEXTS[reason.code]}{f' ({reason.hint})' if reason.hint else ''}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-AT_ONCE = 2 * 1024 * 1024
-"""Characters that are written between two looks at where the rows are: as much as Google advises for one request."""
-_BESIDE_A_TEXT = 10
-"""Characters that a cell takes in a request beside its text."""
-MOVES = 4
-"""So often may rows have moved between a look and the next before we leave the sheet to its editor."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteBackJob:
-    """One writing back: the sheet, the columns that its owner gave, how a row's key is read, what is to be said."""
-
-    board: MarkBoard
-    columns: WriteBack
-    read_key: ReadKey
-    marks: Mapping[RowKey, RowStatus]
-
-
 @dataclass(frozen=True, slots=True)
 class WrittenBack:
-    """How it went: cells written, and why some were not, "" if all that differed were."""
+    """Cells written, and why some that differ were not, "" if all were."""
 
     cells: int = 0
     problem: str = ""
 
+    @property
+    def notice(self) -> str:
+        """The problem as the run's page shows it."""
+        if not self.problem or self.problem == _REHEARSING:
+            return self.problem
+        return f"the sheet does not say all that became of its rows: {self.problem}"
 
-def write_back(job: WriteBackJob) -> WrittenBack:
-    """Make the sheet say what became of each row; nothing is written where it says so already.
 
-    Never raises for the sheet's sake: a sheet that does not take it is told in `problem`, and the next run tries again.
+@dataclass(frozen=True, slots=True)
+class RowStatus:
+    """What a row's cells say: a word, the ids of its events, and what is wrong, "" if nothing is."""
+
+    status: str
+    event_ids: tuple[int, ...] = ()
+    problem: str = ""
+
+    def beside(self, other: RowStatus) -> RowStatus:
+        """Return the status of a row with two events: the graver word, all ids, all problems."""
+        status = min(self.status, other.status, key=_GRAVEST_FIRST.index)
+        problems = dict.fromkeys(filter(None, (*self.problem.split("\n"), other.problem)))
+        return RowStatus(status, (*self.event_ids, *other.event_ids), "\n".join(problems)[:_LONGEST])
+
+
+def write_back_rows(mapping: FeedMapping, settings: Settings, books: Books) -> WrittenBack | None:
+    """Write into the feed's sheet what became of each of its rows; None where its mapping file does not ask for it.
+
+    Never fails the run. A signal leaves the sheet alone: a busy service may keep us waiting for minutes.
     """
-    work = _Work(job)
+    match mapping.source:
+        case GoogleSheetsSource(write_back=WriteBack() as columns) as sheet:
+            pass
+        case _:
+            return None
+    if is_loopback(urlsplit(settings.base_url).hostname or "") and not settings.access.google.api_url:
+        return WrittenBack(problem=_REHEARSING)
+    if is_stop_asked():
+        return WrittenBack(problem=_STOPPED)
+    keys = mapping.key_columns
     try:
-        return WrittenBack(problem=work.problem_of_writing(), cells=work.cells)
+        with signals_raised(), open_board(sheet, frozenset(column.column for column in keys), settings.access) as board:
+            statuses = statuses_of(books, Book(settings.destination, mapping.feed), len(keys))
+            return write_back(board, columns, compile_key(keys), statuses)
     except SyncError as error:
-        return WrittenBack(work.cells, f"{error}; {error.hint}" if error.hint else str(error))
+        return WrittenBack(problem=_with_hint(error))
+    except KeyboardInterrupt:
+        return WrittenBack(problem=_STOPPED)
 
 
-_MOVING = "somebody is moving its rows at this moment: what is missing will be written by the next run"
-_STUBBORN = "some cells do not keep what is written: is there a formula, or a rule for what may stand there?"
-
-
-@dataclass(slots=True)
-class _Work:
-    """One attempt. `cells` were written so far; `own` texts are ours, and so may be taken away from rows they are not of.
-
-    No sheet has a "write if unchanged": rows that move in the instant of a write get each other's words. The look after each
-    write sees it, and the next plan mends it.
-    """
-
-    job: WriteBackJob
-    cells: int = 0
-    own: set[str] = field(default_factory=set)
-    tried: set[Mark] = field(default_factory=set)
-
-    def problem_of_writing(self) -> str:
-        """Look, plan, write, and look again, until nothing is left to write; return why something is, "" if nothing is."""
-        seen, moved = self.job.board.look(), 0
+def write_back(board: MarkBoard, columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus]) -> WrittenBack:
+    """Read the sheet, write what differs and read again, until nothing differs; a sheet that refuses it is a `problem`."""
+    cells, moved = 0, 0
+    own: set[str] = set()  # texts written by us, which may be deleted from rows that they are not of
+    tried: set[Mark] = set()
+    try:
+        rows = board.look()
         while moved < MOVES:
-            wanted = list(self._plan(seen))
-            plan = list(_portion(mark for mark in wanted if mark not in self.tried))
+            wanted = list(_differing(rows, columns, read_key, statuses, own))
+            plan = list(_portion(mark for mark in wanted if mark not in tried))
             if not plan:
-                return _STUBBORN if wanted else ""
-            is_written = self._written(plan)
-            now = self.job.board.look()
-            if not is_written or self._places(now) != self._places(seen):
+                return WrittenBack(cells, _STUBBORN if wanted else "")
+            if is_written := board.write(plan):
+                cells += len(plan)
+                tried.update(plan)
+                own.update(mark.text for mark in plan if mark.text)
+            before, rows = rows, board.look()
+            if not is_written or _keys(rows, read_key) != _keys(before, read_key):
                 moved += 1
-                self.tried.clear()
-            seen = now
-        return _MOVING
+                tried.clear()
+    except SyncError as error:
+        return WrittenBack(cells, _with_hint(error))
+    return WrittenBack(cells, _MOVING)
 
-    def _written(self, plan: Sequence[Mark]) -> bool:
-        if not self.job.board.write(plan):
-            return False
-        self.cells += len(plan)
-        self.tried.update(plan)
-        self.own.update(mark.text for mark in plan if mark.text)
-        return True
 
-    def _places(self, rows: Sequence[MarkedRow]) -> dict[int, object]:
-        return {row.number: self.job.read_key(row.cells) for row in rows}
+def _keys(rows: Sequence[MarkedRow], read_key: ReadKey) -> dict[int, object]:
+    return {row.number: read_key(row.cells) for row in rows}
 
-    def _plan(self, rows: Sequence[MarkedRow]) -> Iterator[Mark]:
-        """Yield the cells that say something else than they should."""
-        for row in rows:
-            key = self.job.read_key(row.cells)
-            mark = self.job.marks.get(key) if isinstance(key, str) else None
-            texts = self._unsaid(row) if mark is None else cell_texts(self.job.columns, mark)
-            for column, text in texts.items():
-                if row.cells.get(column, "") != text:
-                    yield Mark(row.number, column, text)
 
-    def _unsaid(self, row: MarkedRow) -> Mapping[str, str]:
-        """Return what a row should say of which nothing is known: what its owner wrote, but no stale word of ours."""
-        status = row.cells.get(self.job.columns.status, "")
-        if status.startswith(STALE) and status.partition(":")[0] in STALE:
-            return dict.fromkeys(self.job.columns.names, "")
-        return {name: "" for name in self.job.columns.names if row.cells.get(name) in self.own}
+def _differing(
+    rows: Sequence[MarkedRow], columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus], own: set[str]
+) -> Iterator[Mark]:
+    for row in rows:
+        key = read_key(row.cells)
+        status = statuses.get(key) if isinstance(key, str) else None
+        texts = _cell_texts(columns, status) if status else _to_delete(row, columns, own)
+        for column, text in texts.items():
+            if row.cells.get(column, "") != text:
+                yield Mark(row.number, column, text)
+
+
+def _to_delete(row: MarkedRow, columns: WriteBack, own: set[str]) -> Mapping[str, str]:
+    """Return the cells to empty in a row of which nothing is known: our stale texts, never what its owner wrote."""
+    status = row.cells.get(columns.status, "")
+    if status.startswith(STALE) and status.partition(":")[0] in STALE:
+        return dict.fromkeys(columns.names, "")
+    return {name: "" for name in columns.names if row.cells.get(name) in own}
 
 
 def _portion(marks: Iterable[Mark]) -> Iterator[Mark]:
@@ -272,64 +174,82 @@ def _portion(marks: Iterable[Mark]) -> Iterator[Mark]:
             return
 
 
-def cell_texts(columns: WriteBack, mark: RowStatus) -> Mapping[str, str]:
-    """Return what the owner's columns say of a row; without a column for problems, the status says them as well."""
-    is_told_apart = bool(columns.problem) or not mark.problem
-    status = mark.status if is_told_apart else f"{mark.status}: {mark.problem}"
-    texts = {columns.status: status, columns.event_id: mark.event_id, columns.problem: mark.problem}
+def _cell_texts(columns: WriteBack, row: RowStatus) -> Mapping[str, str]:
+    """Return the texts of the owner's columns; without a column for problems, the status column has them too."""
+    status = row.status if columns.problem or not row.problem else f"{row.status}: {row.problem}"
+    texts = {columns.status: status, columns.event_id: ", ".join(map(str, row.event_ids)), columns.problem: row.problem}
     return {column: text for column, text in texts.items() if column}
 
 
-NOTHING = WrittenBack()
-_REHEARSING = "nothing was written back into the sheet: the service is one of this machine, and the sheet is Google's own"
-_STOPPED = "somebody asked to stop: what is missing will be written by the next run"
+def statuses_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowStatus]:
+    """Return the status of every row that the ledger, or the last read, knows by its key; a key has `row_parts` columns."""
+    statuses: dict[RowKey, RowStatus] = {}
+    for record in books.every_row(book, RowFilter()):
+        add_status(statuses, record.row_key, of_entry(record), row_parts)
+    for problem in books.every_problem(book, ProblemKind.REJECTED):
+        if problem.row_key:
+            add_status(statuses, problem.row_key, of_problem(problem), row_parts)
+    return statuses
 
 
-def write_back_rows(workshop: RunContext, mapping: FeedMapping, run_id: str) -> WrittenBack:
-    """Write back into the feed's source what became of each of its rows, where its mapping file asks for it.
+def add_status(statuses: dict[RowKey, RowStatus], key: RowKey, status: RowStatus, row_parts: int) -> None:
+    """Add the status of one event, or of a row without one, to that of its row."""
+    row = next(names_of(key, row_parts))
+    known = statuses.get(row)
+    statuses[row] = status if known is None else known.beside(status)
 
-    Never fails the run: what goes wrong is told in the log, and as a notice on the run's page. Whoever asks to stop does not
-    wait for the sheet; one who has asked already has it left alone.
-    """
-    match mapping.source:
-        case GoogleSheetsSource(write_back=WriteBack() as columns) if workshop.leaves_traces:
-            told = _unless_stopped(workshop, mapping, mapping.source, columns)
+
+def of_problem(record: ProblemRecord) -> RowStatus:
+    """Return the status of a row that the last read could not use."""
+    return RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, record.reasons))))
+
+
+def of_entry(record: RowRecord) -> RowStatus:
+    """Return the status of a row by its ledger entry."""
+    is_gone = record.event_id is None or record.removed_at is not None
+    ids = (*record.earlier_event_ids, *(() if is_gone or record.event_id is None else (record.event_id,)))
+    if record.is_set_aside:
+        return RowStatus(ASIDE, ids)
+    if record.removed_at is not None:
+        return RowStatus(WAITS, ids, _DRIFTS[DriftKind.RETURNED]) if record.drift_kind else RowStatus(ASIDE, ids)
+    status, problem = _status_and_problem(record)
+    return RowStatus(status, ids, _short(problem))
+
+
+def _status_and_problem(record: RowRecord) -> tuple[str, str]:
+    shown = record.event.get("status")
+    event = str(shown) if shown in {PUBLISHED, DRAFT} else SENT
+    match record.state:
+        case EntryState.DELIVERED:
+            return event, _DRIFTS[record.drift_kind] if record.drift_kind else ""
+        case EntryState.DELIVERED_UNCONFIRMED:
+            return event, "The event is there; its number is not known yet."
+        case EntryState.REFUSED:
+            return REJECTED, _refusal(record.answer)
+        case EntryState.PENDING | EntryState.BLOCKED | EntryState.UNCERTAIN | EntryState.CONFLICT:
+            return WAITS, _WAITING[record.state]
+        case EntryState.HELD:
+            other = f" (identifier {record.candidate})" if record.candidate else ""
+            return WAITS, f"It looks like an event that we know already{other}; one of us has to look at it."
+        case EntryState.SUPERSEDED:
+            return ASIDE, ""
         case _:
-            return NOTHING
-    log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
-    log.info("written back", cells=told.cells, problem=told.problem)
-    if told.problem:
-        workshop.put_down(mapping, run_id, [_notice(told)])
-    return told
+            assert_never(record.state)
 
 
-def _unless_stopped(workshop: RunContext, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
-    """Write back where signals are heard: a busy service may keep us waiting for minutes."""
-    if is_stop_asked():
-        return WrittenBack(problem=_STOPPED)
-    try:
-        with signals_raised():
-            return _marked(workshop, mapping, sheet, columns)
-    except KeyboardInterrupt:
-        return WrittenBack(problem=_STOPPED)
+def _refusal(answer: Answer | None) -> str:
+    about = "" if answer is None else f"{answer.field}: {answer.issue}" if answer.issue else answer.message
+    return f"The service did not accept it: {about}" if about else "The service did not accept it."
 
 
-def _marked(workshop: RunContext, mapping: FeedMapping, sheet: GoogleSheetsSource, columns: WriteBack) -> WrittenBack:
-    settings, keys = workshop.settings, mapping.key_columns
-    if _is_rehearsed(settings):
-        return WrittenBack(problem=_REHEARSING)
-    try:
-        with open_board(sheet, frozenset(column.column for column in keys), settings.access) as board:
-            marks = marks_of(Books(workshop.engine, workshop.now), Book(settings.destination, mapping.feed), len(keys))
-            return write_back(WriteBackJob(board, columns, compile_key(keys), marks))
-    except SyncError as error:
-        return WrittenBack(problem=f"{error}; {error.hint}" if error.hint else str(error))
+def _sentence(reason: Reason) -> str:
+    cell = reason.column or reason.field
+    return f"{f'{cell}: ' if cell else ''}{REASON_TEXTS[reason.code]}{f' ({reason.hint})' if reason.hint else ''}"
 
 
-def _is_rehearsed(settings: Settings) -> bool:
-    """Whether events go to a service of this machine, and the sheet is not: a partner would read of events that are nowhere."""
-    return is_loopback(urlsplit(settings.base_url).hostname or "") and not settings.access.google.api_url
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
-def _notice(told: WrittenBack) -> str:
-    return told.problem if told.problem == _REHEARSING else f"the sheet does not say all that became of its rows: {told.problem}"
+def _with_hint(error: SyncError) -> str:
+    return f"{error}; {error.hint}" if error.hint else str(error)

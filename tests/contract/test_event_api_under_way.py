@@ -18,7 +18,7 @@ from connectors.retry import RetryPolicy
 from mappings.delivery import Conflict, Intent, Receipt, Uncertain, Verdict
 from mappings.errors import SyncError
 from pipelines.run.images import CoverImages
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.publish import Publisher, PublishJob
 
 UNDER_WAY = told(409, "conflict", headers={"retry-after": "5"})
 BROKEN = httpx.ReadError("connection reset")
@@ -52,7 +52,7 @@ async def published(world: World, service: Handler, *, in_flight: int) -> tuple[
             yield api
 
     job = PublishJob(world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, clock)
-    sending = Sending(job)
+    sending = Publisher(job)
     await sending.run()
     return clock(), sending.drain.cause
 

@@ -22,7 +22,7 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
-from pipelines.run.write_back import RowStatus, WriteBackJob, WrittenBack, write_back
+from pipelines.run.write_back import RowStatus, WrittenBack, write_back
 
 BOOK = "1TownHallProgramme0000000000000000000000"
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
@@ -62,7 +62,7 @@ def spec(**more: object) -> GoogleSheetsSource:
 def told(google: Google, folder: Path, marks: Mapping[RowKey, RowStatus] = MARKS, **more: object) -> WrittenBack:
     clockwork = Clockwork(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
     with opened_board(spec(**more), frozenset({"ID"}), access_to(google, folder), clockwork) as board:
-        return write_back(WriteBackJob(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks))
+        return write_back(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks)
 
 
 def said(sheet: Sheet, header: int = 3) -> dict[str, tuple[str, str, str]]:

@@ -39,7 +39,7 @@ def test_a_run_leaves_at_once_and_the_next_one_tells_the_sheet(desk: Desk, tmp_p
             page = connection.execute(select(RUN.c.outcome, RUN.c.publish_account, RUN.c.notices)).one()
             assert not any(connection.execute(select(LEASE.c.holder)).scalars())
         assert (page.outcome, json.loads(page.publish_account)["delivered"]) == ("done", 5)
-        assert "somebody asked to stop" in page.notices
+        assert "the run was asked to stop" in page.notices
 
         places.google.faults.clear()
         assert desk.command(*WORDS).code == 0

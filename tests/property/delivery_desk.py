@@ -34,12 +34,11 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.drain import Departures, Drain
+from pipelines.run.drain import Drain, InFlight
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import PublishReport
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.publish import Publisher, PublishJob, PublishReport
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind
@@ -218,19 +217,19 @@ class Worker:
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
-        departures = Departures()
+        departures = InFlight()
         job = PublishJob(
             outbox=outbox,
             open_api=lambda: self._api(departures),
             open_covers=NoCovers,  # type: ignore[arg-type]
-            departures=departures,
+            requests=departures,
             on_loss=lambda _tell: None,
             tell=lambda _sentence: None,
             in_flight=IN_FLIGHT,
             advance=lambda _rows: None,
             clock_s=self.clock.seconds,
         )
-        sending = Sending(job)
+        sending = Publisher(job)
         drain = self._drained(sending)
         account = outbox.account()
         account.check()
@@ -240,7 +239,7 @@ class Worker:
             run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.told, publish_account=account
         )
 
-    def _drained(self, sending: Sending) -> Drain:
+    def _drained(self, sending: Publisher) -> Drain:
         """Drain on a loop whose time jumps, and keep the time that has passed there."""
         passed_s = 0.0
 
@@ -259,7 +258,7 @@ class Worker:
         return sending.drain
 
     @asynccontextmanager
-    async def _api(self, departures: Departures) -> AsyncIterator[EventApi]:
+    async def _api(self, departures: InFlight) -> AsyncIterator[EventApi]:
         transport = httpx.MockTransport(self.service)
         policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:

@@ -17,7 +17,7 @@ import orjson
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowOutcome, Skipped, if_unknown
-from mappings.positions import Block, read_blocks
+from mappings.positions import Block, plain, read_yaml
 from mappings.refusals import Reason
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
@@ -95,10 +95,10 @@ def _cells(table: str) -> Iterator[list[str]]:
 
 
 def _document(text: str) -> dict[str, Any]:
-    document, slips = read_blocks(text)
+    document, problems = read_yaml(text)
     assert isinstance(document, Block), text
-    assert not slips, slips
-    return dict(document)
+    assert not problems, problems
+    return {str(key): plain(value) for key, value in document.items()}
 
 
 def _merged(frame: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:

@@ -1,12 +1,9 @@
-"""What files of this machine look like before a row of them is read: evidence by which unchanged ones are known again.
-
-How their rows are read is `file_source`'s; what follows from unchanged files is the caller's.
-"""
+"""Snapshots of files of this machine: evidence of their content, taken without reading a row, to recognise unchanged ones."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,7 +19,7 @@ from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_dated, is_pattern
 
 SETTLED_S = 60.0
-"""A file that was changed less than so long ago may change again without its times telling: they are as coarse as the disk's."""
+"""A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +29,14 @@ class SnapshotFile:
     found: FoundFile
     open: OpenStored
 
-    def digest(self) -> bytes | None:
-        """Digest its bytes, as they are stored, with its name: one pass over them; None where it is another file by now."""
+    def digest(self) -> bytes:
+        """Digest its bytes, as they are stored, with its name; b"" where it is another file by now. One pass over them."""
         with self.open() as stored:
             content = digest_of(stored.stream) if stored.stamp == self.found.version else ""
         with self.open() as again:
-            is_same = bool(content) and again.stamp == self.found.version
-        return f"{self.found.label}\0{self.found.day or ''}\0{content}\0".encode("utf-8", "surrogateescape") if is_same else None
-
-    def is_settled(self, now: float) -> bool:
-        """Whether nobody has changed it for a while, so that a change would show in its times."""
-        return now - max(self.found.changed_at or 0.0, self.found.placed_at or 0.0) > SETTLED_S
+            if not content or again.stamp != self.found.version:
+                return b""
+        return f"{self.found.label}\0{self.found.day or ''}\0{content}\0".encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +44,7 @@ class FileSnapshot:
     """The files of a source as they stand now. `stamp`: evidence of which they are, and of their sizes and times; `read_as`: the
     very stamp of a reading of them; `size` in bytes, of all together.
 
-    `is_settled`: nobody has changed them for a while, so that a change would show in the stamp.
+    `is_settled`: they have been unchanged for a while, so that a change would show in the stamp.
     """
 
     stamp: str
@@ -60,68 +54,52 @@ class FileSnapshot:
     files: tuple[SnapshotFile, ...]
 
     def digest(self) -> str:
-        """Digest the bytes of all files: one pass over them; "" where one is another file by now, or out of reach."""
-        digest = hashlib.blake2b(digest_size=16)
+        """Digest the bytes of all files; "" where one is another file by now, or out of reach."""
         try:
-            for file in self.files:
-                told = file.digest()
-                if told is None:
-                    return ""
-                digest.update(told)
+            digests = [file.digest() for file in self.files]
         except (SyncError, OSError):
             return ""
-        return digest.hexdigest()
+        return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest() if all(digests) else ""
 
 
 TakeSnapshot = Callable[[], FileSnapshot | None]
-"""Looks at what a source would read now; None where it cannot be told by a look."""
+"""Takes a snapshot of what a source would read now; None where none can be taken."""
 
 
 def take_snapshot(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> FileSnapshot | None:
-    """Look at the files of this machine that a source reads, its second tables among them; None where there are none, for every
-    other source, and for files that may have to be waited for, or that are read once each.
+    """Take a snapshot of the files of this machine that a source reads, its second tables among them.
+
+    None for every other source, for missing files, and for files that may have to be waited for, or are read once each.
     """
-    own = _look_at_files(spec, base, clockwork) if isinstance(spec, FileSource) else None
-    if own is None:
+    parts = [_own_files(spec, base, clockwork), *(take_snapshot(join.source, base, clockwork) for join in spec.join)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
         return None
-    sights = [own]
-    for join in spec.join:
-        beside = take_snapshot(join.source, base, clockwork)
-        if beside is None:
-            return None
-        sights.append(beside)
     return FileSnapshot(
-        stamp=" ".join(sight.stamp for sight in sights),
-        read_as=stamp_of_all([sight.read_as for sight in sights]),
-        size=sum(sight.size for sight in sights),
-        is_settled=all(sight.is_settled for sight in sights),
-        files=tuple(file for sight in sights for file in sight.files),
+        stamp=" ".join(part.stamp for part in known),
+        read_as=stamp_of_all([part.read_as for part in known]),
+        size=sum(part.size for part in known),
+        is_settled=all(part.is_settled for part in known),
+        files=tuple(file for part in known for file in part.files),
     )
 
 
-def _look_at_files(spec: FileSource, base: Path, clockwork: Clockwork) -> FileSnapshot | None:
-    if not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
+def _own_files(spec: AnySource, base: Path, clockwork: Clockwork) -> FileSnapshot | None:
+    if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
         return None
     local = LocalFiles(base)
     try:
         found = FileChoice(spec, local, clockwork).all_finished()
     except SyncError:
-        return None  # whoever reads it says what is wrong
-    files = tuple(SnapshotFile(file, partial(local.open, file.path)) for file in found)
+        return None  # reading them says what is wrong
+    # Inodes count: a link may lead to a neighbour of the same size, made in the same instant.
+    evidence = b"".join(file.evidence + f"{file.number}\0".encode() for file in found)
     is_choice = is_pattern(spec.path) or is_dated(spec.path)
-    now = clockwork.now()
+    last_change = max(max(file.changed_at or 0.0, file.placed_at or 0.0) for file in found)
     return FileSnapshot(
-        stamp=_stamp(found),
+        stamp=hashlib.blake2b(evidence, digest_size=16).hexdigest(),
         read_as=stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version,
         size=sum(file.size or 0 for file in found),
-        is_settled=all(file.is_settled(now) for file in files),
-        files=files,
+        is_settled=clockwork.now() - last_change > SETTLED_S,
+        files=tuple(SnapshotFile(file, partial(local.open, file.path)) for file in found),
     )
-
-
-def _stamp(files: Sequence[FoundFile]) -> str:
-    """Their numbers on the disk are part of it: a link may lead to a neighbour of the same size, made in the same instant."""
-    digest = hashlib.blake2b(digest_size=16)
-    for file in files:
-        digest.update(file.evidence + f"{file.number}\0".encode())
-    return digest.hexdigest()

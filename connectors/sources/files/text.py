@@ -110,23 +110,19 @@ class Lines:
     """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
 
     `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;
-    `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone. `before`: how many lines of
-    the file stand before the stream, where that is only a piece of it. `needs_end`: the file is whole only if its last line has
-    an end. `delimiter`: what parts the cells of a row, where too many of them are to be refused before the row is built.
+    `is_exhausted` that the file has ended. Byte order marks at the start, one or several, are gone. `needs_end`: the file is
+    whole only if its last line has an end. `delimiter`: what parts the cells of a row, where too many of them are to be refused
+    before the row is built.
     """
 
-    def __init__(
-        self, stream: BinaryIO, encoding: str, name: str, before: int = 0, *, needs_end: bool = False, delimiter: str = ""
-    ) -> None:
+    def __init__(self, stream: BinaryIO, encoding: str, name: str, *, needs_end: bool = False, delimiter: str = "") -> None:
         self.held: list[str] = []
         self.is_tainted = False
         self.is_exhausted = False
         self._text = io.TextIOWrapper(stream, encoding=encoding, errors="surrogateescape", newline="")
         self._encoding = encoding
-        self.before = before
-        self.encoding = codecs.lookup(encoding).name
         self._name = name
-        self._number = before
+        self._number = 0
         self._needs_end = needs_end
         self._delimiter = delimiter
         self._held_size = self._held_delimiters = 0
@@ -172,13 +168,13 @@ class Lines:
 
     def _lines(self) -> Iterator[str]:
         read_line = partial(self._text.readline, LARGEST_RECORD)
-        if not self.before:
-            first = read_line().lstrip("\ufeff")
-            _refuse_other_kinds(first, self._name)
-            if first:
-                yield first
+        first = read_line().lstrip("\ufeff")
+        _refuse_other_kinds(first, self._name)
+        if first:
+            yield first
         rest = iter(read_line, "")
-        yield from (line.translate(_NO_CP932) for line in rest) if self.encoding == "cp932" else rest
+        is_cp932 = codecs.lookup(self._encoding).name == "cp932"
+        yield from (line.translate(_NO_CP932) for line in rest) if is_cp932 else rest
 
     def _check_size(self, line: str) -> None:
         """Refuse a line without an end, and a record of many lines that goes on and on."""

@@ -1,6 +1,8 @@
-"""Decompressors with one interface and a bound on the memory that each of them takes.
+"""Unpack packed files while they are read, with bounds on what comes out and on the memory that it takes.
 
-The memory of those for deflate and bzip2 is bounded by their formats (32 kB and 4 MB).
+Every packing goes through `Unpacking`, which counts the packed bytes that it reads: what a sender writes about sizes is not
+trusted. Python's own readers do not serve: `zipfile` unpacks bzip2 and LZMA without a bound on the output, and `lzma.LZMAFile`
+takes no memory limit. The memory of the decompressors for deflate and bzip2 is bounded by their formats (32 kB and 4 MB).
 """
 
 from __future__ import annotations
@@ -19,14 +21,31 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from tempfile import TemporaryFile
-from typing import IO, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO, Protocol
 
 from connectors.sources.errors import BadSourceError, as_bad_source
 from mappings.errors import ConfigError
 
+HARMLESS_BYTES = 32 * 1024 * 1024
+"""So much may come out of any file, however small it is packed."""
+
+MOST_RATIO = 250
+"""Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
+
+MOST_DIRECTORY = 4 * 1024 * 1024
+"""Bytes of a zip archive's directory: some 40,000 members."""
+
 MOST_WINDOW = 128 * 1024 * 1024
 """Bytes of a dictionary or window: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
+
 _WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
+_MOST_PARTS, _LEAST_PART = 1000, 16
+"""A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
+
+_BUFFER_BYTES = 64 * 1024
+_MOST_SHOWN = 20
+_LONGEST_SHOWN = 200
+_DAMAGED = "the packed file is damaged or cut off"
 
 
 class Decompressor(Protocol):
@@ -35,61 +54,59 @@ class Decompressor(Protocol):
     @property
     def eof(self) -> bool:
         """Whether the packed stream has ended."""
-        ...
 
     @property
     def needs_input(self) -> bool:
         """Whether more packed bytes are needed for more output."""
-        ...
 
     @property
     def unused_data(self) -> bytes:
         """What follows the packed stream."""
-        ...
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         """Return up to `max_length` bytes."""
-        ...
 
 
-class _Inflating:
-    """`zlib` with the interface of the other decompressors."""
+class _Adapter:
+    """Gives a decompressor the common interface."""
 
-    def __init__(self, wbits: int) -> None:
-        self._zlib = zlib.decompressobj(wbits)
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
 
     @property
     def eof(self) -> bool:
-        return self._zlib.eof
+        return bool(self.inner.eof)
 
     @property
     def needs_input(self) -> bool:
-        return not self._zlib.unconsumed_tail
+        return bool(self.inner.needs_input)
 
     @property
     def unused_data(self) -> bytes:
-        return self._zlib.unused_data
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return self._zlib.decompress(self._zlib.unconsumed_tail + data, max_length)
+        return bytes(self.inner.unused_data)
 
 
-class _LzmaMember:
-    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
+class _Inflate(_Adapter):
+    """`zlib`, which keeps its rest in `unconsumed_tail`."""
 
-    def __init__(self, size: int) -> None:
-        self._lzma = lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE)
-        self._size = size
-        self._is_begun = False
-        self.unused_data = b""
-
-    @property
-    def eof(self) -> bool:
-        return self._lzma.eof
+    def __init__(self, wbits: int) -> None:
+        super().__init__(zlib.decompressobj(wbits))
 
     @property
     def needs_input(self) -> bool:
-        return self._lzma.needs_input
+        return not self.inner.unconsumed_tail
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return bytes(self.inner.decompress(self.inner.unconsumed_tail + data, max_length))
+
+
+class _LzmaMember(_Adapter):
+    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE))
+        self._size = size
+        self._is_begun = False
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
         if not self._is_begun:
@@ -98,62 +115,45 @@ class _LzmaMember:
             if length != len(properties):
                 raise ValueError("LZMA has five bytes of properties")
             data = properties + struct.pack("<Q", self._size) + data[9:]
-        return self._lzma.decompress(data, max_length)
+        return bytes(self.inner.decompress(data, max_length))
 
 
-def decompressor_of(head: bytes) -> Callable[[], Decompressor] | None:
-    """Return what makes the decompressor for a file that begins like a packed one, None where it does not."""
-    if head.startswith(b"\x1f\x8b"):
-        return gzip_decompressor
-    if head.startswith(b"BZh"):
-        return bz2.BZ2Decompressor
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return _zstandard()
-    return partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _WINDOW_AND_STATE) if head.startswith(b"\xfd7zXZ\x00") else None
+class _ZstandardFrame(_Adapter):
+    """One frame of Zstandard, by the extra `zstd`."""
+
+    def __init__(self) -> None:
+        from backports import zstd  # noqa: PLC0415  # an extra: needed by few
+
+        super().__init__(
+            zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1})
+        )
+        self._error = zstd.ZstdError
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        try:
+            return bytes(self.inner.decompress(data, max_length))
+        except self._error as error:
+            raise ValueError(str(error)) from error
 
 
-def gzip_decompressor() -> Decompressor:
-    """Return the decompressor of one member of gzip."""
-    return _Inflating(zlib.MAX_WBITS + 16)
-
-
-def _zstandard() -> Callable[[], Decompressor]:
+def _zstandard_frame() -> Decompressor:
     try:
-        from connectors.sources.files.zstandard import ZstandardFrame  # noqa: PLC0415  # an extra: wanted by few
+        return _ZstandardFrame()
     except ImportError:
         hint = "run `pip install 'eventsync[zstd]'`"
         raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-    return partial(ZstandardFrame, MOST_WINDOW)
 
 
-def member_decompressor(method: int, size: int) -> Callable[[], Decompressor] | None:
-    """Return what makes the decompressor for a method of zip (APPNOTE.TXT, section 4.4.5), None if it is not known here.
+Begin = Callable[[], Decompressor]
+"""Makes the decompressor of one part of a packed file."""
 
-    `size`: how many bytes the archive says that come out.
-    """
-    match method:
-        case zipfile.ZIP_DEFLATED:
-            return partial(_Inflating, -zlib.MAX_WBITS)
-        case zipfile.ZIP_BZIP2:
-            return bz2.BZ2Decompressor
-        case zipfile.ZIP_LZMA:
-            return partial(_LzmaMember, size)
-        case _:
-            return None
-
-
-_BUFFER_BYTES = 64 * 1024
-_MOST_SHOWN = 20
-_LONGEST_SHOWN = 200
-_DAMAGED = "the packed file is damaged or cut off"
-HARMLESS_BYTES = 32 * 1024 * 1024
-"""So much may come out of any file, however small it is packed."""
-MOST_RATIO = 250
-"""Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
-MOST_DIRECTORY = 4 * 1024 * 1024
-"""Bytes of a zip archive's directory: some 40,000 members."""
-_MOST_PARTS, _LEAST_PART = 1000, 16
-"""A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
+_GZIP: Begin = partial(_Inflate, zlib.MAX_WBITS + 16)
+_BY_HEAD: dict[bytes, Begin] = {
+    b"\x1f\x8b": _GZIP,
+    b"BZh": bz2.BZ2Decompressor,
+    b"\x28\xb5\x2f\xfd": _zstandard_frame,
+    b"\xfd7zXZ\x00": partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _WINDOW_AND_STATE),
+}
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
             archive = open_things.enter_context(opened_archive(stored, name))
             stream = _one_member(archive, name, member, size_of(stored))
         else:
-            begin = decompressor_of(head)
+            begin = next((begin for magic, begin in _BY_HEAD.items() if head.startswith(magic)), None)
             stream = Unpacking(stored, begin, name, size_of(stored)) if begin else None
         if stream is None:
             stored.seek(0)
@@ -194,27 +194,23 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
     """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did; and whether.
 
     Raises:
-        BadSourceError: it is packed in a way that nobody asked for, damaged, or unpacks without end.
+        BadSourceError: it is packed in a way that was not asked for, damaged, or unpacks without end.
     """
     stream.seek(0)
-    match encoding.strip().lower():
-        case "" | "identity":
-            yield stream, False
-        case "gzip" | "x-gzip":
-            if stream.read(2) != b"\x1f\x8b":
-                stream.seek(0)
-                yield stream, False
-                return
-            stream.seek(0)
-            with TemporaryFile(prefix="eventsync-") as plain:
-                unpacking = Unpacking(stream, gzip_decompressor, name, size_of(stream))
-                with io.BufferedReader(unpacking, _BUFFER_BYTES) as unpacked_stream:
-                    shutil.copyfileobj(unpacked_stream, plain)
-                plain.seek(0)
-                yield plain, True
-        case other:
-            message = f'the server sends it packed as "{other}", which nobody asked for'
-            raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
+    coding = encoding.strip().lower()
+    if coding not in {"", "identity", "gzip", "x-gzip"}:
+        message = f'the server sends it packed as "{coding}", which it was not asked for'
+        raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
+    is_packed = coding.endswith("gzip") and stream.read(2) == b"\x1f\x8b"
+    stream.seek(0)
+    if not is_packed:
+        yield stream, False
+        return
+    with TemporaryFile(prefix="eventsync-") as plain:
+        with io.BufferedReader(Unpacking(stream, _GZIP, name, size_of(stream)), _BUFFER_BYTES) as unpacking:
+            shutil.copyfileobj(unpacking, plain)
+        plain.seek(0)
+        yield plain, True
 
 
 def size_of(stored: BinaryIO) -> int:
@@ -258,7 +254,7 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     if member.compress_type == zipfile.ZIP_STORED:
         with as_bad_source(lambda: name, _DAMAGED):
             return _Watched(archive.open(member), name)
-    begin = member_decompressor(member.compress_type, member.file_size)
+    begin = _begin_of(member)
     if begin is None:
         hint = "ask for an archive packed with deflate, as every program can write it"
         raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
@@ -269,30 +265,32 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
         return Unpacking(archive.open(packed), begin, name, stored_bytes, member)
 
 
+def _begin_of(member: zipfile.ZipInfo) -> Begin | None:
+    """Return what unpacks a zip member by its method (APPNOTE.TXT, section 4.4.5), None if it is not known here."""
+    methods: dict[int, Begin] = {
+        zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
+        zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
+        zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
+    }
+    return methods.get(member.compress_type)
+
+
 def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _Watched | None:
     """Return the file of the archive that is meant, None where the archive is a workbook."""
-    members = [
-        member
-        for member in archive.infolist()
-        if not member.filename.endswith("/") and not member.filename.startswith("__MACOSX/")
-    ]
     if "[Content_Types].xml" in archive.NameToInfo:
         return None
-    meant = [member for member in members if fnmatch.fnmatchcase(member.filename, pattern)] if pattern else members
-    if len(meant) != 1:
-        raise _not_one(name, pattern, members, meant)
-    return opened_member(archive, meant[0], f"{name}/{meant[0].filename[:_LONGEST_SHOWN]}", stored_bytes)
-
-
-def _not_one(name: str, pattern: str, members: list[zipfile.ZipInfo], meant: list[zipfile.ZipInfo]) -> BadSourceError:
+    members = [member for member in archive.infolist() if not (member.is_dir() or member.filename.startswith("__MACOSX/"))]
+    meant = [member for member in members if not pattern or fnmatch.fnmatchcase(member.filename, pattern)]
+    if len(meant) == 1:
+        return opened_member(archive, meant[0], f"{name}/{meant[0].filename[:_LONGEST_SHOWN]}", stored_bytes)
     shown = ", ".join(member.filename[:_LONGEST_SHOWN] for member in (meant or members)[:_MOST_SHOWN])
-    if not pattern:
-        hint = 'say which one is meant: `member: "*/events.csv"`'
-        return BadSourceError(name, f"the archive holds {len(members)} files: {shown}", hint=hint)
-    if meant:
+    message, hint = f"the archive holds {len(members)} files: {shown}", 'say which one is meant: `member: "*/events.csv"`'
+    if pattern and meant:
         message = f'{len(meant)} files of the archive match "{pattern}": {shown}'
-        return BadSourceError(name, message, hint="make `member` match one of them only")
-    return BadSourceError(name, f'no file of the archive matches "{pattern}"; it holds {shown or "none"}', hint="check `member`")
+        hint = "make `member` match one of them only"
+    elif pattern:
+        message, hint = f'no file of the archive matches "{pattern}"; it holds {shown or "none"}', "check `member`"
+    raise BadSourceError(name, message, hint=hint)
 
 
 class _Watched(io.RawIOBase):

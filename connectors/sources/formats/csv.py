@@ -1,7 +1,4 @@
-"""Lines become records of cells: the dialect, the header's rows, and what to make of broken quoting.
-
-Which column a cell belongs to is `csv_file`'s.
-"""
+"""A delimited text file as a source: lines become records of cells by Python's csv module, read strictly, and records rows."""
 
 from __future__ import annotations
 
@@ -21,97 +18,6 @@ from connectors.sources.row_checks import LARGEST_CELL, CellChecks, RowChecks, r
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
 
-
-class CsvRecords:
-    """The records of one file, once: `reader` gives them, `lines` holds the lines of the one it has just given.
-
-    Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
-    """
-
-    def __init__(self, lines: Lines, name: str, spec: DelimitedSource) -> None:
-        # The csv module knows one limit for the whole process; its own default refuses long descriptions.
-        csv.field_size_limit(LARGEST_CELL)
-        self.name = name
-        self.quote = spec.quote
-        self.lines = lines
-        self._dialect = _dialect(spec)
-        self.reader = csv.reader(self.lines, strict=True, **self._dialect)
-
-    @property
-    def next_line(self) -> int:
-        """The line of the file on which the next record begins."""
-        return self.lines.before + self.reader.line_num + 1
-
-    def next_row(self) -> list[str] | None:
-        """Return the cells of the next record of the header, None at the end.
-
-        Raises:
-            BadSourceError: its quoting is broken.
-        """
-        start = self.next_line
-        self.lines.clear()
-        try:
-            return list(map(replaced_bytes, next(self.reader)))
-        except StopIteration:
-            return None
-        except csv.Error as error:
-            raise self._unreadable(start, self._leniently(self.lines.held)) from error
-        finally:
-            self.lines.clear()
-
-    def misquoted(self, start: int, width: int) -> list[str]:
-        """Return the cells, as far as they can be told, of the record on line `start` that the reader gave up on.
-
-        The reader goes on with the next line. That is safe if the record ends on its own line and has at least `width`
-        cells even so; if not, nobody can tell where the next row begins.
-
-        Raises:
-            BadSourceError: it is not safe, or a quote is never closed, or a cell is endless.
-        """
-        cells = self._leniently(self.lines.held)
-        if self.lines.is_exhausted or len(self.lines.held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
-            raise self._unreadable(start, cells)
-        return cells
-
-    def _unreadable(self, start: int, cells: Sequence[str]) -> BadSourceError:
-        column = len(cells)
-        doubled = "a quote inside a quoted cell must be written twice"
-        if _largest(cells) > LARGEST_CELL:
-            column = next(place for place, cell in enumerate(cells, start=1) if len(cell) > LARGEST_CELL)
-            message = f"the cell in column {column} is larger than {LARGEST_CELL // 2**20} million characters"
-            return self._bad(start, message, hint="a quote that opens this cell is probably never closed")
-        if self.lines.is_exhausted:
-            message = f"the quote that opens the cell in column {column} is never closed"
-            return CutOffError(f"{self.name}:{start}", message, hint=doubled)
-        end = self.next_line - 1
-        message = f"the quoting of the row that begins here breaks on line {end}, so we cannot tell where the next row begins"
-        return self._bad(start, message, hint=doubled)
-
-    def _leniently(self, lines: Sequence[str]) -> list[str]:
-        csv.field_size_limit(sys.maxsize)
-        try:
-            return next(csv.reader(lines, strict=False, **self._dialect), [])
-        finally:
-            csv.field_size_limit(LARGEST_CELL)
-
-    def _bad(self, line: int, message: str, *, hint: str = "") -> BadSourceError:
-        return BadSourceError(f"{self.name}:{line}", message, hint=hint)
-
-
-def _largest(cells: Sequence[str]) -> int:
-    return max(map(len, cells), default=0)
-
-
-def _dialect(spec: DelimitedSource) -> dict[str, Any]:
-    return {
-        "delimiter": spec.delimiter,
-        "quotechar": spec.quote,
-        "quoting": csv.QUOTE_NONE if spec.quote is None else csv.QUOTE_MINIMAL,
-        "escapechar": spec.escape,
-        "doublequote": spec.escape is None,
-    }
-
-
 _DELIMITERS = ";,\t|"
 
 
@@ -126,42 +32,19 @@ class CsvFile:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
+        spec = self.spec
         with opened(self.file) as file:
             with detect_change(file):
-                encoding = chosen_encoding(file.stream, self.spec.encoding)
-                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=self.spec.delimiter)
-                records = CsvRecords(lines, file.name, self.spec)
-                present = read_header(self.spec.header, file.name, records.next_row, hint="check `source.delimiter`")
-                columns = wanted_columns(present, self.asked, file.name, _advice(present, self.spec))
-            faults = CellChecks(self.asked.columns, self.spec.encoding)
-            is_strict = self.spec.short_rows == "reject"
-            odd = RowChecks(self.spec, columns.names, faults, self.spec.delimiter, rejects_short=is_strict)
-            rows = within_limits(whole(file, _rows(records, odd)), self.spec)
+                encoding = chosen_encoding(file.stream, spec.encoding)
+                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
+                records = _CsvRecords(lines, file.name, spec)
+                present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
+                columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
+            cells = CellChecks(self.asked.columns, spec.encoding)
+            checks = RowChecks(spec, columns.names, cells, spec.delimiter, rejects_short=spec.short_rows == "reject")
+            rows = within_limits(whole(file, records.rows(checks)), spec)
             reading = Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end)
             yield reading.with_empty(columns.absent)
-
-
-def _rows(records: CsvRecords, odd: RowChecks) -> Iterator[SourceRow]:
-    name, reader, lines, columns = records.name, records.reader, records.lines, odd.columns
-    width, before = len(columns), lines.before + 1
-    start = records.next_line
-    while not lines.is_exhausted:
-        try:
-            for cells in reader:
-                origin = RowLocation(f"{name}:{start}", start)
-                if len(cells) == width and not lines.is_tainted:
-                    yield SourceRow(origin, dict(zip(columns, cells, strict=True)))
-                else:
-                    yield odd.row(origin, cells)
-                start = reader.line_num + before
-                lines.clear()
-        except csv.Error:
-            cells = records.misquoted(start, width)
-            yield odd.misquoted(RowLocation(f"{name}:{start}", start), cells, lines.held[0], records.quote)
-            start = reader.line_num + before
-            lines.clear()
-    if not reader.line_num:
-        raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
 
 def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
@@ -169,3 +52,105 @@ def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
     if len(present) == 1 and others:
         return f"all names stand in one column: set `source.delimiter` to {others[0]!r}"
     return ""
+
+
+class _CsvRecords:
+    """The records of one file, once.
+
+    Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
+    """
+
+    def __init__(self, lines: Lines, name: str, spec: DelimitedSource) -> None:
+        # The csv module knows one limit for the whole process; its own default refuses long descriptions.
+        csv.field_size_limit(LARGEST_CELL)
+        self._name = name
+        self._lines = lines
+        self._dialect: dict[str, Any] = {
+            "delimiter": spec.delimiter,
+            "quotechar": spec.quote,
+            "quoting": csv.QUOTE_NONE if spec.quote is None else csv.QUOTE_MINIMAL,
+            "escapechar": spec.escape,
+            "doublequote": spec.escape is None,
+        }
+        self._reader = csv.reader(lines, strict=True, **self._dialect)
+
+    def next_row(self) -> list[str] | None:
+        """Return the cells of the next record of the header, None at the end.
+
+        Raises:
+            BadSourceError: its quoting is broken.
+        """
+        start = self._reader.line_num + 1
+        self._lines.clear()
+        try:
+            return list(map(replaced_bytes, next(self._reader)))
+        except StopIteration:
+            return None
+        except csv.Error as error:
+            raise self._unreadable(start, self._read_leniently()) from error
+        finally:
+            self._lines.clear()
+
+    def rows(self, checks: RowChecks) -> Iterator[SourceRow]:
+        """Yield the rows behind the header.
+
+        Raises:
+            EmptySourceError: the file is empty.
+            BadSourceError: the quoting of a row is broken so that the next one cannot be found.
+        """
+        name, reader, lines, columns = self._name, self._reader, self._lines, checks.columns
+        width, start = len(columns), reader.line_num + 1
+        while not lines.is_exhausted:
+            try:
+                for cells in reader:
+                    origin = RowLocation(f"{name}:{start}", start)
+                    if len(cells) == width and not lines.is_tainted:
+                        yield SourceRow(origin, dict(zip(columns, cells, strict=True)))
+                    else:
+                        yield checks.row(origin, cells)
+                    start = reader.line_num + 1
+                    lines.clear()
+            except csv.Error:
+                found = self._misquoted(start, width)
+                yield checks.misquoted(RowLocation(f"{name}:{start}", start), found, lines.held[0], self._dialect["quotechar"])
+                start = reader.line_num + 1
+                lines.clear()
+        if not reader.line_num:
+            raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+
+    def _misquoted(self, start: int, width: int) -> list[str]:
+        """Return the cells, as far as they can be read, of the record on line `start` that the reader gave up on.
+
+        The reader goes on with the next line. That is safe if the record ends on its own line and has at least `width`
+        cells even so; if not, the beginning of the next row is unknown.
+
+        Raises:
+            BadSourceError: it is not safe, or a quote is never closed, or a cell is endless.
+        """
+        cells = self._read_leniently()
+        if self._lines.is_exhausted or len(self._lines.held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
+            raise self._unreadable(start, cells)
+        return cells
+
+    def _unreadable(self, start: int, cells: Sequence[str]) -> BadSourceError:
+        place, doubled = f"{self._name}:{start}", "a quote inside a quoted cell must be written twice"
+        if _largest(cells) > LARGEST_CELL:
+            column = next(number for number, cell in enumerate(cells, start=1) if len(cell) > LARGEST_CELL)
+            message = f"the cell in column {column} is larger than {LARGEST_CELL // 2**20} million characters"
+            return BadSourceError(place, message, hint="a quote that opens this cell is probably never closed")
+        if self._lines.is_exhausted:
+            return CutOffError(place, f"the quote that opens the cell in column {len(cells)} is never closed", hint=doubled)
+        end = self._reader.line_num
+        message = f"the quoting of the row that begins here breaks on line {end}, so we cannot tell where the next row begins"
+        return BadSourceError(place, message, hint=doubled)
+
+    def _read_leniently(self) -> list[str]:
+        csv.field_size_limit(sys.maxsize)
+        try:
+            return next(csv.reader(self._lines.held, strict=False, **self._dialect), [])
+        finally:
+            csv.field_size_limit(LARGEST_CELL)
+
+
+def _largest(cells: Sequence[str]) -> int:
+    return max(map(len, cells), default=0)

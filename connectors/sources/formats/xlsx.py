@@ -1,164 +1,46 @@
-"""The rows of one sheet of a workbook, streamed: every row by its true number, blank ones in between too.
+"""A sheet of an Excel workbook as a source: the package of parts (ECMA-376, part 1, 12.3 and 18), its rows streamed.
 
-What a cell says is `xlsx_cells`'s; what is done with the rows of any sheet `sheet_grid`'s.
+python-calamine aborts the process on a hostile cell address, and loses error cells, uncalculated formulas and number formats;
+openpyxl loses uncalculated formulas and the day 60, and takes twice the time.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
+
+from rapidfuzz import process
 
 from connectors.sources.contract import Reading
-from connectors.sources.errors import BadSourceError
+from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
-from connectors.sources.formats.sheet_grid import (
-    LAST_COLUMN,
-    LAST_ROW,
-    Area,
-    Fault,
-    SheetRow,
-    cells_of,
-    source_rows,
-    spread,
-    to_last_filled,
-    with_gaps,
-)
-from connectors.sources.formats.xlsx_cells import CellTexts, cell_texts
-from connectors.sources.formats.xlsx_package import XlsxPackage
-from connectors.sources.formats.xml import XmlParser
-from connectors.sources.header import Asked, column_letters, column_number, read_header, wanted_columns
+from connectors.sources.files.unpacking import opened_archive, opened_member
+from connectors.sources.formats import sheet_grid as grid
+from connectors.sources.formats.sheet_grid import Area, Fault, NumberFormat, SheetRow
+from connectors.sources.formats.xlsx_cells import BUILT_IN_FORMATS, CellTexts, SharedStrings, as_number
+from connectors.sources.formats.xml import Listener, XmlParser
+from connectors.sources.header import Asked, column_letters, column_number, folded, read_header, wanted_columns
 from connectors.sources.row_checks import LARGEST_CELL, MOST_VALUES, CellChecks, RowChecks, within_limits
 from mappings.spec.source import WorkbookSource
 
-
-def sheet_rows(package: XlsxPackage, part: str, texts: CellTexts, area: Area, *, spreads: bool = False) -> Iterator[SheetRow]:
-    """Give the rows of the area down to the last that is not blank. `spreads`: merged cells all hold their value.
-
-    Raises:
-        BadSourceError: the sheet is damaged, or unpacks without end.
-    """
-    rows = with_gaps(_stored(package, part, texts, area), area.top)
-    if spreads:
-        rows = spread(rows, _merged(package, part), area)
-    return to_last_filled(rows)
-
-
-def _stored(package: XlsxPackage, part: str, texts: CellTexts, area: Area) -> Iterator[SheetRow]:
-    listener = _Rows(texts, area)
-    for _ in XmlParser(f"{package.name} ({part})", listener).feed(package.chunks(part)):
-        if listener.count > MOST_VALUES:
-            message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
-            raise BadSourceError(f"{package.name} ({part})", message, hint="open it in a spreadsheet program and save it again")
-        if listener.size > LARGEST_CELL:
-            place = f"{package.name} ({part}), row {listener.number}"
-            message = f"a cell is larger than {LARGEST_CELL // 2**20} million characters"
-            raise BadSourceError(place, message, hint="no spreadsheet program writes such: is it the right file?")
-        yield from listener.ready
-        listener.ready.clear()
-
-
-def _merged(package: XlsxPackage, part: str) -> list[Area]:
-    return [
-        Area.of(element.attributes.get("ref", "").upper())
-        for element in package.elements(part, "mergeCell")
-        if ":" in element.attributes.get("ref", "")
-    ]
-
-
+_CHUNK_BYTES = 64 * 1024
+_MOST_TEXT = 256 * 1024 * 1024
+_MILLION = 2**20
+_CUT = "no workbook, or one that was cut off"
+_KINDS = {
+    b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
+    b"<": ("a web page or XML", "the address may ask for a login"),
+    b"%PDF": ("a PDF", "ask for the table as .xlsx"),
+}
+_SAVE_AGAIN = "open it in a spreadsheet program and save it again"
+_SAVE_AS_CSV = "save the sheet as CSV, which is read row by row"
+_NEVER_WRITTEN = "no spreadsheet program writes such: is it the right file?"
 _BEYOND = "ZZZ"
 """A column to the right of all that a sheet can have."""
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 8
-
-
-class _Rows:
-    """Hears a sheet's XML and makes rows of it."""
-
-    def __init__(self, texts: CellTexts, area: Area) -> None:
-        self.ready: list[SheetRow] = []
-        self._texts = texts
-        self._area = area
-        self._columns: dict[str, int] = {}
-        self._row = SheetRow(0, [])
-        self._column = self._style = 0
-        self._kind = "n"
-        self._parts: list[str] = []
-        self._is_value = self._is_formula = self._is_reading = False
-
-        self.count = self.size = self._last = 0
-
-    @property
-    def number(self) -> int:
-        """The number of the row that is being read."""
-        return self._row.number
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        match name.rpartition(":")[2] if ":" in name else name:
-            case "c":
-                self._begin_cell(attributes)
-            case "v" | "t":
-                self._is_value = not self._is_reading
-            case "f":
-                self._is_formula = True
-            case "rPh":
-                self._is_reading = True
-            case "row":
-                number = attributes.get("r", "")
-                self._row = SheetRow(int(number) if _is_number(number) else self._row.number + 1, [])
-                self._column = 0
-            case _:
-                pass
-
-    def end(self, name: str) -> None:
-        match name.rpartition(":")[2] if ":" in name else name:
-            case "c":
-                self._end_cell()
-            case "v" | "t":
-                self._is_value = False
-            case "rPh":
-                self._is_reading = False
-            case "row":
-                self.count += self._row.number <= self._last
-                self._last = max(self._last, self._row.number)
-                if self._area.top <= self._row.number <= self._area.bottom:
-                    self.ready.append(self._row)
-            case _:
-                pass
-
-    def text(self, text: str) -> None:
-        if self._is_value:
-            self._parts.append(text)
-            self.size += len(text)
-
-    def _begin_cell(self, attributes: dict[str, str]) -> None:
-        place = attributes.get("r", "").rstrip("0123456789")
-        if place not in self._columns:
-            if len(place) > 3:
-                place = _BEYOND
-            self._columns[place] = column_number(place.upper()) if place.isascii() and place.isalpha() else 0
-        self._column = self._columns[place] or self._column + 1
-        self._kind = attributes.get("t", "n")
-        style = attributes.get("s", "0")
-        self._style = int(style) if _is_number(style) else 0
-        self._parts = []
-        self.size = 0
-        self._is_formula = False
-
-    def _end_cell(self) -> None:
-        if not self._area.left <= self._column <= min(self._area.right, LAST_COLUMN) or self._row.number > LAST_ROW:
-            return
-        text = self._texts.text(self._kind, self._style, "".join(self._parts), is_formula=self._is_formula)
-        place, cells = self._column - self._area.left, self._row.cells
-        if isinstance(text, Fault):
-            self._row.faults[place] = text
-            text = text.found
-        if text:
-            if place >= len(cells):
-                cells.extend([""] * (place + 1 - len(cells)))
-            cells[place] = text
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,14 +61,273 @@ class Workbook:
 
     def _opened(self, file: OpenedFile) -> Reading:
         package = XlsxPackage(file.stream, file.name, file.stored_bytes)
-        sheet, part = package.part_of(self.spec.sheet)
+        sheet, part = package.sheet(self.spec.sheet)
         name, area = f"{file.name} ({sheet})", Area.of(self.spec.range or "")
-        stored = sheet_rows(package, part, cell_texts(package), area, spreads=self.spec.merged == "spread")
-        present = read_header(self.spec.header, name, lambda: cells_of(next(stored, None)), hint="check `source.range`")
+        stored = _sheet_rows(package, part, area, spreads=self.spec.merged == "spread")
+        present = read_header(self.spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
         columns = wanted_columns(present, self.asked, name)
-        rows = source_rows(
-            stored,
-            f"{sheet}!{column_letters(area.left)}",
-            RowChecks(self.spec, columns.names, CellChecks(self.asked.columns, ())),
-        )
+        checks = RowChecks(self.spec, columns.names, CellChecks(self.asked.columns, ()))
+        rows = grid.source_rows(stored, f"{sheet}!{column_letters(area.left)}", checks)
         return Reading(columns.names, within_limits(rows, self.spec)).with_empty(columns.absent)
+
+
+class XlsxPackage:
+    """An open workbook, a zip archive of XML parts. `name` is what people call the file."""
+
+    def __init__(self, stream: BinaryIO, name: str, stored_bytes: int) -> None:
+        """Open the package. `stored_bytes`: the size of the file that we were sent, which may be an archive around it.
+
+        Raises:
+            BadSourceError: it is no workbook.
+        """
+        self.name = name
+        self._stored_bytes = stored_bytes
+        head = stream.read(4)
+        stream.seek(0)
+        if not head:
+            raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+        try:
+            self._zip = opened_archive(stream, name)
+        except BadSourceError as error:
+            whole_file = (_CUT, "ask the partner for the whole file as .xlsx")
+            what, hint = next((kind for magic, kind in _KINDS.items() if head.startswith(magic)), whole_file)
+            kind = CutOffError if what is _CUT else BadSourceError
+            raise kind(name, f"this is {what}, not an .xlsx workbook", hint=hint) from error
+        roots = (part for part in self._relations("").values() if "workbook" in posixpath.basename(part))
+        self._workbook = next(roots, "xl/workbook.xml")
+        if self._workbook not in self._zip.NameToInfo:
+            hint = "ask for the table as .xlsx (an .ods or .numbers file, or an archive with files in it, is not one)"
+            raise BadSourceError(name, "this is a zip archive, but no Excel workbook", hint=hint)
+        self._targets = self._relations(self._workbook)
+
+    def parsed(self, part: str, listener: Listener) -> Iterator[None]:
+        """Parse a part, and yield after each chunk of it.
+
+        Raises:
+            BadSourceError: it is missing, damaged, or unpacks without end.
+        """
+        info = self._zip.NameToInfo.get(part)
+        if info is None:
+            message = f"the workbook is damaged: its part {part or 'for the sheet'} is missing"
+            raise BadSourceError(self.name, message, hint=_SAVE_AGAIN)
+        place = self.place_of(part)
+        with opened_member(self._zip, info, place, self._stored_bytes) as stream:
+            yield from XmlParser(place, listener).feed(iter(partial(stream.read, _CHUNK_BYTES), b""))
+
+    def place_of(self, part: str) -> str:
+        """Return what people call a part."""
+        return f"{self.name} ({part})"
+
+    def elements(self, part: str, *names: str) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the elements of these names in a part, in their order: name and attributes, without prefixes.
+
+        Raises:
+            BadSourceError: they are more than any workbook has.
+        """
+        collected, count = _Elements(names), 0
+        for _ in self.parsed(part, collected):
+            count += len(collected.found)
+            if count > MOST_VALUES:
+                message = f"more than {MOST_VALUES} elements {' or '.join(names)}"
+                raise BadSourceError(self.place_of(part), message, hint=_SAVE_AS_CSV)
+            yield from collected.found
+            collected.found.clear()
+
+    def sheet(self, wanted: str) -> tuple[str, str]:
+        """Return a sheet's own name and its part; `wanted` is a name, or a position like `#2`.
+
+        Raises:
+            BadSourceError: there is no such sheet.
+        """
+        found = self.elements(self._workbook, "sheet")
+        sheets = {sheet.get("name", ""): self._targets.get(sheet.get("id", ""), "") for _, sheet in found}
+        names = list(sheets)
+        position = as_number(wanted[1:]) if wanted[:1] == "#" else 0
+        alike = [name for name in names if folded(name) == folded(wanted)]
+        if wanted in sheets or len(alike) == 1:
+            return (name := wanted if wanted in sheets else alike[0]), sheets[name]
+        if 0 < position <= len(names):
+            return names[position - 1], sheets[names[position - 1]]
+        near = process.extractOne(wanted, names, score_cutoff=60)
+        closest = f'; is "{near[0]}" meant?' if near else ""
+        there = ", ".join(f'"{name}"' for name in names)
+        raise BadSourceError(self.name, f'there is no sheet "{wanted}"', hint=f"its sheets are {there}{closest}")
+
+    def cell_texts(self) -> CellTexts:
+        """Read the tables that every sheet of a workbook shares.
+
+        Raises:
+            BadSourceError: they are damaged, or hold more text than fits into memory.
+        """
+        settings = self.elements(self._workbook, "workbookPr")
+        is_1904 = any(attributes.get("date1904", "0") in {"1", "true"} for _, attributes in settings)
+        return CellTexts(self._strings(), self._formats(), is_1904)
+
+    def _strings(self) -> SharedStrings:
+        strings = SharedStrings()
+        for _ in self.parsed(part, strings) if (part := self._part_of_kind("sharedStrings")) else ():
+            if strings.held > LARGEST_CELL:
+                message = f"text {len(strings) + 1} of the workbook is larger than {LARGEST_CELL // _MILLION} million characters"
+                raise BadSourceError(self.name, message, hint=_NEVER_WRITTEN)
+            if strings.size > _MOST_TEXT:
+                message = f"the workbook's texts take more than {_MOST_TEXT // _MILLION} million bytes"
+                raise BadSourceError(self.name, message, hint=_SAVE_AS_CSV)
+        return strings
+
+    def _formats(self) -> list[NumberFormat]:
+        codes: dict[int, NumberFormat] = dict(BUILT_IN_FORMATS)
+        formats: list[NumberFormat] = []
+        group, part = "", self._part_of_kind("styles")
+        for name, attributes in self.elements(part, "cellStyleXfs", "cellXfs", "dxfs", "numFmt", "xf") if part else ():
+            number = as_number(attributes.get("numFmtId"))
+            if name not in {"numFmt", "xf"}:
+                group = name
+            elif name == "numFmt" and group != "dxfs":
+                codes[number] = grid.number_format(attributes.get("formatCode", ""))
+            elif name == "xf" and group == "cellXfs":
+                formats.append(codes.get(number, NumberFormat()))
+        return formats
+
+    def _part_of_kind(self, kind: str) -> str:
+        """Return the part that the workbook calls its `sharedStrings` or `styles`, "" if it has none."""
+        usual = f"{posixpath.dirname(self._workbook)}/{kind}.xml".lstrip("/")
+        named = (part for part in self._targets.values() if posixpath.basename(part).lower() == f"{kind.lower()}.xml")
+        found = next(named, usual)
+        return found if found in self._zip.NameToInfo else ""
+
+    def _relations(self, part: str) -> dict[str, str]:
+        folder, base = posixpath.split(part)
+        relations = posixpath.join(folder, "_rels", f"{base}.rels")
+        if relations not in self._zip.NameToInfo:
+            return {}
+        return {
+            found.get("Id", ""): posixpath.normpath(posixpath.join("/", folder, found.get("Target", ""))).lstrip("/")
+            for _, found in self.elements(relations, "Relationship")
+        }
+
+
+class _Elements:
+    """Collects the elements of some names; the small parts hold no text that matters."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.found: list[tuple[str, dict[str, str]]] = []
+        self._names = names
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        name = name.rpartition(":")[2]
+        if name in self._names:
+            self.found.append((name, {key.rpartition(":")[2]: value for key, value in attributes.items()}))
+
+    def end(self, name: str) -> None:
+        pass
+
+    def text(self, text: str) -> None:
+        pass
+
+
+def _sheet_rows(package: XlsxPackage, part: str, area: Area, *, spreads: bool) -> Iterator[SheetRow]:
+    """Yield the rows of the area down to the last that is not blank, by their true numbers. `spreads`: merged cells all hold
+    their value.
+
+    Raises:
+        BadSourceError: the sheet is damaged, or unpacks without end.
+    """
+    rows = grid.with_gaps(_stored_rows(package, part, area), area.top)
+    if spreads:
+        refs = (merged.get("ref", "").upper() for _, merged in package.elements(part, "mergeCell"))
+        rows = grid.spread(rows, [Area.of(ref) for ref in refs if ":" in ref], area)
+    return grid.to_last_filled(rows)
+
+
+def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetRow]:
+    rows = _Rows(package.cell_texts(), area)
+    for _ in package.parsed(part, rows):
+        if rows.repeated > MOST_VALUES:
+            message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
+            raise BadSourceError(package.place_of(part), message, hint=_SAVE_AGAIN)
+        if rows.size > LARGEST_CELL:
+            message = f"a cell is larger than {LARGEST_CELL // _MILLION} million characters"
+            raise BadSourceError(f"{package.place_of(part)}, row {rows.row.number}", message, hint=_NEVER_WRITTEN)
+        yield from rows.ready
+        rows.ready.clear()
+
+
+class _Rows:
+    """Makes rows of a sheet's XML. `size`: characters of the cell that is being read; `repeated`: rows out of order."""
+
+    def __init__(self, texts: CellTexts, area: Area) -> None:
+        self.ready: list[SheetRow] = []
+        self.row = SheetRow(0, [])
+        self.repeated = self.size = 0
+        self._texts = texts
+        self._area = area
+        self._columns: dict[str, int] = {}
+        self._column = self._style = self._last = 0
+        self._kind = "n"
+        self._parts: list[str] = []
+        self._is_value = self._is_formula = self._is_reading = False
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        match name.rpartition(":")[2]:
+            case "c":
+                self._begin_cell(attributes)
+            case "v" | "t":
+                self._is_value = not self._is_reading
+            case "f":
+                self._is_formula = True
+            case "rPh":
+                self._is_reading = True
+            case "row":
+                number = attributes.get("r", "")
+                is_number = number.isascii() and number.isdecimal() and len(number) < 8
+                self.row = SheetRow(int(number) if is_number else self.row.number + 1, [])
+                self._column = 0
+            case _:
+                pass
+
+    def end(self, name: str) -> None:
+        match name.rpartition(":")[2]:
+            case "c":
+                self._end_cell()
+            case "v" | "t":
+                self._is_value = False
+            case "rPh":
+                self._is_reading = False
+            case "row":
+                self.repeated += self.row.number <= self._last
+                self._last = max(self._last, self.row.number)
+                if self._area.top <= self.row.number <= self._area.bottom:
+                    self.ready.append(self.row)
+            case _:
+                pass
+
+    def text(self, text: str) -> None:
+        if self._is_value:
+            self._parts.append(text)
+            self.size += len(text)
+
+    def _begin_cell(self, attributes: dict[str, str]) -> None:
+        place = attributes.get("r", "").rstrip("0123456789")
+        if place not in self._columns:
+            if len(place) > 3:
+                place = _BEYOND
+            self._columns[place] = column_number(place.upper()) if place.isascii() and place.isalpha() else 0
+        self._column = self._columns[place] or self._column + 1
+        self._kind = attributes.get("t", "n")
+        self._style = as_number(attributes.get("s"))
+        self._parts = []
+        self.size = 0
+        self._is_formula = False
+
+    def _end_cell(self) -> None:
+        if not self._area.left <= self._column <= min(self._area.right, grid.LAST_COLUMN) or self.row.number > grid.LAST_ROW:
+            return
+        text = self._texts.text(self._kind, self._style, "".join(self._parts), is_formula=self._is_formula)
+        place, cells = self._column - self._area.left, self.row.cells
+        if isinstance(text, Fault):
+            self.row.faults[place] = text
+            text = text.found
+        if text:
+            if place >= len(cells):
+                cells.extend([""] * (place + 1 - len(cells)))
+            cells[place] = text

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from connectors.sources.access import Access
 from connectors.sources.clockwork import REAL, Clockwork
-from connectors.sources.feed_source import Discretion
+from connectors.sources.feed_source import masked_errors
 from connectors.sources.google_sheets.source import GoogleSheet, part_of
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, opened_spreadsheet, quoted
 from connectors.sources.header import Asked, column_letters
@@ -83,7 +83,7 @@ def opened_board(
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
     source = GoogleSheet(spec, Asked(columns, aliases=spec.columns), access, clockwork, asks_version=False)
-    with Discretion(access.mask), opened_spreadsheet(spec, access, writes=True, clockwork=clockwork) as sheet:
+    with masked_errors(access.mask), opened_spreadsheet(spec, access, writes=True, clockwork=clockwork) as sheet:
         yield GoogleBoard(source, sheet, keys)
 
 

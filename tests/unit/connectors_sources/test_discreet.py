@@ -11,7 +11,7 @@ import pytest
 from connectors.masking import MASK, Mask
 from connectors.sources.contract import Ending, Reading
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from connectors.sources.feed_source import DiscreetSource
+from connectors.sources.feed_source import MaskedSource
 from mappings.outcome import RowLocation, SourceRow
 
 TOKEN = "00D5g000004!AQcAQH0dMHZfz972Szmpkb58"
@@ -44,7 +44,7 @@ class Telltale:
         raise SourceUnavailableError(f"answered: {TOKEN} expired", hint=f"log in as {TOKEN}") from cause
 
 
-def read_whole(source: DiscreetSource) -> None:
+def read_whole(source: MaskedSource) -> None:
     with source.read() as reading:
         assert len(list(reading.rows)) == 1
         reading.ending()
@@ -54,7 +54,7 @@ def read_whole(source: DiscreetSource) -> None:
 def test_an_error_tells_no_secret_nor_do_its_causes(at: str) -> None:
     mask = Mask()
     with pytest.raises(SourceUnavailableError) as caught:
-        read_whole(DiscreetSource(Telltale(mask, at=at), mask))
+        read_whole(MaskedSource(Telltale(mask, at=at), mask))
     told = "".join(traceback.format_exception(caught.value)) + caught.value.hint
     assert TOKEN not in told
     assert f"answered: {MASK} expired" in told
@@ -62,7 +62,7 @@ def test_an_error_tells_no_secret_nor_do_its_causes(at: str) -> None:
 
 def test_notices_tell_no_secret() -> None:
     mask = Mask()
-    with DiscreetSource(Telltale(mask, at=""), mask).read() as reading:
+    with MaskedSource(Telltale(mask, at=""), mask).read() as reading:
         assert [row.cells["id"] for row in reading.rows] == ["1"]
         assert reading.ending().notices == (f"session {MASK} ended",)
 
@@ -78,5 +78,5 @@ class Refusing:
 
 def test_an_innocent_cause_stays() -> None:
     with pytest.raises(SourceRefusedError) as caught:
-        read_whole(DiscreetSource(Refusing(), Mask([TOKEN])))
+        read_whole(MaskedSource(Refusing(), Mask([TOKEN])))
     assert str(caught.value.__cause__) == "closed"

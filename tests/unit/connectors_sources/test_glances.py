@@ -14,7 +14,7 @@ from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
 from connectors.sources.access import NO_ACCESS
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.probe import Glance, glance_at
+from connectors.sources.probe import SourceProbe, probe_source
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def web() -> Iterator[Web]:
         yield served
 
 
-def glance(base: Path, **source: Any) -> Glance:
-    return glance_at(SPEC.validate_python({"kind": "csv", **source}), base, access=NO_ACCESS)
+def glance(base: Path, **source: Any) -> SourceProbe:
+    return probe_source(SPEC.validate_python({"kind": "csv", **source}), base, access=NO_ACCESS)
 
 
 def test_a_file_on_the_web_costs_one_request_and_is_news_once_its_version_is_another(web: Web, tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def sheet(tmp_path: Path) -> Iterator[Desk]:
         yield found
 
 
-def of_sheet(desk: Desk) -> Glance:
-    return glance_at(desk.spec(), Path(), access=desk.access, clockwork=desk.clockwork)
+def of_sheet(desk: Desk) -> SourceProbe:
+    return probe_source(desk.spec(), Path(), access=desk.access, clockwork=desk.clockwork)
 
 
 def test_a_sheet_costs_one_request_and_is_news_once_somebody_has_edited_it(sheet: Desk) -> None:
@@ -93,4 +93,4 @@ def test_a_sheet_whose_version_we_may_not_ask_for_says_nothing_either_way(sheet:
 
 def test_records_of_an_org_are_asked_for_by_runs_only(tmp_path: Path) -> None:
     spec = SPEC.validate_python({"kind": "salesforce", "object": "Event__c"})
-    assert "kind salesforce" in glance_at(spec, tmp_path, access=NO_ACCESS).blind
+    assert "kind salesforce" in probe_source(spec, tmp_path, access=NO_ACCESS).blind

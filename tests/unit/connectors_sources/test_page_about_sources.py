@@ -10,7 +10,7 @@ import pytest
 from unit.connectors_sources.reading import SPEC
 
 from connectors.sources.catalogue import open_source
-from mappings.positions import Block, read_blocks
+from mappings.positions import Block, read_yaml
 
 PAGE = (Path(__file__).parents[3] / "docs" / "sources.md").read_text("utf-8")
 _EXAMPLE = re.compile(
@@ -21,7 +21,7 @@ EXAMPLES = list(_EXAMPLE.finditer(PAGE))
 
 
 def _source(text: str) -> Any:
-    document, slips = read_blocks(text)
+    document, slips = read_yaml(text)
     assert isinstance(document, Block)
     assert not slips
     return document["source"]

@@ -22,7 +22,7 @@ from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError, TransientError
 from pipelines.run.images import CoverImages
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.publish import Publisher, PublishJob
 
 IDS = count(1)
 Answers = Callable[[httpx.Request], httpx.Response]
@@ -63,7 +63,7 @@ def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, att
         job = PublishJob(
             world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, lambda: 0.0
         )
-        sending = Sending(job)
+        sending = Publisher(job)
         await sending.run()
         return sending.drain.cause
 

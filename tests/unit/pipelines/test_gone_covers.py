@@ -20,7 +20,7 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.outcome import Cover
 from pipelines.run.images import CoverImages
-from pipelines.run.sending import PublishJob, Sending
+from pipelines.run.publish import Publisher, PublishJob
 from state.notes import MediaMemory
 
 COVER = Cover("https://img.example/1", "omit")
@@ -84,7 +84,7 @@ def _publish(world: World, service: Forgetful) -> None:
             return CoverImages(fetcher, MediaMemory(world.engine, DESTINATION), "tests", now)
 
         job = PublishJob(world.outbox(), open_api, open_covers, 2, lambda _rows: None, lambda: 0.0)
-        await Sending(job).run()
+        await Publisher(job).run()
 
     at_once(main)
 

@@ -14,7 +14,7 @@ from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
-from pipelines.run.drain import Departures
+from pipelines.run.drain import InFlight
 from pipelines.run.lease import FRESH_S, LeaseKeeper
 from state.ledger.lease import LEASE_TTL_S, LeaseLostError
 
@@ -117,7 +117,7 @@ def test_after_a_silence_nothing_leaves_unless_the_feed_is_still_ours(trouble: S
     paper, seconds, left = Paper(answer=_raise(trouble)), Seconds(), list[str]()
 
     async def send(hold: LeaseKeeper) -> None:
-        async with Departures(hold.assure)():
+        async with InFlight(hold.assure)():
             left.append("a request")
 
     with LeaseKeeper(paper, seconds, beat_s=60) as hold:
@@ -139,26 +139,26 @@ def test_the_time_without_a_renewal_is_a_small_part_of_the_leases_own() -> None:
 
 
 def test_requests_are_counted_while_they_are_at_the_service_and_none_leaves_once_it_is_closed() -> None:
-    departures, answer = Departures(), asyncio.Event()
+    requests, answer = InFlight(), asyncio.Event()
 
     async def send() -> None:
-        async with departures():
+        async with requests():
             await answer.wait()
         await asyncio.Event().wait()
 
     async def main() -> list[tuple[bool, bool]]:
         early = asyncio.create_task(send())
         await asyncio.sleep(0)
-        seen = [(departures.is_under_way(early), departures.has_left(early))]
-        departures.close()
+        seen = [(requests.is_under_way(early), requests.has_left(early))]
+        requests.close()
         late = asyncio.create_task(send())
         answer.set()
         await asyncio.sleep(0.01)
-        seen += [(departures.is_under_way(task), departures.has_left(task)) for task in (early, late)]
+        seen += [(requests.is_under_way(task), requests.has_left(task)) for task in (early, late)]
         for task in (early, late):
             task.cancel()
         await asyncio.gather(early, late, return_exceptions=True)
-        return [*seen, (departures.is_under_way(early), departures.has_left(early))]
+        return [*seen, (requests.is_under_way(early), requests.has_left(early))]
 
     assert asyncio.run(main()) == [(True, True), (False, True), (False, False), (False, False)]
 

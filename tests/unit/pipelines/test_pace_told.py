@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectors.rate_limit import RateReport
-from pipelines.run.sending import pace_line, pace_numbers
+from pipelines.run.publish import pace_line, pace_numbers
 
 
 def test_a_run_that_met_a_limit_says_how_much_of_it_was_used() -> None:

@@ -15,7 +15,7 @@ from mappings.compiler.key import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
 from mappings.spec.source_words import WriteBack
-from pipelines.run.write_back import RowMarks, RowStatus, WriteBackJob, WrittenBack, write_back
+from pipelines.run.write_back import RowStatus, WrittenBack, add_status, write_back
 
 COLUMNS = WriteBack(status="Status", event_id="Event", problem="Problem")
 PUBLISHED = RowStatus("published", (71,))
@@ -64,7 +64,7 @@ def sheet(*ids: str) -> Board:
 
 def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = COLUMNS) -> WrittenBack:
     read_key = compile_key((KeyColumn(column="ID"),))
-    return write_back(WriteBackJob(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()}))
+    return write_back(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()})
 
 
 def test_every_row_says_what_became_of_it() -> None:
@@ -196,11 +196,11 @@ def test_wherever_rows_go_every_known_key_says_its_own_in_the_end(ids: list[str]
 
 
 def test_events_of_one_row_are_told_together_by_the_graver_word() -> None:
-    marks = RowMarks(row_parts=1)
-    marks.add(RowKey("7|2031-05-01"), RowStatus("published", (1,)))
-    marks.add(RowKey("7|2031-05-08"), RowStatus("rejected", problem="title: too long"))
-    marks.add(RowKey("8"), RowStatus("draft", (3,)))
-    assert marks.by_key == {RowKey("7"): RowStatus("rejected", (1,), "title: too long"), RowKey("8"): RowStatus("draft", (3,))}
+    statuses: dict[RowKey, RowStatus] = {}
+    add_status(statuses, RowKey("7|2031-05-01"), RowStatus("published", (1,)), row_parts=1)
+    add_status(statuses, RowKey("7|2031-05-08"), RowStatus("rejected", problem="title: too long"), row_parts=1)
+    add_status(statuses, RowKey("8"), RowStatus("draft", (3,)), row_parts=1)
+    assert statuses == {RowKey("7"): RowStatus("rejected", (1,), "title: too long"), RowKey("8"): RowStatus("draft", (3,))}
 
 
 def test_very_many_words_go_in_several_writes() -> None:

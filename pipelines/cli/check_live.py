@@ -33,7 +33,6 @@ from mappings.spec.source_words import WriteBack
 from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.strict import Policy, Use
-from pipelines.channels import Channels, Recipient
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.cli.service_lists import ServiceAnswers, ask_everything
@@ -41,7 +40,7 @@ from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.preflight import ListMemory, change_between
-from pipelines.settings import Settings
+from pipelines.settings import Channels, Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes
 

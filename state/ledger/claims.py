@@ -17,10 +17,9 @@ from mappings.delivery import Answer, Denial, Intent
 from mappings.outcome import Cover
 from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.enums import Decision, EntryState
-from state.ledger.records import dump_answer, load_answer
-from state.ledger.spelt import RowStatement, bound
+from state.ledger.accounts import dump_answer, load_answer
 from state.ledger.verdicts import Claim, Effect
-from state.tables import ENTRY, SCOPE, storable
+from state.tables import ENTRY, SCOPE
 
 _FEW = 500
 _PAGE = 2_000
@@ -77,7 +76,7 @@ _BEGUN = {
     "sent_run": bindparam("run"),
     "updated_at": bindparam("now", type_=ENTRY.c.updated_at.type),
 }
-_BEGIN = RowStatement(update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(**_BEGUN))
+_BEGIN = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(**_BEGUN)
 _BEGIN_AGAIN = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(copies=ENTRY.c.copies + 1)
 _PIN = (
     update(ENTRY)
@@ -196,9 +195,8 @@ def read_these(connection: Connection, scope_id: int, since: datetime, entries: 
 
 def begin(connection: Connection, entries: Collection[int], run_id: str, now: datetime) -> None:
     """Record, before anything is sent, that an attempt of these entries begins."""
-    bound_now = bound(connection, now)
     if entries:
-        _BEGIN.run(connection, [{"entry": entry, "run": run_id, "now": bound_now} for entry in entries])
+        connection.execute(_BEGIN, [{"entry": entry, "run": run_id, "now": now} for entry in entries])
 
 
 def begin_again(connection: Connection, entry_id: int) -> None:
@@ -278,7 +276,7 @@ _TURNED_AWAY = frozenset({EntryState.REFUSED, EntryState.BLOCKED})
 _AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(
     ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
-_SETTLE = RowStatement(
+_SETTLE = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
     .values(
@@ -332,20 +330,19 @@ def unwritten(connection: Connection, settlements: Sequence[Settlement]) -> list
 
 def settle(connection: Connection, settlements: Sequence[Settlement], now: datetime) -> int:
     """Write verdicts, and return how many found their entry pending: all, unless somebody else wrote to it."""
-    bound_now = bound(connection, now)
-    rows = [_as_row(settlement, bound_now) for settlement in settlements]
-    return _SETTLE.run(connection, rows) if rows else 0
+    rows = [_as_row(settlement, now) for settlement in settlements]
+    return connection.execute(_SETTLE, rows).rowcount if rows else 0
 
 
-def _as_row(settlement: Settlement, bound_now: object) -> dict[str, object]:
+def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
     effect, claim = settlement.effect, settlement.claim
     return {
         "entry": settlement.entry_id,
         "new_state": effect.state.value,
         "new_event_id": effect.event_id,
         "new_answer": dump_answer(settlement.answer),
-        "new_refused_request_id": storable(effect.refused_request_id),
-        "new_denied_request_id": storable(effect.denied_request_id),
+        "new_refused_request_id": effect.refused_request_id,
+        "new_denied_request_id": effect.denied_request_id,
         "new_revision": claim.revision + effect.is_next_revision,
         "new_key": settlement.key,
         "restarts": int(effect.is_next_revision),
@@ -355,5 +352,5 @@ def _as_row(settlement: Settlement, bound_now: object) -> dict[str, object]:
         "keeps": int(effect.keeps_unanswered),
         "new_copies": settlement.copies,
         "limited": effect.is_limited,
-        "now": bound_now,
+        "now": now,
     }

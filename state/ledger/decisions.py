@@ -13,7 +13,7 @@ from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState
-from state.ledger.bookmark import drop_bookmark
+from state.ledger.accounts import dump_answer
 from state.ledger.choices import (
     ADOPTED,
     FOUND,
@@ -37,8 +37,8 @@ from state.ledger.choices import (
 from state.ledger.decision_columns import applied, next_key, pinned
 from state.ledger.duplicates import mark_anew
 from state.ledger.entries import destination_of, find_owners
+from state.ledger.gate import drop_bookmark
 from state.ledger.lease import Lease, LeaseLostError, Turn, show_token
-from state.ledger.records import dump_answer
 from state.ledger.row_record import RECORDS, RowRecord, as_record
 from state.ledger.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
 from state.ledger.undo import (

@@ -14,13 +14,12 @@ from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
 from mappings.row_key import RowKey
 from state.database import rounded
 from state.enums import Decision, EntryState, ProblemKind
-from state.ledger.comparing import Progress
+from state.ledger.absent_rows import TakenBack, in_fews
+from state.ledger.compare import Progress
 from state.ledger.duplicates import WITHOUT_EVENT, Candidate, Neighbour, mark_anew, read_neighbours
 from state.ledger.gate import Opening
 from state.ledger.lease import Turn
-from state.ledger.over import in_fews
 from state.ledger.problems import held, strike, write_problems
-from state.ledger.taken_back import TakenBack
 from state.tables import ENTRY
 
 _PAGE = 500

@@ -15,17 +15,15 @@ from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import Phase
 from state.holders import Holder, Pulse, host_pulse, this_process
-from state.ledger.accounts import PublishAccount, StageReport
-from state.ledger.bookmark import Bookmark, read_bookmark
+from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.decisions import Decisions
-from state.ledger.gate import Gate, accept, read_gate
+from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate
 from state.ledger.lease import Keeping, Lease, Turn, acquire
 from state.ledger.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
-from state.ledger.records import dump
-from state.ledger.repeating import Repetition, read_stamp, repeat
 from state.ledger.stage import Stage, start_stage
+from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
 from state.ledger.standing import Standing, dump_standing, read_standing
-from state.ledger.terms import USUAL, Terms
+from state.ledger.unchanged_source import UnchangedRead, read_stamp, repeat
 from state.tables import RUN, SCOPE
 
 
@@ -127,7 +125,7 @@ class Ledger:
         is_whole: bool,
         fence: int,
         stamp: str = "",
-        terms: Terms = USUAL,
+        terms: StagePolicy = DEFAULT_POLICY,
         digests_of: str | None = None,
     ) -> Stage:
         """Close the gate and begin to write down what the source says.
@@ -147,7 +145,7 @@ class Ledger:
             return read_stamp(connection, scope_id)
 
     def repeat_read(
-        self, run_id: str, fence: int, terms: Terms, asked: Repetition, brake: Callable[[StageReport], Sequence[str]]
+        self, run_id: str, fence: int, terms: StagePolicy, asked: UnchangedRead, brake: Callable[[StageReport], Sequence[str]]
     ) -> StageReport | None:
         """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
 

@@ -30,7 +30,7 @@ from state.holders import HeldByAnotherError
 from state.ledger.choices import SetAside
 from state.ledger.ledger import Ledger
 from state.ledger.row_record import Book
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.notes import MediaMemory
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
 from state.views.books import Books
@@ -46,7 +46,7 @@ def silent(_count: int) -> None:
 
 def lived_in(world: World) -> World:
     """A ledger in which something of everything has happened, in letters that are not ASCII, ids gone."""
-    drafting = Terms(on_change="create_draft_again")
+    drafting = StagePolicy(on_change="create_draft_again")
     long = "An evening of songs, tales & slow dances in the old mill by the river"
     world.stage(
         [row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), row("é", title=""), rejection("r")]

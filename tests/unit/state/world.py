@@ -21,7 +21,7 @@ from state.ledger.lease import Keeping, Lease
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.row_record import Book, RowRecord
-from state.ledger.terms import USUAL, Terms
+from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
 from state.tables import ENTRY
 from state.views.books import Books
 from state.views.views import RowFilter
@@ -146,7 +146,7 @@ class World:
         is_whole: bool = True,
         brakes: Sequence[str] = (),
         stamp: str = "",
-        terms: Terms = USUAL,
+        terms: StagePolicy = DEFAULT_POLICY,
     ) -> StageReport:
         """Stage one read, given chunk by chunk."""
         stage = self.ledger.open_stage(self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, terms=terms)

@@ -1,7 +1,4 @@
-"""The end of a read: what its source no longer asks for is withdrawn or marked, the account balanced, the gate set.
-
-What a brake makes of the report is the caller's; which absences mean nothing, `unspoken`'s.
-"""
+"""How a feed replaces its rows: whether new rows resemble rows that are gone, and whether earlier reads replaced as many."""
 
 from __future__ import annotations
 
@@ -9,28 +6,108 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, case, select, update
+import orjson
+from sqlalchemy import Connection, Row, Select, bindparam, case, func, or_, select, update
 
 from state.enums import Decision, EntryState, Phase
-from state.ledger.accounts import Alongside, StageReport
+from state.ledger.absent_rows import MAY_BE_OUT, TakenBack, count_to_come, count_unmarked, in_fews, mark_past, sort_out
+from state.ledger.accounts import READS_THAT_TELL, Alongside, StageReport, dump
 from state.ledger.alongside import find_alongside
-from state.ledger.comparing import Progress
+from state.ledger.compare import Progress
 from state.ledger.duplicates import lock_service, read_neighbours
 from state.ledger.entries import waiting
 from state.ledger.gate import Opening, judge, read_report
 from state.ledger.held import hold_staged_beside, settle_held
 from state.ledger.lease import Turn
-from state.ledger.listed import stem_of
-from state.ledger.over import count_to_come, count_unmarked, in_fews, mark_past, sort_out
-from state.ledger.reach import Reach
-from state.ledger.records import dump
-from state.ledger.repeating import is_lasting
-from state.ledger.taken_back import TakenBack
-from state.ledger.turnover import count_alike, with_history
-from state.tables import ENTRY
+from state.ledger.problems import stem_of
+from state.ledger.read_marks import ReadMarks
+from state.ledger.stage_policy import ReadKind
+from state.ledger.unchanged_source import is_lasting
+from state.tables import ENTRY, RUN
+
+MOST_COMPARED = 100_000
+"""So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
+
+_OF_FEED = ENTRY.c.scope_id == bindparam("scope")
+_KNOWN = select(ENTRY.c.id).where(_OF_FEED, MAY_BE_OUT).order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)
+_MARKED = select(ENTRY.c.id).where(_OF_FEED, or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)), MAY_BE_OUT)
+_NEW = (
+    select(ENTRY.c.id)
+    .where(_OF_FEED, ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > bindparam("after"))
+    .order_by(ENTRY.c.id)
+    .limit(MOST_COMPARED)
+)
+_BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")).where(
+    ENTRY.c.id.in_(bindparam("entries", expanding=True))
+)
+
+
+def count_alike(connection: Connection, turn: Turn, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
+    """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
+
+    Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
+    """
+    known = connection.execute(_KNOWN if is_whole else _MARKED, {"scope": turn.scope_id}).scalars()
+    absent = [entry_id for entry_id in known if not is_whole or not marks.is_present(entry_id)]
+    if not is_whole:
+        absent = [*absent, *islice(filter(marks.is_deleted, marks.deleted), MOST_COMPARED)][:MOST_COMPARED]
+    if not absent:
+        return 0
+    pairs = set[int]()
+    for body in _bodies(connection, absent):
+        pairs.update(_pairs(body))
+    new = connection.execute(_NEW, {"scope": turn.scope_id, "after": released_id}).scalars().all()
+    return sum(not pairs.isdisjoint(_pairs(body)) for body in _bodies(connection, new))
+
+
+def with_history(connection: Connection, turn: Turn, report: StageReport) -> StageReport:
+    """Return the report with the earlier whole reads that went out and were like it.
+
+    Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A
+    read that gains many and loses few replaces nothing.
+    """
+    new = report.account.new - report.restaged + report.waiting
+    lost = report.vanished + report.past
+    is_replacing = bool(new) and lost * 2 > new
+    if not (is_replacing or report.alike):
+        return report
+    latest = (
+        select(RUN.c.stage_report)
+        .where(RUN.c.scope_id == turn.scope_id, RUN.c.id != turn.run_id, RUN.c.is_whole, RUN.c.brakes == "[]")
+        .where(RUN.c.stage_report.is_not(None))
+        .order_by(RUN.c.started_at.desc())
+        .limit(READS_THAT_TELL)
+    )
+    stored = [json.loads(each) for each in connection.execute(latest).scalars()]
+    replaced = sum(
+        _gained(each) * 2 >= new and (each["vanished"] + each.get("past", 0)) * 2 >= lost for each in stored if is_replacing
+    )
+    alike = sum(each.get("alike", 0) * 2 >= report.alike for each in stored if report.alike)
+    return replace(report, replaced_before=replaced, alike_before=alike)
+
+
+def _gained(stored: dict[str, Any]) -> int:
+    return int(stored["account"]["new"] - stored["restaged"] + stored.get("waiting", 0))
+
+
+def _bodies(connection: Connection, entries: Iterable[int]) -> Iterator[bytes]:
+    for few in in_fews(entries):
+        yield from connection.execute(_BODIES, {"entries": few}).scalars()
+
+
+def _pairs(body: bytes) -> Iterator[int]:
+    """Yield a number for each two of title, start and place that a payload has."""
+    event = orjson.loads(body)
+    channel, title, start = event.get("channelId"), event.get("title"), event.get("startAt")
+    city = (event.get("approxLocation") or {}).get("city") or {}
+    place = (city.get("placeId"), event.get("locationName", "")) if city.get("placeId") else None
+    for first, second in ((title, start), (title, place), (start, place)):
+        if first and second:
+            yield hash((channel, first is title, second is place, first, second))
+
 
 _PAGE = 2_000
 _ALIKE_AT_LEAST = 3
@@ -94,7 +171,7 @@ def finish(
     report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
     report = replace(report, alongside=alongside, stood=opening.brakes, **_left_out(connection, turn, progress))
     report = replace(report, key_definition=progress.terms.key_definition, has_new_keys=_has_new_keys(opening, progress))
-    if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.terms.reach is not Reach.PICKED:
+    if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.terms.reach is not ReadKind.PICKED:
         alike = count_alike(connection, turn, progress.marks, is_whole=opening.is_whole, released_id=opening.released_id)
         report = replace(report, alike=alike)
     report = with_history(connection, turn, report)
@@ -208,7 +285,7 @@ def _absent(connection: Connection, turn: Turn, opening: Opening, progress: Prog
     `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
     """
     marks = progress.marks
-    if progress.terms.reach is Reach.PICKED:
+    if progress.terms.reach is ReadKind.PICKED:
         return ()
     if opening.is_whole and count_unmarked(connection, turn.scope_id, marks.boundary) != present:
         return _unmet(connection, turn, progress)

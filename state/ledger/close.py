@@ -21,7 +21,7 @@ from state.ledger.duplicates import lock_service, read_neighbours
 from state.ledger.entries import waiting
 from state.ledger.gate import Opening, judge, read_report
 from state.ledger.held import hold_staged_beside, settle_held
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.problems import stem_of
 from state.ledger.read_marks import ReadMarks
 from state.ledger.stage_policy import ReadKind
@@ -45,7 +45,7 @@ _BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body"
 )
 
 
-def count_alike(connection: Connection, turn: Turn, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
+def count_alike(connection: Connection, turn: FencedTransaction, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
     """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
 
     Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
@@ -63,7 +63,7 @@ def count_alike(connection: Connection, turn: Turn, marks: ReadMarks, *, is_whol
     return sum(not pairs.isdisjoint(_pairs(body)) for body in _bodies(connection, new))
 
 
-def with_history(connection: Connection, turn: Turn, report: StageReport) -> StageReport:
+def with_history(connection: Connection, turn: FencedTransaction, report: StageReport) -> StageReport:
     """Return the report with the earlier whole reads that went out and were like it.
 
     Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A
@@ -142,7 +142,11 @@ _KEYS = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE).order_by(ENTR
 
 
 def finish(
-    connection: Connection, turn: Turn, opening: Opening, progress: Progress, brake: Callable[[StageReport], Sequence[str]]
+    connection: Connection,
+    turn: FencedTransaction,
+    opening: Opening,
+    progress: Progress,
+    brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport:
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
     tally = progress.tally
@@ -194,7 +198,7 @@ def finish(
     return report
 
 
-def _alongside(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> Alongside | None:
+def _alongside(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> Alongside | None:
     """Return who else delivers the rows of a feed of which nothing was ever let out.
 
     Where a person accepts that for this run, the rows that were held for its sake are freed.
@@ -211,14 +215,14 @@ def _alongside(connection: Connection, turn: Turn, opening: Opening, progress: P
     return replace(found, held=0)
 
 
-def _found_before(connection: Connection, turn: Turn, opening: Opening) -> Alongside | None:
+def _found_before(connection: Connection, turn: FencedTransaction, opening: Opening) -> Alongside | None:
     """Return what the last read found, which freed the rows and was let out for nobody."""
     stored = read_report(connection, turn.scope_id, opening.before_run)
     found = stored.alongside if stored is not None else None
     return found if found is not None and found.scope_id in read_neighbours(connection, turn.scope_id) else None
 
 
-def _left_out(connection: Connection, turn: Turn, progress: Progress) -> dict[str, Any]:
+def _left_out(connection: Connection, turn: FencedTransaction, progress: Progress) -> dict[str, Any]:
     """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
     rules = Counter(rule for entry_id, rule in progress.left_out.items() if progress.marks.is_vanished(entry_id))
     if rules.total() < _LEFT_OUT_AT_LEAST:
@@ -231,7 +235,7 @@ def _has_new_keys(opening: Opening, progress: Progress) -> bool:
     return bool(asked and opening.key_definition and asked != opening.key_definition)
 
 
-def _withdraw(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> tuple[int, int]:
+def _withdraw(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> tuple[int, int]:
     """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
     longer asks for (gone from a whole read, gone by its word, or met in this one as rejected or skipped). Return how many
     were not heard of, and how many known ones that the source has were taken out of the ledger.
@@ -265,7 +269,7 @@ def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]
     )
 
 
-def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> None:
+def _hear_of_rows(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
     """Lose the events that came of a row before, and that the row, which this read has come to, does not stand for any more."""
     stems = progress.stems | progress.left_out_stems.keys()
     if not stems:
@@ -279,7 +283,9 @@ def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> Non
                     progress.left_out[row.id] = progress.left_out_stems[stem]
 
 
-def _absent(connection: Connection, turn: Turn, opening: Opening, progress: Progress, *, present: int) -> Iterable[int]:
+def _absent(
+    connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress, *, present: int
+) -> Iterable[int]:
     """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
 
     `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
@@ -292,13 +298,13 @@ def _absent(connection: Connection, turn: Turn, opening: Opening, progress: Prog
     return marks.deleted
 
 
-def _unmet(connection: Connection, turn: Turn, progress: Progress) -> Iterator[int]:
+def _unmet(connection: Connection, turn: FencedTransaction, progress: Progress) -> Iterator[int]:
     marks = progress.marks
     rows = (row for state in EntryState for row in _pages(connection, _IDS, turn, state, marks.boundary))
     return (row.id for row in rows if not marks.is_present(row.id))
 
 
-def _mark_vanished(connection: Connection, turn: Turn, progress: Progress) -> None:
+def _mark_vanished(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
     """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
     for few in in_fews(progress.marks.vanished()):
         by_rule = defaultdict(list)
@@ -308,13 +314,13 @@ def _mark_vanished(connection: Connection, turn: Turn, progress: Progress) -> No
             connection.execute(_VANISH, {"entries": entries, "now": turn.now(), "rule": rule})
 
 
-def _never_sent(connection: Connection, turn: Turn, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
+def _never_sent(connection: Connection, turn: FencedTransaction, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
     pages = _pages(connection, _ENTRIES, turn, EntryState.PENDING, boundary)
     return (row for row in pages if row.attempts == 0)
 
 
 def _pages(
-    connection: Connection, page: Select[Any], turn: Turn, state: EntryState, boundary: int
+    connection: Connection, page: Select[Any], turn: FencedTransaction, state: EntryState, boundary: int
 ) -> Iterator[Row[*tuple[Any, ...]]]:
     """Yield the entries of one state by age, up to the boundary, a page at a time."""
     after = 0

@@ -83,7 +83,7 @@ _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 class SingleRowMapper(Protocol):
     """A mapper of rows that know nothing of each other."""
 
-    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
+    def open_row(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out."""
         ...
 
@@ -189,7 +189,7 @@ def _first_of_each(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterat
 
 def _key_of(mapper: SingleRowMapper, row: SourceRow) -> RowKey | None:
     """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
-    opened = mapper.opened(row)
+    opened = mapper.open_row(row)
     return opened.key if isinstance(opened, ExpandedRow) and opened.key and not row.problems else None
 
 
@@ -198,7 +198,7 @@ def _grouped(mapper: SingleRowMapper, lot: RowGroup, joined: GroupedParts, build
     first, others = lot.rows[0], lot.rows[1:]
     if others and lot.key is not None:
         opened = [
-            (row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, ExpandedRow)
+            (row, strand) for row, strand in ((row, mapper.open_row(row)) for row in lot.rows) if isinstance(strand, ExpandedRow)
         ]
         (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
         others = tuple(row for row in lot.rows if row is not first)
@@ -229,7 +229,7 @@ def _newest(mapper: SingleRowMapper, rows: Sequence[SourceRow], rank: Getter) ->
 
 
 def _ranked(mapper: SingleRowMapper, row: SourceRow, rank: Getter) -> Any:
-    opened = mapper.opened(row)
+    opened = mapper.open_row(row)
     if not isinstance(opened, ExpandedRow):
         return None
     try:

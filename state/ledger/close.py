@@ -154,10 +154,10 @@ def finish(
     hold_staged_beside(connection, turn, progress)
     alongside = _alongside(connection, turn, opening, progress)
     before = progress.marks.count_present() - held
-    is_marking = progress.terms.on_vanish == "report"
+    is_marking = progress.policy.on_vanish == "report"
     if is_marking:
         absent = _absent(connection, turn, opening, progress, present=before - taken_back)
-        sort_out(connection, absent, progress.marks, progress.unspoken, turn.now())
+        sort_out(connection, absent, progress.marks, progress.unread, turn.now())
     tally.vanished = progress.marks.count_vanished()
     tally.standing = progress.listed.standing
     tally.redrafted = sum(map(progress.marks.is_mapped, waiting(connection, turn.scope_id)))
@@ -168,14 +168,14 @@ def finish(
     present = before - taken_back + tally.new - tally.restaged
     report = replace(report, is_marking=is_marking, past=len(progress.marks.past))
     report = replace(report, met=before - tally.unreleased, present=present)
-    report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
+    report = replace(report, past_rows=report.past if progress.policy.row_parts is None else 0)
     report = replace(report, alongside=alongside, stood=opening.brakes, **_left_out(connection, turn, progress))
-    report = replace(report, key_definition=progress.terms.key_definition, has_new_keys=_has_new_keys(opening, progress))
-    if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.terms.reach is not ReadKind.PICKED:
+    report = replace(report, key_definition=progress.policy.key_definition, has_new_keys=_has_new_keys(opening, progress))
+    if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.policy.kind is not ReadKind.CHOSEN:
         alike = count_alike(connection, turn, progress.marks, is_whole=opening.is_whole, released_id=opening.released_id)
         report = replace(report, alike=alike)
     report = with_history(connection, turn, report)
-    report = _braked(report, brake(report), progress.terms.accepted)
+    report = _braked(report, brake(report), progress.policy.accepted)
     report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
     lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
     if judge(connection, turn, lasting, report):
@@ -204,7 +204,7 @@ def _alongside(connection: Connection, turn: Turn, opening: Opening, progress: P
     found = find_alongside(connection, turn.scope_id)
     if found is None and "scope" in opening.brakes:
         found = _found_before(connection, turn, opening)
-    if found is None or "scope" not in progress.terms.accepted:
+    if found is None or "scope" not in progress.policy.accepted:
         return found
     progress.duplicates.apart.add(found.scope_id)
     settle_held(connection, turn, opening, progress)
@@ -227,7 +227,7 @@ def _left_out(connection: Connection, turn: Turn, progress: Progress) -> dict[st
 
 
 def _has_new_keys(opening: Opening, progress: Progress) -> bool:
-    asked = progress.terms.key_definition
+    asked = progress.policy.key_definition
     return bool(asked and opening.key_definition and asked != opening.key_definition)
 
 
@@ -272,7 +272,7 @@ def _hear_of_rows(connection: Connection, turn: Turn, progress: Progress) -> Non
         return
     for state in EntryState:
         for row in _pages(connection, _KEYS, turn, state, progress.marks.boundary):
-            stem = stem_of(row.row_key, progress.terms.row_parts)
+            stem = stem_of(row.row_key, progress.policy.row_parts)
             if stem in stems and not progress.marks.is_present(row.id):
                 progress.marks.mark_deleted(row.id)
                 if stem in progress.left_out_stems:
@@ -285,7 +285,7 @@ def _absent(connection: Connection, turn: Turn, opening: Opening, progress: Prog
     `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
     """
     marks = progress.marks
-    if progress.terms.reach is ReadKind.PICKED:
+    if progress.policy.kind is ReadKind.CHOSEN:
         return ()
     if opening.is_whole and count_unmarked(connection, turn.scope_id, marks.boundary) != present:
         return _unmet(connection, turn, progress)

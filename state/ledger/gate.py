@@ -94,7 +94,7 @@ class Opening:
     """
 
     is_whole: bool
-    reach: ReadKind
+    kind: ReadKind
     stamp: str
     boundary: int
     released_id: int
@@ -140,7 +140,7 @@ def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
 
 
-def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reach: ReadKind) -> Opening:
+def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, kind: ReadKind) -> Opening:
     """Close the gate for the length of a stage.
 
     A full read first takes the bookmark out: only its own passing gives the feed another one, so that what it stages and
@@ -155,12 +155,12 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
     unknown = connection.execute(select(func.count()).where(ENTRY.c.scope_id == turn.scope_id, is_unknown)).scalar_one()
     turn.take_over(connection)
     _set(connection, turn, GateState.STAGING)
-    if reach is ReadKind.FULL or is_whole:
+    if kind is ReadKind.FULL or is_whole:
         drop_bookmark(connection, turn.scope_id)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
     return Opening(
         is_whole=is_whole,
-        reach=reach,
+        kind=kind,
         stamp=stamp,
         boundary=boundary,
         released_id=scope.released_id,
@@ -183,7 +183,7 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     the next one is a full one.
     """
     is_blind = report.is_blind
-    if is_blind and opening.reach is ReadKind.ONWARD:
+    if is_blind and opening.kind is ReadKind.INCREMENTAL:
         drop_bookmark(connection, turn.scope_id)
     tripped = (*report.brakes, *report.accepted)
     opens = not tripped and not is_blind

@@ -115,6 +115,10 @@ class Opening:
         """The brakes behind the gate as it was."""
         return _brakes_of(self.before_reason)
 
+    def has_other_keys(self, key_definition: str) -> bool:
+        """Whether the feed's keys were made in another way before."""
+        return bool(key_definition and self.key_definition and key_definition != self.key_definition)
+
     @property
     def was_free(self) -> bool:
         """Whether the gate stood open, and for everyone."""

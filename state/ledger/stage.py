@@ -9,7 +9,7 @@ from dataclasses import replace
 from mappings.outcome import Absorbed, RowOutcome
 from mappings.row_key import RowKey
 from state.ledger.accounts import StageReport, Tally, dump
-from state.ledger.close import finish
+from state.ledger.close import close_stage
 from state.ledger.compare import Progress, compare
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.entries import entry_ids
@@ -76,7 +76,7 @@ class Stage:
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         with self._turn.transaction() as connection:
-            return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
+            return close_stage(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
 def start_stage(turn: Turn, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:

@@ -182,7 +182,7 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, policy: StageP
         reasons=last.reasons,
         rejections=last.rejections,
         key_definition=policy.key_definition,
-        has_new_keys=bool(policy.key_definition and opening.key_definition and policy.key_definition != opening.key_definition),
+        has_new_keys=opening.has_other_keys(policy.key_definition),
     )
 
 

@@ -16,7 +16,7 @@ from dotenv import dotenv_values
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from connectors.masking import Mask, passwords_in
-from connectors.sources.access import Access
+from connectors.sources.environment import Access
 from mappings.delivery import destination_of, service_of
 from mappings.errors import ConfigError
 from pipelines.channels import NOBODY, Channels, read_channels

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from connectors.addresses import is_loopback, refusal_of_host
 from connectors.masking import Mask
-from connectors.sources.access import Access, GoogleAccess, SalesforceAccess
+from connectors.sources.environment import Access, GoogleAccess, SalesforceAccess
 from pipelines.named_files import read_named_file
 
 _SECRET_PARTS = ("private_key", "client_secret", "refresh_token")

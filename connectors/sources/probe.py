@@ -10,9 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from connectors.masking import Mask
-from connectors.sources.access import Access
 from connectors.sources.catalogue import needed_extra
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.feed_source import masked_errors
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.source import choice_of, file_digest
@@ -36,32 +35,32 @@ class SourceProbe:
         return not self.marks <= seen if self.is_growing else self.marks != seen
 
 
-def probe_source(spec: AnySource, base: Path, *, access: Access, clockwork: Clockwork = REAL) -> SourceProbe:
+def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = REAL_CLOCK) -> SourceProbe:
     """Look at what a source would read now, its second tables among it, unless its files are read once each.
 
     Raises:
         SyncError: it cannot be looked at; whoever reads it fails as well.
     """
     with masked_errors(access.mask):
-        own = _own(spec, base, access, clockwork)
+        own = _own(spec, base, access, clock)
         if own.blind or own.is_growing:
             return own
         marks = set(own.marks)
         for place, join in enumerate(spec.join):
-            beside = probe_source(join.source, base, access=access, clockwork=clockwork)
+            beside = probe_source(join.source, base, access=access, clock=clock)
             if beside.blind:
                 return beside
             marks.update(f"{place}:{mark}" for mark in beside.marks)
     return replace(own, marks=frozenset(marks))
 
 
-def _own(spec: AnySource, base: Path, access: Access, clockwork: Clockwork) -> SourceProbe:
+def _own(spec: AnySource, base: Path, access: Access, clock: Clock) -> SourceProbe:
     match spec:
         case FileSource():
             with masked_errors(Mask(secrets_of(spec.path))):
-                return _files(choice_of(spec, base, clockwork))
+                return _files(choice_of(spec, base, clock))
         case GoogleSheetsSource():
-            return _sheet(spec, access, clockwork)
+            return _sheet(spec, access, clock)
         case _:
             return SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
 
@@ -82,11 +81,11 @@ def _files(unconnected: FileChoice) -> SourceProbe:
     return SourceProbe(frozenset(map(file_digest, meant)))
 
 
-def _sheet(spec: GoogleSheetsSource, access: Access, clockwork: Clockwork) -> SourceProbe:
+def _sheet(spec: GoogleSheetsSource, access: Access, clock: Clock) -> SourceProbe:
     with needed_extra("sheets", spec.place):
         # Here, as feeds of files need not wait for what knows Google.
         from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet  # noqa: PLC0415
-    with opened_spreadsheet(spec, access, clockwork=clockwork) as sheet:
+    with opened_spreadsheet(spec, access, clockwork=clock) as sheet:
         version = sheet.version()
         mark = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
     return SourceProbe(frozenset({mark})) if version else SourceProbe(blind=f"the Drive API tells no version of {spec.place}")

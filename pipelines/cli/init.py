@@ -17,8 +17,8 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from pydantic import TypeAdapter
 
-    from connectors.sources.access import Access
     from connectors.sources.catalogue import open_source
+    from connectors.sources.environment import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from mappings.draft.dialect import header_row

@@ -46,7 +46,7 @@ def web() -> Iterator[Web]:
 
 def source_of(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> Source:
     parsed = SPEC.validate_python({"kind": "csv", "path": address, **spec})
-    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clockwork=(waits or Waits()).clockwork)
+    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clock=(waits or Waits()).clockwork)
 
 
 def read(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> tuple[list[list[str]], bool, Ending]:
@@ -440,7 +440,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> N
         return not request.connection.recv(1)
 
     web.instead = hang
-    files = WebFiles(Fetching(silence_s=0.05, clockwork=Waits().clockwork))
+    files = WebFiles(Fetching(silence_s=0.05, clock=Waits().clockwork))
     with pytest.raises(SourceUnavailableError, match="it fell silent"), files.open(web.address("/agenda.csv")):
         pytest.fail("it came")
 

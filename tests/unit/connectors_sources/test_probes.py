@@ -12,7 +12,7 @@ from lookalikes.web_files import Web, web_server
 from unit.connectors_sources.reading import SPEC
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
-from connectors.sources.access import NO_ACCESS
+from connectors.sources.environment import NO_ACCESS
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.probe import SourceProbe, probe_source
 
@@ -75,7 +75,7 @@ def sheet(tmp_path: Path) -> Iterator[Desk]:
 
 
 def of_sheet(desk: Desk) -> SourceProbe:
-    return probe_source(desk.spec(), Path(), access=desk.access, clockwork=desk.clockwork)
+    return probe_source(desk.spec(), Path(), access=desk.access, clock=desk.clockwork)
 
 
 def test_a_sheet_costs_one_request_and_is_news_once_somebody_has_edited_it(sheet: Desk) -> None:

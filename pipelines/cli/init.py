@@ -1,4 +1,4 @@
-"""`eventsync init`: a first mapping file from a sample of rows. How the sample is read and the file written is `drafting`'s."""
+"""`eventsync init`: drafts a first mapping file from a sample of rows."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def init(  # one parameter for each option
         # Only look: what would be guessed
         eventsync init https://partner.example/events.json --json --out /dev/null --force
 
-    Up to 2,000 rows are read. What nobody can know from a sample stands as `fill-in` in the file, events are drafts until
+    Up to 2,000 rows are read. What a sample cannot show stands as `fill-in` in the file, events are drafts until
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """

@@ -1,4 +1,4 @@
-"""`eventsync vocabulary`: the mapping language's reference, whole or one word. Where it comes from is `mappings.reference`'s."""
+"""`eventsync vocabulary`: the reference of the mapping language, whole or one word."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.fetching import Fetching
 from connectors.sources.files.web import WebFiles, changed_at
-from connectors.sources.files.web_requests import WebRequests
+from connectors.sources.files.web_requests import Hop, WebRequests
 from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
@@ -386,10 +386,9 @@ def test_a_redirect_to_nowhere_is_refused(web: Web, to: str) -> None:
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
-    door = WebRequests(Fetching())
     own = httpx.URL("https://feed.example/agenda.csv")
     with pytest.raises(SourceRefusedError, match="could read and change"):
-        door._next(own, own, httpx.Response(302, headers={"location": "http://feed.example/agenda.csv"}))
+        Hop(own, own).after(httpx.Response(302, headers={"location": "http://feed.example/agenda.csv"}))
 
 
 def test_a_file_larger_than_its_source_may_be_is_refused_before_it_is_fetched(web: Web) -> None:

@@ -18,7 +18,7 @@ from mappings.lookup_table import Table
 from mappings.outcome import RowLocation
 from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Step
-from mappings.strict import Policy, Use
+from mappings.strict import Policy, UsePolicy
 
 UNSET: Any = object()
 """Not worked out yet."""
@@ -132,7 +132,7 @@ def mending(policy: Policy | None, path: str) -> Mend:
             return _warning(path)
         case "draft":
             return _drafting(path)
-        case Use():
+        case UsePolicy():
             return _using(policy, path)
         case _:
             assert_never(policy)
@@ -167,7 +167,7 @@ def _drafting(path: str) -> Mend:
     return draft
 
 
-def _using(policy: Use, path: str) -> Mend:
+def _using(policy: UsePolicy, path: str) -> Mend:
     value = policy.use if isinstance(policy.use, str) else list(policy.use)
     is_shown = policy.warn or policy.draft
 

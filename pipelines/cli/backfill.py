@@ -1,7 +1,4 @@
-"""`eventsync backfill`: a window of a feed's past, in slices that go on from where they stopped.
-
-What a backfill does is `backfilling.slices`'; what its runs do, `pipelines.feed_run`'s.
-"""
+"""`eventsync backfill`: a window of a feed's past, in slices that can be resumed where they stopped."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ if IS_WORKING:
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
-    from pipelines.cli.run import Request, options_of, runner_of, tell_after, tell_before, watcher_of
+    from pipelines.cli.run import options_of, runner_of, tell_after, tell_before, watcher_of
     from pipelines.cli.run_report import RunReport, report_of, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, Window, is_awaited, is_of, make_plan, plan_of_record
@@ -86,7 +83,7 @@ def backfill(  # the options of the surface
         eventsync backfill crm-events --from 2031-05-01 --to 2031-05-31
         # A year of dated files, month by month, as drafts
         eventsync backfill lisbon-agenda --from 2030-01-01 --to 2030-12-31 --by file --slice month --status draft
-        # The events of one week, whatever the source is
+        # The events of one week, of any source
         eventsync backfill krakow-culture --from 2031-06-02 --to 2031-06-08 --by event
         # How far it is; go on; or leave it
         eventsync backfill crm-events --list
@@ -96,25 +93,44 @@ def backfill(  # the options of the surface
     Slices run one behind another, and let scheduled runs in between. Exit codes are those of `eventsync run`; 130: interrupted,
     and `--resume` goes on.
     """
-    # keeps `--help` fast
+    accepted = list(accept or ())
+    described = {"--to": last, "--by": by, "--column": column, "--slice": slice_}
+    _check_options({"--list": list_all, "--cancel": cancel, "--resume": resume, "--dry-run": dry_run}, first, described)
+    settings, output = current_settings(), Output(json=as_json)
+    configure_logs(settings)
+    mapping = chosen_feeds(folder_of(settings, [feed]), [feed])[0].mapping
+    if list_all:
+        return list_backfills(settings, mapping, output)
+    plan = None
+    if first:
+        days = _day("--from", first), _day("--to", last) if last else now().date()
+        plan = make_plan(mapping, days, by, column, slice_)
+        plan = plan.model_copy(update={"status": options_of(keys=None, accept=[], status=status).status})
+    if cancel:
+        return cancel_backfill(settings, mapping, plan, output)
+    require_service(settings)
+    options = options_of(keys=None, accept=accepted, limit=limit, wait=wait)
+    request = BackfillRequest(settings, mapping, plan, options, is_resumed=resume, uses_dagster=not no_dagster)
+    return rehearse_backfill(request, output) if dry_run else run_backfill(request, output)
 
-    words = Words(
-        feed=feed,
-        first=first,
-        last=last,
-        by=by,
-        column=column,
-        slice=slice_,
-        status=status,
-        limit=limit,
-        accept=tuple(accept or ()),
-        wait=wait,
-        is_resumed=resume,
-        is_dry=dry_run,
-        uses_dagster=not no_dagster,
-        as_json=as_json,
-    )
-    return do_as_told(words, is_list=list_all, is_cancel=cancel)
+
+def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str, str]) -> None:
+    asked = [option for option, is_asked in modes.items() if is_asked]
+    if len(asked) > 1 and asked != ["--resume", "--dry-run"]:
+        raise ConfigError(f"{' and '.join(asked)} exclude each other", hint="say one of them")
+    if not first and not asked:
+        raise ConfigError("no window was named", hint="name its days, --from 2031-05-01 --to 2031-05-31; or say --resume")
+    if not first and asked == ["--dry-run"]:
+        raise ConfigError("no window was named to rehearse", hint="name its days, --from 2031-05-01 --to 2031-05-31")
+    if not first and (named := [option for option, word in described.items() if word]):
+        raise ConfigError(f"{', '.join(named)} without --from means nothing", hint="name the first day as well")
+
+
+def _day(option: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} {text} is no day", hint="days are written 2031-05-03") from error
 
 
 Days = TypedDict("Days", {"from": date, "to": date})
@@ -148,7 +164,7 @@ class Backfill(Days):
 
 
 class RehearsedSlice(Days):
-    """What one slice would come to."""
+    """What one slice would do."""
 
     outcome: str
     exit_code: int
@@ -161,7 +177,7 @@ class RehearsedSlice(Days):
 
 
 class BackfillAtWork(TypedDict):
-    """What a backfill has come to so far: rows `read` and `sent` by this command, and where it stands as a whole."""
+    """How far a backfill is: rows `read` and `sent` by this command, and where it stands as a whole."""
 
     exit_code: int
     feed: str
@@ -233,7 +249,7 @@ def cancel_backfill(settings: Settings, mapping: FeedMapping, plan: BackfillPlan
 
 
 def open_one(mapping: FeedMapping, records: Sequence[BackfillRecord], plan: BackfillPlan | None) -> BackfillRecord:
-    """Return the open backfill that is meant; `plan` tells which, where there are several.
+    """Return the open backfill that is meant; `plan` selects one where there are several.
 
     Raises:
         ConfigError: there is none, or more than one.
@@ -311,42 +327,14 @@ def _kept(settings: Settings, mapping: FeedMapping) -> Iterator[Backfills | None
         yield None if engine is None else Backfills(engine, settings.destination, mapping.feed, now)
 
 
-@dataclass(frozen=True, slots=True)
-class SliceRuns:
-    """How the slices of one feed are run, for whoever watches at `output`."""
-
-    settings: Settings
-    mapping: FeedMapping
-    output: Output
-    uses_dagster: bool
-
-    def run(self, options: RunOptions, title: str) -> RunReport:
-        """Run one slice to its end; how it ended is in the report, an interruption too."""
-        return self._in_dagster(options) if self.uses_dagster else self._by_engine(options, title)
-
-    def _by_engine(self, options: RunOptions, title: str) -> RunReport:
-        with self.output.progress(title) as bar, open_context(self.settings, self.output.aside) as workshop:
-            ticket = RunIdentity(new_run_id(now()), BACKFILL)
-            result = FeedRun(workshop, self.mapping, ticket, options, watcher_of(bar)).run()
-            return report_of(workshop, self.mapping, ticket.run_id, result.outcome)
-
-    def _in_dagster(self, options: RunOptions) -> RunReport:
-        words = (str(self.mapping.feed),)
-        request = Request(
-            words, options, is_all=False, is_dry=False, uses_dagster=True, as_json=self.output.is_json, launched_by=BACKFILL
-        )
-        (report,) = runner_of(request, self.settings, self.output)([self.mapping])
-        return report
-
-
 _A_MOMENT_S = 0.5
 _THROUGH = frozenset({"done", "needs attention"})
 """A slice whose run ended so owes nothing that another run of it would send; one that failed may owe all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What a person asked for: `plan` is None where an open backfill is to be gone on with, whatever its days."""
+class BackfillRequest:
+    """What the options ask for; `plan` is None to resume the open backfill, of any days."""
 
     settings: Settings
     mapping: FeedMapping
@@ -356,45 +344,45 @@ class Wish:
     uses_dagster: bool
 
 
-def backfill_feed(wish: Wish, output: Output) -> int:
+def run_backfill(request: BackfillRequest, output: Output) -> int:
     """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
 
-    Whenever it is interrupted, what was done until then is written down and told.
+    Interrupted at any time, it records and prints what was done until then.
 
     Raises:
         SyncError: no backfill is meant, another process is at it, or the state DB fails.
     """
-    with open_context(wish.settings, output.aside) as workshop:
-        kept = Backfills(workshop.engine, wish.settings.destination, wish.mapping.feed, now)
-        record = _meant(wish, kept, output)
-        _check_alone(wish, record, Books(workshop.engine))
-        journey = Journey(wish, kept, record, output, workshop.notes)
-        with leaving_on_second_signal(journey.last_words):
+    with open_context(request.settings, output.aside) as context:
+        kept = Backfills(context.engine, request.settings.destination, request.mapping.feed, now)
+        record = _meant(request, kept, output)
+        _check_alone(request, record, Books(context.engine))
+        run = BackfillRun(request, kept, record, output, context.notes)
+        with leaving_on_second_signal(run.last_words):
             try:
-                tell_before(wish.settings, [wish.mapping])
-                codes = list(journey.codes())
+                tell_before(request.settings, [request.mapping])
+                codes = list(run.codes())
             except KeyboardInterrupt:
                 codes = [int(ExitCode.INTERRUPTED)]
-            exit_code = journey.told(worst(codes))
-            tell_after(wish.settings, [wish.mapping], filter(None, [journey.stopped_by]), None)
+            exit_code = run.told(worst(codes))
+            tell_after(request.settings, [request.mapping], filter(None, [run.stopped_by]), None)
             return exit_code
 
 
-def _meant(wish: Wish, kept: Backfills, output: Output) -> BackfillRecord:
+def _meant(request: BackfillRequest, kept: Backfills, output: Output) -> BackfillRecord:
     """Return the backfill to go on with: the one that the words mean, or a new one."""
     records = kept.all()
-    if wish.is_resumed or wish.plan is None:
-        return open_one(wish.mapping, records, wish.plan)
+    if request.is_resumed or request.plan is None:
+        return open_one(request.mapping, records, request.plan)
     for one in records:
-        if one.state is BackfillState.OPEN and plan_of_record(one) == wish.plan:
-            output.note(f"{wish.mapping.feed}: going on with backfill {one.backfill_id}, {_progress(one)}")
+        if one.state is BackfillState.OPEN and plan_of_record(one) == request.plan:
+            output.note(f"{request.mapping.feed}: going on with backfill {one.backfill_id}, {_progress(one)}")
             return one
-    days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in wish.plan.slices]
-    output.note(f"{wish.mapping.feed}: {wish.plan}: {_slices(len(days))}")
-    return kept.open(new_run_id(now()), wish.plan.model_dump_json(), days)
+    days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in request.plan.slices]
+    output.note(f"{request.mapping.feed}: {request.plan}: {_slices(len(days))}")
+    return kept.open(new_run_id(now()), request.plan.model_dump_json(), days)
 
 
-def _check_alone(wish: Wish, record: BackfillRecord, books: Books) -> None:
+def _check_alone(request: BackfillRequest, record: BackfillRecord, books: Books) -> None:
     """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
 
     Raises:
@@ -402,17 +390,17 @@ def _check_alone(wish: Wish, record: BackfillRecord, books: Books) -> None:
     """
     if not record.is_at_work:
         return
-    for status in books.status(destination=wish.settings.destination, feed=wish.mapping.feed):
+    for status in books.status(destination=request.settings.destination, feed=request.mapping.feed):
         held = status.lease
         if held is not None and not held.is_gone and is_of(held.name, BACKFILL):
             raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
 
 
 @dataclass(slots=True)
-class Journey:
-    """The way through the slices of one backfill, and how far it has come."""
+class BackfillRun:
+    """One command at work on the slices of a backfill, and how far it has come."""
 
-    wish: Wish
+    request: BackfillRequest
     kept: Backfills
     record: BackfillRecord
     output: Output
@@ -435,18 +423,18 @@ class Journey:
                 return
             if not self.kept.begin_slice(self.record.backfill_id, one.number, claim):
                 continue
-            title = f"{self.wish.mapping.feed} {_days(one)} ({one.number} of {len(self.record.slices)})"
+            title = f"{self.request.mapping.feed} {_days(one)} ({one.number} of {len(self.record.slices)})"
             report = self._run(one, claim, self._options(one, is_first=place == 0), title)
             yield report.exit_code
             if not self._end(one, claim, report, left=len(left) - place - 1):
                 return
 
     def told(self, exit_code: int) -> int:
-        """Tell how far the backfill has come, as one document or a sentence; return the exit code."""
+        """Print how far the backfill is, as one document or a sentence; return the exit code."""
         self.record = self.kept.one(self.record.backfill_id)
         self.is_out = True
         self.output.document(self._document(exit_code))
-        feed, record = self.wish.mapping.feed, self.record
+        feed, record = self.request.mapping.feed, self.record
         if self.stopped_by is not None:
             show_report(self.output, self.stopped_by)
         self.output.note(
@@ -459,25 +447,29 @@ class Journey:
         return exit_code
 
     def last_words(self) -> None:
-        """Print the document, in place of whatever the process hangs in."""
+        """Print the document of an interrupted command that does not end by itself."""
         if not self.is_out:
             self.output.document(self._document(int(ExitCode.INTERRUPTED)))
 
     def _give_way(self, *, is_first: bool) -> None:
         """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
         with signals_raised():
-            if not is_first and is_awaited(self.notes, self.wish.mapping.feed, now()):
-                self.output.aside(f"{self.wish.mapping.feed}: another run waits for the feed; it goes first")
-                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # whoever waits looks again within that time
-
-    @property
-    def _runs(self) -> SliceRuns:
-        return SliceRuns(self.wish.settings, self.wish.mapping, self.output, self.wish.uses_dagster)
+            if not is_first and is_awaited(self.notes, self.request.mapping.feed, now()):
+                self.output.aside(f"{self.request.mapping.feed}: another run waits for the feed; it goes first")
+                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
 
     def _run(self, one: SliceRecord, claim: str, options: RunOptions, title: str) -> RunReport:
         """Run one slice; interrupted while Dagster is still loaded, it has not begun, and is free again."""
+        request = self.request
         try:
-            return self._runs.run(options, title)
+            if request.uses_dagster:
+                runner = runner_of(request.settings, options, self.output, uses_dagster=True, launched_by=BACKFILL)
+                (report,) = runner([request.mapping])
+                return report
+            with self.output.progress(title) as bar, open_context(request.settings, self.output.aside) as context:
+                identity = RunIdentity(new_run_id(now()), BACKFILL)
+                result = FeedRun(context, request.mapping, identity, options, watcher_of(bar)).run()
+                return report_of(context, request.mapping, identity.run_id, result.outcome)
         except KeyboardInterrupt:
             end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
             self.kept.end_slice(self.record.backfill_id, one.number, claim, end)
@@ -486,22 +478,22 @@ class Journey:
     def _options(self, one: SliceRecord, *, is_first: bool) -> RunOptions:
         """Return what the run of a slice is asked for: but for the first, it waits for a scheduled run that has come in."""
         plan = plan_of_record(self.record)
-        limit = None if self.wish.options.limit is None else self.wish.options.limit - self.sent
+        limit = None if self.request.options.limit is None else self.request.options.limit - self.sent
         more = {"window": plan.window_of(one), "status": plan.status, "limit": limit}
-        return self.wish.options.model_copy(update={**more, "wait": self.wish.options.wait or not is_first})
+        return self.request.options.model_copy(update={**more, "wait": self.request.options.wait or not is_first})
 
     def _end(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
-        """Write down how a slice ended, and tell; return whether to go on."""
+        """Record and print how a slice ended; return whether to go on."""
         self.rows += report.read["read"] if report.read else 0
         self.sent += _sent(report)
-        is_spent = self.wish.options.limit is not None and self.sent >= self.wish.options.limit
+        is_spent = self.request.options.limit is not None and self.sent >= self.request.options.limit
         is_through = report.outcome in _THROUGH and not (is_spent and _owed(report))
         self.done += is_through
         state = SliceState.DONE if is_through else SliceState.LEFT
         message = "\n".join(filter(None, (report.message, report.hint)))
         end = SliceEnd(state, report.run_id, report.exit_code, message or report.outcome, _counts(report))
         is_ours = self.kept.end_slice(self.record.backfill_id, one.number, claim, end)
-        self.output.note(f"{_days(one)}: {_line_of_slices(report)} · {self._pace(left)}")
+        self.output.note(f"{_days(one)}: {_report_line(report)} · {self._pace(left)}")
         if report.exit_code != ExitCode.DONE or is_spent:
             self.stopped_by = report if report.exit_code != ExitCode.DONE else None
         return is_ours and is_through and not is_spent
@@ -515,14 +507,14 @@ class Journey:
     def _document(self, exit_code: int) -> BackfillAtWork:
         return BackfillAtWork(
             exit_code=exit_code,
-            feed=self.wish.mapping.feed,
+            feed=self.request.mapping.feed,
             read=self.rows,
             sent=self.sent,
             backfill=document_of(self.record),
         )
 
 
-def _line_of_slices(report: RunReport) -> str:
+def _report_line(report: RunReport) -> str:
     if not report.read:
         return report.outcome
     told = [f"{report.read['read']:,} read", f"{report.read['new']:,} new", f"{_sent(report):,} sent"]
@@ -566,12 +558,12 @@ def _spelt(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-_COLUMNS_of_rehearsal = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
+_REHEARSAL_COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
 
 
 @dataclass(frozen=True, slots=True)
 class DrySlice:
-    """What one slice would come to; `staged` is None where it would not come to its end."""
+    """What one slice would do; `staged` is None where it would fail."""
 
     days: Window
     outcome: Outcome
@@ -608,23 +600,23 @@ class DrySlice:
         return (str(self.days), account.read, self.would_send, *counts, ended)
 
 
-def rehearse_backfill(wish: Wish, output: Output) -> int:
+def rehearse_backfill(request: BackfillRequest, output: Output) -> int:
     """Rehearse the slices that are left, and show what each would send; return 0, or the code with which a backfill would stop.
 
     Raises:
         SyncError: no backfill is meant, or the state DB cannot be read.
     """
-    plan, slices = _meant_of_rehearsal(wish)
-    with output.progress(f"rehearsing {wish.mapping.feed}", len(slices)) as bar:
+    plan, slices = _slices_left(request)
+    with output.progress(f"rehearsing {request.mapping.feed}", len(slices)) as bar:
         rehearsed = []
-        for one in _rehearsed(wish, plan, slices):
+        for one in _rehearsed(request, plan, slices):
             rehearsed.append(one)
             bar.advance()
     exit_code = worst({int(one.outcome.exit_code) for one in rehearsed})
     would_send = sum(one.would_send for one in rehearsed)
     output.document(
         BackfillRehearsal(
-            feed=wish.mapping.feed,
+            feed=request.mapping.feed,
             by=plan.window.by,
             slice=plan.slice,
             exit_code=exit_code,
@@ -632,7 +624,7 @@ def rehearse_backfill(wish: Wish, output: Output) -> int:
             slices=[one.document() for one in rehearsed],
         )
     )
-    output.table(f"{wish.mapping.feed}: {plan}", _COLUMNS_of_rehearsal, (one.line() for one in rehearsed))
+    output.table(f"{request.mapping.feed}: {plan}", _REHEARSAL_COLUMNS, (one.line() for one in rehearsed))
     for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices):
         if "belong to no window" in notice:
             output.note(notice)
@@ -647,117 +639,39 @@ def _show_end(output: Output, rehearsed: list[DrySlice], would_send: int) -> Non
     output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
 
 
-def _meant_of_rehearsal(wish: Wish) -> tuple[BackfillPlan, tuple[Window, ...]]:
+def _slices_left(request: BackfillRequest) -> tuple[BackfillPlan, tuple[Window, ...]]:
     """Return the plan, and the slices that are left of it."""
-    if wish.plan is not None:
-        return wish.plan, wish.plan.slices
-    with existing_database(wish.settings.state_url) as engine:
-        kept = Backfills(engine, wish.settings.destination, wish.mapping.feed, now).all() if engine else ()
-    record = open_one(wish.mapping, kept, None)
+    if request.plan is not None:
+        return request.plan, request.plan.slices
+    with existing_database(request.settings.state_url) as engine:
+        kept = Backfills(engine, request.settings.destination, request.mapping.feed, now).all() if engine else ()
+    record = open_one(request.mapping, kept, None)
     plan = plan_of_record(record)
     return plan, tuple(map(plan.window_of, record.left))
 
 
-def _rehearsed(wish: Wish, plan: BackfillPlan, slices: tuple[Window, ...]) -> Iterator[DrySlice]:
+def _rehearsed(request: BackfillRequest, plan: BackfillPlan, slices: tuple[Window, ...]) -> Iterator[DrySlice]:
     """Stage one slice after the other, as far as a backfill would come."""
     with (
-        existing_database(wish.settings.state_url) as engine,
-        rehearsal_copy(engine, wish.settings.destination, wish.mapping.feed) as copy,
+        existing_database(request.settings.state_url) as engine,
+        rehearsal_copy(engine, request.settings.destination, request.mapping.feed) as copy,
     ):
-        workshop = RunContext(wish.settings, copy)
+        context = RunContext(request.settings, copy)
         for days in slices:
-            one = _stage(workshop, wish, wish.options.model_copy(update={"window": days, "status": plan.status}))
+            one = _stage(context, request, request.options.model_copy(update={"window": days, "status": plan.status}))
             yield DrySlice(days, *one)
             if one[0].exit_code is not ExitCode.DONE:
                 return
 
 
-def _stage(workshop: RunContext, wish: Wish, options: RunOptions) -> tuple[Outcome, Staged | None]:
-    ticket = RunIdentity(new_run_id(now()), "a rehearsal")
+def _stage(context: RunContext, request: BackfillRequest, options: RunOptions) -> tuple[Outcome, Staged | None]:
+    identity = RunIdentity(new_run_id(now()), "a rehearsal")
     try:
-        staged = FeedRun(workshop, wish.mapping, ticket, options, Watcher()).stage()
+        staged = FeedRun(context, request.mapping, identity, options, Watcher()).stage()
     except SyncError as error:
         return outcome_of(error), None
     except KeyboardInterrupt:
         return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
     if staged.stopping:
-        return outcome_of(brake_error(staged.stopping, wish.mapping.feed)), staged
+        return outcome_of(brake_error(staged.stopping, request.mapping.feed)), staged
     return Outcome("rehearsed", ExitCode.DONE), staged
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What a person wrote; "" and None: nothing."""
-
-    feed: str
-    first: str
-    last: str
-    by: str
-    column: str
-    slice: str
-    status: str | None
-    limit: int | None
-    accept: tuple[str, ...]
-    wait: bool
-    is_resumed: bool
-    is_dry: bool
-    uses_dagster: bool
-    as_json: bool
-
-
-def do_as_told(words: Words, *, is_list: bool, is_cancel: bool) -> int:
-    """Do what was asked for; return the exit code.
-
-    Raises:
-        ConfigError: the words do not go together, or the feed cannot be read so.
-    """
-    _check(words, is_list=is_list, is_cancel=is_cancel)
-    settings, output = current_settings(), Output(json=words.as_json)
-    configure_logs(settings)
-    (feed,) = chosen_feeds(folder_of(settings, [words.feed]), [words.feed])
-    mapping = feed.mapping
-    if is_list:
-        return list_backfills(settings, mapping, output)
-    plan = _plan(words, mapping)
-    if is_cancel:
-        return cancel_backfill(settings, mapping, plan, output)
-    require_service(settings)
-    wish = _wish(words, settings, mapping, plan)
-    return rehearse_backfill(wish, output) if words.is_dry else backfill_feed(wish, output)
-
-
-def _check(words: Words, *, is_list: bool, is_cancel: bool) -> None:
-    modes = {"--list": is_list, "--cancel": is_cancel, "--resume": words.is_resumed, "--dry-run": words.is_dry}
-    asked = [option for option, is_asked in modes.items() if is_asked]
-    if len(asked) > 1 and asked != ["--resume", "--dry-run"]:
-        raise ConfigError(f"{' and '.join(asked)} exclude each other", hint="say one of them")
-    if not words.first and not asked[:1]:
-        raise ConfigError("no window was named", hint="name its days, --from 2031-05-01 --to 2031-05-31; or say --resume")
-    if not words.first and words.is_dry and not words.is_resumed:
-        raise ConfigError("no window was named to rehearse", hint="name its days, --from 2031-05-01 --to 2031-05-31")
-    beside = {"--to": words.last, "--by": words.by, "--column": words.column, "--slice": words.slice}
-    if not words.first and any(beside.values()):
-        named = ", ".join(option for option, word in beside.items() if word)
-        raise ConfigError(f"{named} without --from means nothing", hint="name the first day as well")
-
-
-def _plan(words: Words, mapping: FeedMapping) -> BackfillPlan | None:
-    """Return what the words describe, None if they name no window."""
-    if not words.first:
-        return None
-    days = _day("--from", words.first), _day("--to", words.last) if words.last else now().date()
-    plan = make_plan(mapping, days, words.by, words.column, words.slice)
-    options = options_of(keys=None, accept=[], status=words.status)
-    return plan.model_copy(update={"status": options.status})
-
-
-def _day(option: str, text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError as error:
-        raise ConfigError(f"{option} {text} is no day", hint="days are written 2031-05-03") from error
-
-
-def _wish(words: Words, settings: Settings, mapping: FeedMapping, plan: BackfillPlan | None) -> Wish:
-    options = options_of(keys=None, accept=list(words.accept), limit=words.limit, wait=words.wait)
-    return Wish(settings, mapping, plan, options, is_resumed=words.is_resumed, uses_dagster=words.uses_dagster)

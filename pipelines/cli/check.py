@@ -1,4 +1,4 @@
-"""`eventsync check`: are the mapping files right? What is looked for is `findings`' and `live.findings`'."""
+"""`eventsync check`: whether the mapping files are right."""
 
 from __future__ import annotations
 
@@ -52,20 +52,37 @@ def check(
         eventsync check feeds/_shared.yaml
         # Also the service and the source
         eventsync check lisbon-agenda --live
-        # Also whoever would be told of it: each gets a test
+        # Also the notifications: each recipient gets a test
         eventsync check lisbon-agenda --notify
 
     --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
-    with what the mapping sends; it says who would be told of each feed, too.
+    with what the mapping sends; it also lists who is notified of each feed.
 
     Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake, an example did not come true, or the service
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
     answer; with --probe also 1 the service created an event.
     """
-    # keeps `--help` fast
-
     asking = Asking(is_live=live or probe or notify, is_probing=probe, is_telling=notify)
-    return check_feeds(tuple(feeds or ()), asking, as_json=as_json)
+    words = tuple(feeds or ())
+    settings, output = current_settings(), Output(json=as_json)
+    shared = [one for one in (shared_file(settings, word) for word in words) if one]
+    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
+    findings = [find(one) for one in loaded]
+    if asking.is_live:
+        findings = _with_live(settings, loaded, findings, asking)
+    code = worst(_codes(findings))
+    document = Check(feeds=[_document(one, is_live=asking.is_live) for one in findings], ok=code == 0)
+    if shared:
+        document["shared"] = shared
+    output.document(document)
+    for each in shared:
+        output.note(str(each))
+    for one in findings:
+        _show(output, one)
+    if lacking := settings_lacking(settings.dagster_home):
+        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
+    output.note(_summary(findings))
+    return code
 
 
 class CheckedFile(TypedDict):
@@ -94,39 +111,12 @@ _BY_DEFAULT = "Dagster goes by its defaults there; what `eventsync ui` would wri
 @dataclass(frozen=True, slots=True)
 class Asking:
     """Who is asked beside the files. `is_live`: the service and the sources; `is_probing`: and the service is sent an event
-    without any field; `is_telling`: and whoever would be told of a feed is sent a test.
+    without any field; `is_telling`: also send a test to the recipients of each feed's notifications.
     """
 
     is_live: bool = False
     is_probing: bool = False
     is_telling: bool = False
-
-
-def check_feeds(words: Sequence[str], asking: Asking, *, as_json: bool) -> int:
-    """Check the feeds or files named, or all; return the exit code.
-
-    Raises:
-        ConfigError: a word names neither a feed nor a file, or there is nothing to check.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    shared = [one for one in (shared_file(settings, word) for word in words) if one]
-    loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
-    findings = [find(one) for one in loaded]
-    if asking.is_live:
-        findings = _with_live(settings, loaded, findings, asking)
-    code = worst(_codes(findings))
-    document = Check(feeds=[_document(one, is_live=asking.is_live) for one in findings], ok=code == 0)
-    if shared:
-        document["shared"] = shared
-    output.document(document)
-    for each in shared:
-        output.note(str(each))
-    for one in findings:
-        _show(output, one)
-    if lacking := settings_lacking(settings.dagster_home):
-        output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
-    output.note(_summary(findings))
-    return code
 
 
 def _feeds_of(words: Sequence[str], shared: Sequence[SharedFile]) -> list[str]:
@@ -190,7 +180,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _spot(kind: str, problem: FileProblem) -> str:
-    """Tell a problem with its line and a caret under the very place."""
+    """Return a problem with its line and a caret under the place."""
     told = f"  {kind}: {problem}"
     if not problem.snippet:
         return told

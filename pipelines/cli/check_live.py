@@ -1,7 +1,4 @@
-"""What the service says of our key: whether it is taken, what it may do as far as that can be told, its channels.
-
-How the service is asked is `asking`'s; its classifications are `slugs`', its own page `contract`'s.
-"""
+"""What `check --live` asks: the service (key, scopes, channels, classifications, contract), the source, the notifications."""
 
 from __future__ import annotations
 
@@ -33,15 +30,14 @@ from mappings.spec.source_words import WriteBack
 from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.strict import Policy, UsePolicy
-from pipelines.channels import Channels, Recipient
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
-from pipelines.cli.service_lists import ServiceLists, ask_everything
+from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.preflight import ListMemory, change_between
-from pipelines.settings import Settings
+from pipelines.settings import Channels, Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes
 
@@ -52,7 +48,7 @@ _LET_THROUGH = (
 _ORDER = "`events:create` unless the service looks at fields before scopes"
 
 
-def of_account(base_url: str, lists: ServiceLists, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def of_account(base_url: str, lists: ServiceAnswers, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield what the service says of itself, of the key and of the channels."""
     taken = "" if isinstance(lists.channels, SyncError) else f" and takes the key {lists.key_tail}"
     yield well("service", f"{base_url} answers{taken}")
@@ -70,7 +66,7 @@ def refused(asked: str, error: SyncError) -> LiveFinding:
     return wrong(asked, told, code)
 
 
-def _scopes(lists: ServiceLists) -> LiveFinding:
+def _scopes(lists: ServiceAnswers) -> LiveFinding:
     listing = "" if isinstance(lists.channels, SyncError) else "the key has `channels:read`; "
     if lists.probe is None:
         return well("scopes", listing + _UNPROVEN)
@@ -107,7 +103,7 @@ def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFin
 
 
 def _numbers(mapping: FeedMapping) -> list[int]:
-    """Return the ids of channels that the mapping can give, as far as its file tells."""
+    """Return the ids of channels that the mapping can give, as far as its file determines them."""
     sent = outgoing_of(mapping).fields.get("channelId")
     return sorted(value for value in (sent.values if sent else None) or () if isinstance(value, int))
 
@@ -248,8 +244,8 @@ Problems = Mapping[Recipient, str]
 
 
 def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_sending: bool) -> Problems:
-    """Look at the address of everybody who would be told of these feeds; `is_sending`: send each a message."""
-    recipients = dict.fromkeys(one for mapping in mappings for one in _of_of_channels(settings, mapping))
+    """Check the addresses of all recipients of these feeds' notifications; `is_sending`: send each a message."""
+    recipients = dict.fromkeys(one for mapping in mappings for one in _of_channels(settings, mapping))
     deliver = deliver_over(settings.mask)
     try:
         return {one: deliver(one.address, TEST) if is_sending else find_fault(one.address, settings.mask) for one in recipients}
@@ -258,10 +254,10 @@ def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_send
 
 
 def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *, is_sending: bool) -> Iterator[LiveFinding]:
-    """Yield who would be told of a feed, and what keeps somebody from it; nothing of a feed that names nobody."""
+    """Yield who is notified of a feed, and which addresses do not work; nothing for a feed without recipients."""
     for name in settings.channels.unknown(mapping.notify):
         yield unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"{_near(settings.channels, name)}')
-    recipients = _of_of_channels(settings, mapping)
+    recipients = _of_channels(settings, mapping)
     for one in recipients:
         if problem := problems.get(one):
             yield unwise("notify", f"{one.name} cannot be told: {problem}")
@@ -270,7 +266,7 @@ def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *,
         yield well("notify", f"{'a test went to' if is_sending else 'what needs somebody is told to'} {', '.join(reached)}")
 
 
-def _of_of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
+def _of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
     return settings.channels.recipients(mapping.owner, mapping.notify)
 
 
@@ -352,7 +348,7 @@ def ask_for(
 ) -> Mapping[Path, tuple[LiveFinding, ...]]:
     """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
 
-    `is_telling`: whoever would be told of a feed is sent a test.
+    `is_telling`: the recipients of each feed's notifications are sent a test.
 
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
@@ -379,7 +375,7 @@ def _memory(settings: Settings) -> Iterator[ListMemory | None]:
         yield None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
 
 
-def _service(settings: Settings, lists: ServiceLists, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
+def _service(settings: Settings, lists: ServiceAnswers, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
     if lists.refusal is not None:
         yield refused("service", lists.refusal)
         return

@@ -1,4 +1,4 @@
-"""`eventsync demo`: the whole thing on this machine, twice, without an account. What it shows is `showcase`'s."""
+"""`eventsync demo`: the whole product on this machine, twice, without an account. Also what `eventsync ui` starts."""
 
 from __future__ import annotations
 
@@ -53,29 +53,6 @@ def demo(
     Needs no account and no network. Afterwards `eventsync ui --demo` leaves it all running to look at. Exit codes: 0, or 1 if a
     run did not end well, or the second one has sent something.
     """
-    # keeps `--help` fast
-
-    return show_demo(folder, as_json=as_json)
-
-
-class Demo(TypedDict):
-    """Both rounds of the demo; in the second one nothing is sent."""
-
-    first: Sequence[RunReport]
-    second: Sequence[RunReport]
-    sent_twice: int
-
-
-SANDBOX = "sandbox"
-"""Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
-
-
-def show_demo(folder: Path, *, as_json: bool) -> int:
-    """Sync the sample feeds twice against a sandbox of our own; 0 if every account balances and the second run sends nothing.
-
-    Raises:
-        SyncError: the sandbox does not start.
-    """
     output = Output(json=as_json)
     with stage_set(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
@@ -88,6 +65,18 @@ def show_demo(folder: Path, *, as_json: bool) -> int:
         f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
     )
     return 0 if sent == 0 and all(report.exit_code == 0 for report in (*first, *second)) else 1
+
+
+class Demo(TypedDict):
+    """Both rounds of the demo; in the second one nothing is sent."""
+
+    first: Sequence[RunReport]
+    second: Sequence[RunReport]
+    sent_twice: int
+
+
+SANDBOX = "sandbox"
+"""The service's folder inside the demo's, by which a demo's folder is recognised."""
 
 
 def show_demo_ui(folder: Path, port: int) -> int:
@@ -136,10 +125,10 @@ def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Sandbox
 
 
 def _emptied(home: Path) -> Path:
-    """Return the folder with nothing in it; one that holds what no demo has left is somebody's, and stays as it is.
+    """Return the folder with nothing in it; refuse one that holds anything but an earlier demo.
 
     Raises:
-        ConfigError: it is somebody's, or cannot be made.
+        ConfigError: it holds other files, or cannot be made.
     """
     try:
         if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
@@ -172,7 +161,7 @@ def sent_in(report: RunReport) -> int:
 
 
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
-    """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`; mapping files that change are shown in it."""
+    """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`."""
     output = Output()
     seen = see_folder(settings.feeds)
     with ExitStack() as running:
@@ -195,7 +184,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
 
 @contextmanager
 def _monitored(settings: Settings) -> Iterator[list[str]]:
-    """Serve the numbers of `eventsync metrics` for the length of the block, where a port is set for them; yields what to tell."""
+    """Serve the numbers of `eventsync metrics` while the block runs, where a port is set; yield the lines to print."""
     if settings.metrics_port is None:
         yield []
         return

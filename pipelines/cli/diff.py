@@ -1,4 +1,4 @@
-"""`eventsync diff`: what was delivered against what the source says now. How it is told is `differences`'."""
+"""`eventsync diff`: what was delivered against what the source says now."""
 
 from __future__ import annotations
 
@@ -47,13 +47,32 @@ def diff(
     records it, and `--ignore` takes the row off the lists until it changes again. As of the last read: only the state DB is
     asked, neither the source nor the service. Exit codes: 0, or 2 if there is no such row.
     """
-    # keeps `--help` fast
-
-    return show_differences(feed, row, limit=limit, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    with open_feed_session(settings, feed) as session:
+        (status,) = session.books.status(destination=session.book.destination, feed=session.book.feed)
+        if row is not None:
+            return _show_one(output, session, row, status.last_read)
+        records = _differing(session)
+        most = limit or _SHOWN
+        documents = [_document(record) for record in islice(records, most)]
+        is_more = next(records, None) is not None
+        ignored = sum(session.books.count(session.book, replace(which, is_ignored=True)) for which in _DIFFERING)
+    edited = status.drifted - status.to_publish - status.cancelled - status.returned
+    counts = {_EDITED: edited, _TO_PUBLISH: status.to_publish, _CANCELLED: status.cancelled, _RETURNED: status.returned}
+    counts |= {_VANISHED: status.vanished, _EARLIER: status.waiting.get(Waiting.EARLIER, 0), "ignored": ignored}
+    as_of = _as_of(status.last_read)
+    output.document(Differences(feed=session.book.feed, as_of=as_of, counts=counts, rows=documents, is_more=is_more))
+    output.note(f"{session.book.feed}: {_sentence(counts)}; {_as_of_words(status.last_read)}")
+    if documents:
+        lines = [line for document in documents for line in _lines(document)]
+        output.table(f"{session.book.feed}: delivered against the source", _LIST, lines)
+    if is_more:
+        output.note(f"the first {most}; --limit shows more")
+    return 0
 
 
 class AsOf(TypedDict):
-    """The read of the source that differences are told from."""
+    """The read of the source that the differences are from."""
 
     run_id: str
     read_at: datetime
@@ -123,36 +142,6 @@ if IS_WORKING:
 
 if IS_WORKING:
     _DIFFERING = (RowFilter(is_drifted=True), RowFilter(is_vanished=True), RowFilter(has_earlier=True))
-
-
-def show_differences(feed: str, row: str | None, *, limit: int | None, as_json: bool) -> int:
-    """Show where the source differs from what was delivered; return 0.
-
-    Raises:
-        ConfigError: there is no such feed or row.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_feed_session(settings, feed) as session:
-        (status,) = session.books.status(destination=session.book.destination, feed=session.book.feed)
-        if row is not None:
-            return _show_one(output, session, row, status.last_read)
-        records = _differing(session)
-        most = limit or _SHOWN
-        documents = [_document(record) for record in islice(records, most)]
-        is_more = next(records, None) is not None
-        ignored = sum(session.books.count(session.book, replace(which, is_ignored=True)) for which in _DIFFERING)
-    edited = status.drifted - status.to_publish - status.cancelled - status.returned
-    counts = {_EDITED: edited, _TO_PUBLISH: status.to_publish, _CANCELLED: status.cancelled, _RETURNED: status.returned}
-    counts |= {_VANISHED: status.vanished, _EARLIER: status.waiting.get(Waiting.EARLIER, 0), "ignored": ignored}
-    as_of = _as_of(status.last_read)
-    output.document(Differences(feed=session.book.feed, as_of=as_of, counts=counts, rows=documents, is_more=is_more))
-    output.note(f"{session.book.feed}: {_sentence(counts)}; {_as_of_words(status.last_read)}")
-    if documents:
-        lines = [line for document in documents for line in _lines(document)]
-        output.table(f"{session.book.feed}: delivered against the source", _LIST, lines)
-    if is_more:
-        output.note(f"the first {most}; --limit shows more")
-    return 0
 
 
 def _show_one(output: Output, session: FeedSession, row: str, last_read: RunRecord | None) -> int:

@@ -1,4 +1,4 @@
-"""What a rehearsal found out, for people and for scripts. How it was found out is `rehearsing`'s."""
+"""A dry run (`run --dry-run`): stages into a copy of the feed's ledger and reports what a run would send."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a run of one feed would do. `owed` is None where it would not come to sending.
+    """What a run of one feed would do. `owed` is None where it would send nothing.
 
     `waiting` counts what would wait for a person afterwards, by the word that `rows --state` takes.
     """
@@ -193,7 +193,7 @@ _LAUNCHED_BY = "a rehearsal"
 def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> int:
     """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
 
-    5: a brake would stop it. What only the service's answers to events can tell is not known.
+    5: a brake would stop it. What depends on the service's answers to events is not known.
     """
     rehearsals = []
     for mapping in feeds:
@@ -213,7 +213,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
         ):
             run = FeedRun(
-                workshop=RunContext(settings, copy),
+                context=RunContext(settings, copy),
                 mapping=mapping,
                 ticket=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
                 options=options,
@@ -236,7 +236,7 @@ def _on_copy(run: FeedRun) -> DryRun:
     if run.options.stage_only:
         return DryRun(feed, rehearsed, staged)
     try:
-        pass_the_gate(run.workshop.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
+        pass_the_gate(run.context.ledger(run.mapping), run.mapping, run.options, _LAUNCHED_BY)
     except BrakeError as closed:
         return DryRun(feed, outcome_of(closed), staged)
     owed = _owed(run)
@@ -247,16 +247,16 @@ def _on_copy(run: FeedRun) -> DryRun:
 
 def _waiting(run: FeedRun) -> Mapping[str, int]:
     """Count what would wait for a person after the run, before any answer of the service."""
-    (status,) = Books(run.workshop.engine, run.workshop.now).status(
-        destination=run.workshop.settings.destination, feed=run.mapping.feed
+    (status,) = Books(run.context.engine, run.context.now).status(
+        destination=run.context.settings.destination, feed=run.mapping.feed
     )
     return status.waiting
 
 
 def _owed(run: FeedRun) -> Owed:
-    """Return how many rows the run would send, the first of them in the order of sending, and what nobody has decided on."""
-    with run.workshop.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
-        outbox = run.workshop.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+    """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
+    with run.context.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
+        outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
         owed = outbox.owed
         intents = outbox.settle_and_claim((), SHOWN)
         first = tuple(_sending(run, intent) for intent in intents)
@@ -273,6 +273,6 @@ def _rest(outbox: Outbox) -> int:
 
 
 def _sending(run: FeedRun, intent: Intent) -> Sending:
-    book = Book(run.workshop.settings.destination, run.mapping.feed)
-    entry = Books(run.workshop.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
+    book = Book(run.context.settings.destination, run.mapping.feed)
+    entry = Books(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))

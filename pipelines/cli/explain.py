@@ -1,4 +1,4 @@
-"""`eventsync explain`: one row, step by step. How it is found and told is `explaining`'s."""
+"""`eventsync explain`: what each step of the mapping makes of one row."""
 
 from __future__ import annotations
 
@@ -54,9 +54,22 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     that leaves the row out; then the event as it would be sent, and what the ledger knows of it. Nothing is written or
     sent. A word that is both a key and a number means the key. Exit codes: 0, or 2 where there is no such row.
     """
-    # keeps `--help` fast
-
-    return explain_one(feed, row, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    mapping = named_mapping(settings, feed)
+    known = known_lists(settings)
+    mapper = compile_feed(mapping, known.directory, now())
+    with output.progress(f"looking for {row} in {mapping.feed}") as bar:
+        source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+        found = _find(mapping.feed, _rows(source, bar), mapper, row)
+    explanation = explain_row(mapping, known.directory, found, now())
+    entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
+    sent = {entry.document["row_key"] for entry in entries}
+    outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
+    explanation = replace(explanation, outcomes=tuple(outcomes))
+    output.document(_document(mapping, known, found, explanation, entries))
+    if not as_json:
+        _show(output, known, found, explanation, entries)
+    return 0
 
 
 class Explained(TypedDict):
@@ -75,30 +88,6 @@ class Explained(TypedDict):
 _COLUMNS = ("field", "step", "goes in", "comes out")
 _KEPT_KEYS = 50_000
 _LONGEST = 300
-
-
-def explain_one(word: str, row: str, *, as_json: bool) -> int:
-    """Tell one row of a feed step by step; return 0.
-
-    Raises:
-        SyncError: the mapping is broken, the source cannot be read or has no such row.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    mapping = named_mapping(settings, word)
-    known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
-    with output.progress(f"looking for {row} in {mapping.feed}") as bar:
-        source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-        found = _find(mapping.feed, _rows(source, bar), mapper, row)
-    explanation = explain_row(mapping, known.directory, found, now())
-    entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
-    sent = {entry.document["row_key"] for entry in entries}
-    outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
-    explanation = replace(explanation, outcomes=tuple(outcomes))
-    output.document(_document(mapping, known, found, explanation, entries))
-    if not as_json:
-        _show(output, known, found, explanation, entries)
-    return 0
 
 
 def _rows(source: Source, bar: Progress) -> Generator[SourceRow, None, None]:

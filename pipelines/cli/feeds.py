@@ -1,4 +1,4 @@
-"""`eventsync feeds`: which feeds there are. What is told of each is `feed_list`'s."""
+"""`eventsync feeds`: which feeds there are."""
 
 from __future__ import annotations
 
@@ -33,9 +33,22 @@ def feeds(as_json: AsJson = False) -> int:
 
     Needs neither a key nor a service; broken mapping files are listed too. Exit code 0.
     """
-    # keeps `--help` fast
-
-    return list_feeds(as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    folder = folder_of(settings)
+    with open_state(settings) as reader:
+        listed = [(feed.mapping, reader.latest(feed.mapping.feed)) for feed in folder.feeds]
+    output.document(
+        Feeds(
+            feeds=[_document(mapping, status) for mapping, status in listed],
+            broken=[BrokenFile(path=shown_path(error.path), problems=error.problems) for error in folder.broken],
+        )
+    )
+    output.table(f"feeds in {shown_path(settings.feeds)}", _COLUMNS, [_row(mapping, status) for mapping, status in listed])
+    for error in folder.broken:
+        output.note(_broken(error))
+    if not as_json and not any(status for _, status in listed):
+        output.note(_never_ran(reader))
+    return 0
 
 
 class ListedSource(TypedDict):
@@ -77,30 +90,6 @@ class Feeds(TypedDict):
 
 
 _COLUMNS = ("feed", "source", "schedule", "last run", "outcome", "rows")
-
-
-def list_feeds(*, as_json: bool) -> int:
-    """List all feeds and all broken files; return 0.
-
-    Raises:
-        ConfigError: there is no folder of mapping files.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    folder = folder_of(settings)
-    with open_state(settings) as reader:
-        listed = [(feed.mapping, reader.latest(feed.mapping.feed)) for feed in folder.feeds]
-    output.document(
-        Feeds(
-            feeds=[_document(mapping, status) for mapping, status in listed],
-            broken=[BrokenFile(path=shown_path(error.path), problems=error.problems) for error in folder.broken],
-        )
-    )
-    output.table(f"feeds in {shown_path(settings.feeds)}", _COLUMNS, [_row(mapping, status) for mapping, status in listed])
-    for error in folder.broken:
-        output.note(_broken(error))
-    if not as_json and not any(status for _, status in listed):
-        output.note(_never_ran(reader))
-    return 0
 
 
 def _document(mapping: FeedMapping, status: FeedStatus | None) -> ListedFeed:

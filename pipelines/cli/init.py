@@ -1,4 +1,4 @@
-"""`eventsync init`: a first mapping file from a sample of rows. How the sample is read and the file written is `drafting`'s."""
+"""`eventsync init`: drafts a first mapping file from a sample of rows."""
 
 from __future__ import annotations
 
@@ -71,14 +71,39 @@ def init(  # one parameter for each option
         # Only look: what would be guessed
         eventsync init https://partner.example/events.json --json --out /dev/null --force
 
-    Up to 2,000 rows are read. What nobody can know from a sample stands as `fill-in` in the file, events are drafts until
+    Up to 2,000 rows are read. What a sample cannot show stands as `fill-in` in the file, events are drafts until
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
-    # keeps `--help` fast
-
     order = dates.removesuffix("-first") if dates else ""
-    return draft_mapping(source, DraftWishes(feed or "", out, zone, order, is_forced=force), as_json=as_json)
+    wishes = DraftWishes(feed or "", out, zone, order, is_forced=force)
+    settings, output = current_settings(), Output(json=as_json)
+    feed = _feed(wishes.feed) or _feed_of(source)
+    zone = _zone(wishes.zone)
+    out = wishes.out or settings.feeds / f"{feed}.yaml"
+    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
+    with output.progress(f"reading a sample of {_stem(source)}"):
+        sample, is_whole = read_sample(source, out, settings.access)
+    if not sample.rows:
+        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
+    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
+    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
+    findings = _findings(settings, out)
+    output.document(
+        Drafted(
+            feed=feed,
+            out=out,
+            rows=len(sample.rows),
+            columns=sample.columns,
+            guesses=draft.guesses,
+            problems=findings.problems if findings else (),
+            warnings=findings.warnings if findings else (),
+            is_whole=is_whole,
+        )
+    )
+    if not as_json:
+        _show(output, feed, out, draft, findings)
+    return 0 if findings is None or findings.is_sound else 2
 
 
 class Drafted(TypedDict):
@@ -118,42 +143,6 @@ class DraftWishes:
     zone: str = ""
     order: str = ""
     is_forced: bool = False
-
-
-def draft_mapping(source: str, wishes: DraftWishes, *, as_json: bool) -> int:
-    """Draft a mapping for `source` and write it; return 0, or 2 where the draft does not pass `check`.
-
-    Raises:
-        ConfigError: a file is there already, or nothing here reads such a source.
-        SyncError: the source cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    feed = _feed(wishes.feed) or _feed_of(source)
-    zone = _zone(wishes.zone)
-    out = wishes.out or settings.feeds / f"{feed}.yaml"
-    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
-    with output.progress(f"reading a sample of {_stem(source)}"):
-        sample, is_whole = read_sample(source, out, settings.access)
-    if not sample.rows:
-        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
-    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
-    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
-    findings = _findings(settings, out)
-    output.document(
-        Drafted(
-            feed=feed,
-            out=out,
-            rows=len(sample.rows),
-            columns=sample.columns,
-            guesses=draft.guesses,
-            problems=findings.problems if findings else (),
-            warnings=findings.warnings if findings else (),
-            is_whole=is_whole,
-        )
-    )
-    if not as_json:
-        _show(output, feed, out, draft, findings)
-    return 0 if findings is None or findings.is_sound else 2
 
 
 def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:

@@ -1,4 +1,4 @@
-"""`eventsync preview`: what the mapping makes of the source's rows. How that is found out is `previewing`'s."""
+"""`eventsync preview`: what the mapping makes of the source's rows."""
 
 from __future__ import annotations
 
@@ -69,13 +69,44 @@ def preview(
 
     Reading ends with the last row shown, unless --all is given. Rows of one key that contradict each other are rejected
     once both are read, as in a run; with --all the counts are those of a first run. Channels and classifications are the
-    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which is said. What a run
-    would send, compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected
-    rows.
+    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which the output says.
+    `eventsync run FEED --dry-run` shows what a run would send, compared with what was sent before. Exit code 0, also with
+    rejected rows.
     """
-    # keeps `--help` fast
-
-    return preview_feed(feed, Wanted(rows, only, is_whole=read_all), as_json=as_json)
+    wanted = Wanted(rows, only, is_whole=read_all)
+    settings, output = current_settings(), Output(json=as_json)
+    mapping = named_mapping(settings, feed)
+    known = known_lists(settings)
+    mapper = compile_feed(mapping, known.directory, now())
+    account, claims = PreviewCounts(), Claims()
+    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
+    with (
+        output.progress(f"reading {mapping.feed}") as bar,
+        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
+    ):
+        met = list(_shown(outcomes, wanted))
+        # Whether the source ends here is known only by asking for one row more.
+        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
+        deque(outcomes if wanted.is_whole else (), maxlen=0)
+    account.is_whole = wanted.is_whole or is_at_end
+    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
+    with open_state(settings) as reader:
+        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
+    output.document(
+        Preview(
+            feed=mapping.feed,
+            lists=known.lists,
+            why_offline=known.why_offline,
+            rows=[outcome_document(outcome) for outcome in first],
+            account=account.document(),
+            estranged=estranged,
+        )
+    )
+    if not as_json:
+        _show(output, mapping, known, first, account)
+        for sentence in estranged:
+            output.note(sentence)
+    return 0
 
 
 class PreviewAccount(TypedDict):
@@ -181,7 +212,7 @@ class PreviewCounts:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody wants to see: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
+    """What to show: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
 
     count: int
     only: OutcomeKind | None = None
@@ -193,50 +224,9 @@ class Wanted:
         return None if self.is_whole or self.only else self.count
 
 
-def preview_feed(word: str, wanted: Wanted, *, as_json: bool) -> int:
-    """Show the rows wanted and what becomes of them.
-
-    Raises:
-        SyncError: the mapping is broken, names a channel that the key does not have, or the source cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    mapping = named_mapping(settings, word)
-    known = known_lists(settings)
-    mapper = compile_feed(mapping, known.directory, now())
-    account, claims = PreviewCounts(), Claims()
-    source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-    with (
-        output.progress(f"reading {mapping.feed}") as bar,
-        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
-    ):
-        met = list(_shown(outcomes, wanted))
-        # Whether the source ends here is known only by asking for one row more.
-        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
-        deque(outcomes if wanted.is_whole else (), maxlen=0)
-    account.is_whole = wanted.is_whole or is_at_end
-    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
-    with open_state(settings) as reader:
-        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
-    output.document(
-        Preview(
-            feed=mapping.feed,
-            lists=known.lists,
-            why_offline=known.why_offline,
-            rows=[outcome_document(outcome) for outcome in first],
-            account=account.document(),
-            estranged=estranged,
-        )
-    )
-    if not as_json:
-        _show(output, mapping, known, first, account)
-        for sentence in estranged:
-            output.note(sentence)
-    return 0
-
-
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A source being read by somebody who wants to see some of its rows: each is counted as what a run would make of it."""
+    """Reads a source for a preview: counts each row as what a run would make of it."""
 
     account: PreviewCounts
     claims: Claims

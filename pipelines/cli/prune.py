@@ -1,4 +1,4 @@
-"""`eventsync prune`: the past made shorter. What may be taken out is `state.pruning`'s."""
+"""`eventsync prune`: deletes history older than some days; never ledger entries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if IS_WORKING:
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
     from state.archive.prune import Pruned
-    from state.archive.prune import prune as prune_pruning
+    from state.archive.prune import prune as prune_state
     from state.database import existing_database, shown_url
 
 
@@ -29,7 +29,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; take out nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Take out what only tells of the past: raw cells of old problems, accounts of old runs, old answers, ended backfills.
+    """Delete old history: raw cells of old problems, accounts of old runs, old answers, ended backfills.
 
     For example:
 
@@ -42,14 +42,32 @@ def prune(
     a person decided. What a feed has on its list stays, however old, and so do the runs that its brakes learn from. Runs may
     be at work meanwhile. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
     """
-    # keeps `--help` fast
-
-    return show_pruning(older_than, is_dry=dry_run, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    before = parse_age(older_than, now())
+    name = shown_url(settings.state_url)
+    with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
+        found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
+    went = PrunedCounts(
+        problems=found.problems,
+        runs=found.runs,
+        answers=found.answers,
+        backfills=found.backfills,
+        notices=found.notices,
+    )
+    stayed = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
+    output.document(Pruning(state_db=name, before=before, is_dry=dry_run, removed=went, kept=stayed))
+    if engine is None:
+        output.note(f"there is no state DB at {name} yet: the first run makes it")
+        return ExitCode.DONE
+    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", _columns(is_dry=dry_run), _lines(found))
+    if not dry_run and any(went.values()):
+        output.note(_room(settings.state_kind))
+    return ExitCode.DONE
 
 
 class PrunedCounts(TypedDict):
     """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows, backfills that are done or
-    cancelled, and notices that something is over which reached nobody.
+    cancelled, and undelivered notices that something is over.
     """
 
     problems: int
@@ -79,36 +97,6 @@ class Pruning(TypedDict):
 
 _COLUMNS = ("what", "", "stays, though as old", "because")
 _LEAST = timedelta(days=1)
-
-
-def show_pruning(older_than: str, *, is_dry: bool, as_json: bool) -> int:
-    """Take out what is older than an age (`90d`), or only count it, and tell what it came to; return 0.
-
-    Raises:
-        ConfigError: `older_than` is no age, or less than a day.
-        SyncError: the state DB cannot be read or written.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    before = parse_age(older_than, now())
-    name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
-        found = Pruned() if engine is None else prune_pruning(engine, before, bar.advance, is_dry=is_dry)
-    went = PrunedCounts(
-        problems=found.problems,
-        runs=found.runs,
-        answers=found.answers,
-        backfills=found.backfills,
-        notices=found.notices,
-    )
-    stayed = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
-    output.document(Pruning(state_db=name, before=before, is_dry=is_dry, removed=went, kept=stayed))
-    if engine is None:
-        output.note(f"there is no state DB at {name} yet: the first run makes it")
-        return ExitCode.DONE
-    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", _columns(is_dry=is_dry), _lines(found))
-    if not is_dry and any(went.values()):
-        output.note(_room(settings.state_kind))
-    return ExitCode.DONE
 
 
 def parse_age(text: str, today: datetime) -> datetime:

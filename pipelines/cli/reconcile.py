@@ -1,4 +1,4 @@
-"""`eventsync reconcile`: rows without an event id are looked for in the service's list. How is `reconcile_report`'s."""
+"""`eventsync reconcile`: looks rows without an event id up in the service's list of events."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.context import open_api, require_service, sharing_over
     from pipelines.run.outcome import ExitCode
-    from pipelines.run.reconcile import ListRead, Reconciled, ReconcileJob, RowVerdict, Verdict
-    from pipelines.run.reconcile import reconcile as reconcile_reconcile
+    from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
+    from pipelines.run.reconcile import reconcile as reconcile_rows
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
     from state.ledger.decisions import Found
-    from state.ledger.sought import Sought, read_sought
+    from state.ledger.weighing import ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(
@@ -47,9 +47,30 @@ def reconcile(
     codes: 0 every row was found, 1 some were not, 2 configuration, 3 the key may not read events, 4 a run holds the
     feed, 6 the service is unavailable.
     """
-    # keeps `--help` fast
-
-    return reconcile_feed(feed, is_dry=dry_run, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    configure_logs(settings)
+    require_service(settings)
+    with open_feed_session(settings, feed) as session:
+        sought = list(read_reconcile_candidates(session.engine, session.book, now(), session.policy().key_memory_s))
+        if all(row.is_rival for row in sought):
+            return _tell_nothing(output, session)
+        if not dry_run:
+            _leave_if_held(session)
+        with output.progress(f"{session.book.feed}: events read") as bar:
+            reconciled = reconcile_rows(_job(session, sought, bar.advance, is_dry=dry_run))
+    feed, read, counted = session.book.feed, reconciled.read, reconciled.counts()
+    counts = SoughtCounts(
+        sought=counted["sought"], found=counted["found"], candidates=counted["candidates"], absent=counted["absent"]
+    )
+    rows = [_document(feed, read, one, is_dry=dry_run) for one in reconciled.verdicts]
+    output.document(Reconciliation(feed=feed, counts=counts, list=read, rows=rows, is_dry=dry_run))
+    for line in _lines(feed, read, counts, is_dry=dry_run):
+        output.note(line)
+    shown = [_row(row) for row in rows[:_SHOWN]]
+    output.table(f"{feed}: rows looked for", _COLUMNS, shown)
+    if len(rows) > _SHOWN:
+        output.note(f"the first {_SHOWN}; --json has all")
+    return 0 if counts["found"] == counts["sought"] else int(ExitCode.ATTENTION)
 
 
 class SoughtCounts(TypedDict):
@@ -88,35 +109,13 @@ _SHOWN = 100
 _NAMED = 3
 
 
-def reconcile_feed(feed: str, *, is_dry: bool, as_json: bool) -> int:
-    """Look for the feed's rows and tell what was found; return 0 if every row was, else 1.
-
-    Raises:
-        ConfigError: there is no such feed, or no service is configured.
-        HeldByAnotherError: a run holds the feed.
-        SyncError: the list cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    configure_logs(settings)
-    require_service(settings)
-    with open_feed_session(settings, feed) as session:
-        rows = list(read_sought(session.engine, session.book, now(), session.policy().key_memory_s))
-        if all(row.is_rival for row in rows):
-            return _tell_nothing(output, session)
-        if not is_dry:
-            _leave_if_held(session)
-        with output.progress(f"{session.book.feed}: events read") as bar:
-            reconciled = reconcile_reconcile(_job(session, rows, bar.advance, is_dry=is_dry))
-    return _tell(output, session, reconciled, is_dry=is_dry)
-
-
 def _leave_if_held(session: FeedSession) -> None:
     """Do not read a long list for nothing: what is found could not be recorded while a run holds the feed."""
     with session.deciding("reconcile"):
         return
 
 
-def _job(session: FeedSession, rows: Sequence[Sought], advance: Any, *, is_dry: bool) -> ReconcileJob:
+def _job(session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool) -> ReconcileJob:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with session.deciding("reconcile") as decisions:
             return decisions.record_found(found)
@@ -136,22 +135,6 @@ def _tell_nothing(output: Output, session: FeedSession) -> int:
     output.document(Reconciliation(feed=session.book.feed, counts=counts, list=None, rows=[], is_dry=False))
     output.note(f"{session.book.feed}: every row that was sent has its event; nothing to look for")
     return 0
-
-
-def _tell(output: Output, session: FeedSession, reconciled: Reconciled, *, is_dry: bool) -> int:
-    feed, read, counted = session.book.feed, reconciled.read, reconciled.counts()
-    counts = SoughtCounts(
-        sought=counted["sought"], found=counted["found"], candidates=counted["candidates"], absent=counted["absent"]
-    )
-    rows = [_document(feed, read, one, is_dry=is_dry) for one in reconciled.verdicts]
-    output.document(Reconciliation(feed=feed, counts=counts, list=read, rows=rows, is_dry=is_dry))
-    for line in _lines(feed, read, counts, is_dry=is_dry):
-        output.note(line)
-    shown = [_row(row) for row in rows[:_SHOWN]]
-    output.table(f"{feed}: rows looked for", _COLUMNS, shown)
-    if len(rows) > _SHOWN:
-        output.note(f"the first {_SHOWN}; --json has all")
-    return 0 if counts["found"] == counts["sought"] else int(ExitCode.ATTENTION)
 
 
 def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> Iterator[str]:

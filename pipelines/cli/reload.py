@@ -1,4 +1,4 @@
-"""`eventsync reload`: a Dagster that is already running sees the mapping files as they are now. The work is `reloads`'."""
+"""`eventsync reload`: makes a running Dagster read the mapping files again."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ def reload(
 
     Exit codes: 0 all files can be used, 2 some cannot (the others run), 6 no Dagster answers.
     """
-    # keeps `--help` fast
-
     return watch_folder(as_json=as_json) if watch else reload_once(as_json=as_json)
 
 

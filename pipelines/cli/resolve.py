@@ -1,4 +1,4 @@
-"""`eventsync resolve`: what a person decides about rows."""
+"""`eventsync resolve`: records what a person decides about rows."""
 
 from __future__ import annotations
 
@@ -108,8 +108,6 @@ def resolve(  # the options of the surface
     to which access was denied. A row in conflict or unconfirmed goes out under its next key at once.
     Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
-    # keeps `--help` fast
-
     wishes = {
         "--applied": applied,
         "--ignore": ignore,
@@ -120,7 +118,25 @@ def resolve(  # the options of the surface
         "--resend": resend,
         "--undo": undo,
     }
-    return resolve_rows(Request(feed, tuple(rows or ()), wishes, event_id, same_as, state, is_sure=yes, as_json=as_json))
+    request = Request(feed, tuple(rows or ()), wishes, event_id, same_as, state, is_sure=yes, as_json=as_json)
+    settings, output = current_settings(), Output(json=request.as_json)
+    configure_logs(settings)
+    choice = _choice(request)
+    with open_feed_session(settings, request.feed) as session:
+        weighed = _weighed(session, request, choice)
+        warning = _warning(session, choice)
+        if warning:
+            output.note(f"mind: {warning}")
+        if not _is_confirmed(request, output, weighed):
+            output.document(Resolution(feed=session.book.feed, rows=[], warning=warning, is_confirmed=False))
+            output.note("nothing was changed")
+            return int(ExitCode.ATTENTION)
+        with session.deciding("resolve", _other_feeds(weighed)) as decisions:
+            resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
+    told = [_told(one) for one in resolved]
+    output.document(Resolution(feed=session.book.feed, rows=told, warning=warning, is_confirmed=True))
+    output.table(f"{session.book.feed}: decided", _COLUMNS, [_row(one) for one in told])
+    return 0
 
 
 class Resolution(TypedDict):
@@ -181,33 +197,6 @@ class Told:
     idempotency_key: str | None = None
     removed_event_ids: Sequence[int] = field(default_factory=tuple)
     other_key: str | None = None
-
-
-def resolve_rows(request: Request) -> int:
-    """Decide about the rows; return 0, or 1 if a person did not confirm.
-
-    Raises:
-        ConfigError: there is no such feed or row, or it cannot be decided so; nothing was changed.
-        HeldByAnotherError: a run holds the feed, or the feed of the other row.
-    """
-    settings, output = current_settings(), Output(json=request.as_json)
-    configure_logs(settings)
-    choice = _choice(request)
-    with open_feed_session(settings, request.feed) as session:
-        weighed = _weighed(session, request, choice)
-        warning = _warning(session, choice)
-        if warning:
-            output.note(f"mind: {warning}")
-        if not _is_confirmed(request, output, weighed):
-            output.document(Resolution(feed=session.book.feed, rows=[], warning=warning, is_confirmed=False))
-            output.note("nothing was changed")
-            return int(ExitCode.ATTENTION)
-        with session.deciding("resolve", _other_feeds(weighed)) as decisions:
-            resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
-    told = [_told(one) for one in resolved]
-    output.document(Resolution(feed=session.book.feed, rows=told, warning=warning, is_confirmed=True))
-    output.table(f"{session.book.feed}: decided", _COLUMNS, [_row(one) for one in told])
-    return 0
 
 
 def _choice(request: Request) -> Choice:

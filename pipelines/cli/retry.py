@@ -1,4 +1,4 @@
-"""`eventsync retry`: rows that were turned away are sent again. What happens to them is `retrying`'s."""
+"""`eventsync retry`: makes refused and blocked rows pending again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.settings import current_settings
     from state.enums import EntryState
-    from state.ledger.turned_away import RETRIABLE, LeftAlone, Retried
+    from state.ledger.decisions import RETRIABLE, LeftAlone, Retried
     from state.views.views import RowFilter
 
 
@@ -45,9 +45,17 @@ def retry(
     Rows that the source no longer asks for are left alone, and so are rows that were set aside, unless they are named.
     Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
-    # keeps `--help` fast
-
-    return retry_rows(feed, keys, state, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    states = _states(state)
+    with open_feed_session(settings, feed) as session:
+        row_keys = None if keys is None else split_keys(keys)
+        unknown = [key for key in row_keys or () if not session.books.rows(session.book, RowFilter(row_key=key))]
+        if unknown:
+            raise session.unknown(unknown)
+        with session.deciding("retry") as decisions:
+            retried = decisions.retry(states, row_keys)
+        _tell(output, session, retried)
+    return 0
 
 
 class RetriedCounts(TypedDict):
@@ -67,26 +75,6 @@ class Retry(TypedDict):
 
 
 _LEFT_ALONE = ("row key", "left alone, because")
-
-
-def retry_rows(feed: str, keys: str | None, state: str | None, *, as_json: bool) -> int:
-    """Make rows pending again and say how many; return 0.
-
-    Raises:
-        ConfigError: there is no such feed, state or row; nothing was changed.
-        HeldByAnotherError: a run holds the feed.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    states = _states(state)
-    with open_feed_session(settings, feed) as session:
-        row_keys = None if keys is None else split_keys(keys)
-        unknown = [key for key in row_keys or () if not session.books.rows(session.book, RowFilter(row_key=key))]
-        if unknown:
-            raise session.unknown(unknown)
-        with session.deciding("retry") as decisions:
-            retried = decisions.retry(states, row_keys)
-        _tell(output, session, retried)
-    return 0
 
 
 def _states(word: str | None) -> tuple[EntryState, ...]:

@@ -1,4 +1,4 @@
-"""`eventsync rows`: single rows, as the ledger has them. Which ones there are to ask for is `row_choices`'."""
+"""`eventsync rows`: ledger entries and rejected rows, as a list or as a CSV file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(
 
     For example:
 
-        # What somebody has to look at
+        # What waits for a person
         eventsync rows lisbon-agenda
         # What the partner has to mend
         eventsync rows lisbon-agenda --state rejected --csv for-partner.csv
@@ -61,40 +61,8 @@ def rows(
     Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
     rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    # keeps `--help` fast
-
     if unmapped:
         return list_unmapped(feed, as_json=as_json)
-    return list_rows(feed, state, csv=csv, limit=limit, as_json=as_json)
-
-
-class Rows(TypedDict):
-    """The rows asked for; `is_more`: there are more than were asked for. `csv`: the file they were written to."""
-
-    feed: str
-    state: str
-    rows: Sequence[Problem | Entry]
-    is_more: bool
-    csv: Path | None
-
-
-class UnmappedValues(TypedDict):
-    """Values that no lookup knows, each once, the commonest first."""
-
-    feed: str
-    unmapped: Sequence[Unmapped]
-
-
-SHOWN = 100
-_COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
-
-
-def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | None, as_json: bool) -> int:
-    """List rows of a feed, or write them to `csv`; return 0.
-
-    Raises:
-        ConfigError: there is no such feed or state, or the file cannot be written.
-    """
     settings, output = current_settings(), Output(json=as_json)
     choices = parse_choice(state)
     most = SHOWN if limit is None and csv is None else limit
@@ -117,6 +85,27 @@ def list_rows(feed: str, state: str | None, *, csv: Path | None, limit: int | No
     if is_more:
         output.note(f"the first {most}; --limit shows more, --csv FILE writes all")
     return 0
+
+
+class Rows(TypedDict):
+    """The rows asked for; `is_more`: there are more than were asked for. `csv`: the file they were written to."""
+
+    feed: str
+    state: str
+    rows: Sequence[Problem | Entry]
+    is_more: bool
+    csv: Path | None
+
+
+class UnmappedValues(TypedDict):
+    """Values that no lookup knows, each once, the commonest first."""
+
+    feed: str
+    unmapped: Sequence[Unmapped]
+
+
+SHOWN = 100
+_COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
 
 
 def list_unmapped(feed: str, *, as_json: bool) -> int:

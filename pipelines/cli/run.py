@@ -1,14 +1,11 @@
-"""`eventsync run`: stage, checks, publish; seen in the Dagster UI like a scheduled run unless `--no-dagster`.
-
-What a run does is `pipelines.feed_run`'s; how it meets Dagster `pipelines.dagster_run`'s.
-"""
+"""`eventsync run`: stage, checks, publish; visible in the Dagster UI like a scheduled run unless `--no-dagster`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 from uuid import uuid4
 
@@ -102,9 +99,6 @@ def run(  # the options of the surface
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
     """
-    # keeps `--help` fast
-    # as above
-
     options = options_of(
         limit=limit,
         keys=keys,
@@ -115,9 +109,32 @@ def run(  # the options of the surface
         full=full,
         wait=wait,
     )
-    return run_feeds(
-        Request(tuple(feeds or ()), options, is_all=all_feeds, is_dry=dry_run, uses_dagster=not no_dagster, as_json=as_json)
-    )
+    output = Output(json=as_json)
+    reports = ReportsSoFar(output)
+    with leaving_on_second_signal(reports.show_at_last):
+        try:
+            with signals_raised():
+                settings = current_settings()
+                configure_logs(settings)
+                folder = folder_of(settings, feeds or ())
+                mappings = _wanted(feeds or (), chosen_feeds(folder, feeds or ()), is_all=all_feeds)
+                require_service(settings)
+            if dry_run:
+                return rehearse_feeds(settings, mappings, options, output)
+            runner = runner_of(settings, options, output, uses_dagster=not no_dagster)
+            tell_before(settings, mappings)
+            reports.collect(runner(mappings))
+        except KeyboardInterrupt:
+            reports.show(ExitCode.INTERRUPTED)
+            output.aside("interrupted; the state is intact: run again to go on")
+            return ExitCode.INTERRUPTED
+        broken = folder.broken if all_feeds else ()
+        exit_code = worst({report.exit_code for report in reports.reports} | ({2} if broken else set()))
+        reports.show(exit_code)
+        for error in broken:
+            output.error(error)
+        tell_after(settings, mappings, reports.reports, broken if all_feeds else None)
+        return exit_code
 
 
 def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunOptions:
@@ -155,7 +172,7 @@ def _brakes(words: list[str]) -> tuple[str, ...]:
 
 
 def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
-    """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
+    """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
     from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
@@ -170,8 +187,7 @@ def tell_after(
     reports: Iterable[RunReport],
     broken: Sequence[MappingFileError] | None,
 ) -> None:
-    """Tell of the feeds that were run, once that is reported. What cannot be told is logged, and fails no run; whoever
-    interrupts does not want to wait for a chat, and nothing else.
+    """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.
 
     `broken`: the files of the folder that cannot be used, None where only a part of it was looked at.
     """
@@ -192,92 +208,37 @@ def tell_after(
         teller.tell(about.values(), {**crashes, **concerns})
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a person asked for."""
-
-    feeds: tuple[str, ...]
-    options: RunOptions
-    is_all: bool
-    is_dry: bool
-    uses_dagster: bool
-    as_json: bool
-    launched_by: str = "cli"
-
-
-def run_feeds(request: Request) -> int:
-    """Run every feed asked for, one after another; return the exit code of the worst.
-
-    Whenever it is interrupted there is a report of what was done until then.
-
-    Raises:
-        SyncError: nothing could be run at all.
-    """
-    output = Output(json=request.as_json)
-    said = _Said(output, [])
-    with leaving_on_second_signal(said.at_last):
-        try:
-            with signals_raised():
-                settings = current_settings()
-                configure_logs(settings)
-                folder = folder_of(settings, () if request.is_all else request.feeds)
-                feeds = _asked(request, chosen_feeds(folder, request.feeds))
-                require_service(settings)
-            if request.is_dry:
-                return rehearse_feeds(settings, feeds, request.options, output)
-            runner = runner_of(request, settings, output)
-            tell_before(settings, feeds)
-            said.take(runner(feeds))
-        except KeyboardInterrupt:
-            return said.interrupted()
-        broken = folder.broken if request.is_all else ()
-        exit_code = said.reports_and_code(is_any_broken=bool(broken))
-        for error in broken:
-            output.error(error)
-        tell_after(settings, feeds, said.reports, broken if request.is_all else None)
-        return exit_code
-
-
 @dataclass(slots=True)
-class _Said:
-    """The reports so far, and whether they are printed: they are once, however the command ends."""
+class ReportsSoFar:
+    """The reports of the runs that have ended. They are printed once, however the command ends."""
 
     output: Output
-    reports: list[RunReport]
-    is_out: bool = False
+    reports: list[RunReport] = field(default_factory=list)
+    is_shown: bool = False
 
-    def take(self, reports: Iterable[RunReport]) -> None:
-        """Take the reports as they come; a person who stops one feed does not want the next one begun."""
+    def collect(self, reports: Iterable[RunReport]) -> None:
+        """Take the reports as they come; after an interruption no further feed is begun."""
         for report in reports:
             self.reports.append(report)
             if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
                 break
 
-    def reports_and_code(self, *, is_any_broken: bool) -> int:
-        """Print what was done; return the exit code of the worst."""
-        exit_code = worst({report.exit_code for report in self.reports} | ({2} if is_any_broken else set()))
-        self.is_out = True
+    def show(self, exit_code: int) -> None:
+        """Print what was done."""
+        self.is_shown = True
         show_reports(self.output, self.reports, exit_code)
-        return exit_code
 
-    def interrupted(self) -> int:
-        """Print what was done before it was interrupted between two runs, or before the first."""
-        self.is_out = True
-        show_reports(self.output, self.reports, ExitCode.INTERRUPTED)
-        self.output.aside("interrupted; the state is intact: run again to go on")
-        return ExitCode.INTERRUPTED
-
-    def at_last(self) -> None:
-        """Print the document, in place of whatever the process hangs in."""
-        if not self.is_out:
+    def show_at_last(self) -> None:
+        """Print the document of an interrupted command that does not end by itself."""
+        if not self.is_shown:
             self.output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=self.reports))
 
 
-def _asked(request: Request, feeds: Sequence[LoadedFeed]) -> list[FeedMapping]:
-    if not request.feeds and not request.is_all:
+def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) -> list[FeedMapping]:
+    if not names and not is_all:
         known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
         raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
-    if request.feeds and request.is_all:
+    if names and is_all:
         raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
     return [feed.mapping for feed in feeds]
 
@@ -286,19 +247,17 @@ if IS_WORKING:
     Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
 
 
-def runner_of(request: Request, settings: Settings, output: Output) -> Runner:
+def runner_of(settings: Settings, options: RunOptions, output: Output, *, uses_dagster: bool, launched_by: str = "cli") -> Runner:
     """Return what runs feeds as asked for: the engine alone, a webserver that is there, or Dagster in this process."""
-    if not request.uses_dagster:
-        return lambda feeds: _with_engine(settings, feeds, request.options, output)
-    url = webserver_url(settings)
-    if url:
-        http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
-        server = Webserver(http)
+    if not uses_dagster:
+        return lambda feeds: _with_engine(settings, feeds, options, output)
+    if url := webserver_url(settings):
+        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
         if server.is_there():
-            return lambda feeds: _on_webserver(server, settings, feeds, request, output)
+            return lambda feeds: _on_webserver(server, settings, feeds, options, output, launched_by)
         if settings.dagster_url:
             output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    return lambda feeds: run_in_process(settings, feeds, request.options, output, launched_by=request.launched_by)
+    return lambda feeds: run_in_process(settings, feeds, options, output, launched_by=launched_by)
 
 
 def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
@@ -312,11 +271,15 @@ def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunO
 
 
 def _on_webserver(
-    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], request: Request, output: Output
+    server: Webserver,
+    settings: Settings,
+    feeds: Sequence[FeedMapping],
+    options: RunOptions,
+    output: Output,
+    launched_by: str,
 ) -> Iterator[RunReport]:
-    options = request.options
     for mapping in feeds:
-        tags = launch_tags(mapping, options, request.launched_by)
+        tags = launch_tags(mapping, options, launched_by)
         wanted = tuple(wanted_assets(mapping.feed, options))
         launch = Launch(launched_job(mapping, options), launch_config(options), wanted, tags)
         run_id = server.launch(launch)
@@ -343,7 +306,7 @@ def run_in_process(
     *,
     launched_by: str = "cli",
 ) -> Iterator[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI; people are told what is waited for."""
+    """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
     prepare_dagster_home(settings.dagster_home)
     with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import

@@ -1,4 +1,4 @@
-"""`eventsync runs`: past runs and their accounts. How one is told is `run_list`'s."""
+"""`eventsync runs`: past runs and their accounts."""
 
 from __future__ import annotations
 
@@ -49,8 +49,6 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    # keeps `--help` fast
-
     return list_runs(feed, limit=limit, as_json=as_json) if run is None else show_run(run, feed, as_json=as_json)
 
 

@@ -1,7 +1,4 @@
-"""`eventsync schema`: JSON Schemas, of mapping files for editors, of `--json` documents for scripts.
-
-Where they come from is `mappings.json_schema` and `documents.catalogue`.
-"""
+"""`eventsync schema`: JSON Schemas, of mapping files for editors, of `--json` documents for scripts."""
 
 from __future__ import annotations
 
@@ -54,11 +51,14 @@ def schema(
         # keeps `--help` fast
 
         return give_schema(out, as_json=as_json)
-    # as above
 
     if documents is not None:
         return write_document_schemas(documents, as_json=as_json)
-    return give_document_schema(document or "", out, as_json=as_json)
+    verb = document or ""
+    if verb not in DOCUMENTS:
+        hint = did_you_mean(verb, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
+        raise ConfigError(f"--document {verb}: no verb of this name prints a document", hint=hint)
+    return give(document_schema(verb), out, as_json=as_json)
 
 
 def give_schema(out: Path | None, *, as_json: bool) -> int:
@@ -104,18 +104,6 @@ def _text(schema: Mapping[str, Any]) -> str:
 
 
 """The types of each verb's documents: which of several it is depends on what was asked for."""
-
-
-def give_document_schema(verb: str, out: Path | None, *, as_json: bool) -> int:
-    """Print the schema of what a verb prints with --json, or write it to `out` and say so; return 0.
-
-    Raises:
-        ConfigError: there is no such verb, or the file cannot be written.
-    """
-    if verb not in DOCUMENTS:
-        hint = did_you_mean(verb, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
-        raise ConfigError(f"--document {verb}: no verb of this name prints a document", hint=hint)
-    return give(document_schema(verb), out, as_json=as_json)
 
 
 def write_document_schemas(folder: Path, *, as_json: bool) -> int:

@@ -1,7 +1,4 @@
-"""Asking the service about itself while a person waits: a short try, then the answer is that it does not answer.
-
-What runs ask, and how long they insist, is `pipelines.publishing.service`'s.
-"""
+"""Ask the service about itself while a person waits: few attempts, no long pauses."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ _UNASKED = NoPage("it was not asked for")
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceLists:
-    """What the service told, each as it was told, or why it was not. `key_tail` names the key by its last characters.
+class ServiceAnswers:
+    """What the service answered to each question, or the error. `key_tail` names the key by its last characters.
 
     `probe`: the answer to an event without any field, None where none was sent.
     """
@@ -44,31 +41,31 @@ class ServiceLists:
 
     @property
     def refusal(self) -> SyncError | None:
-        """Why the service told nothing at all, None if it told anything."""
+        """Why the service answered nothing at all, None if it answered anything."""
         if isinstance(self.channels, SyncError) and isinstance(self.classifications, SyncError):
             return self.channels
         return None
 
     @property
     def directory(self) -> Directory:
-        """What mappings are resolved against; a list that was not told accepts everything."""
+        """What mappings are resolved against; a list without an answer accepts everything."""
         channels = None if isinstance(self.channels, SyncError) else self.channels
         slugs = None if isinstance(self.classifications, SyncError) else self.classifications.slugs
         return Directory(channels, slugs)
 
 
-def ask_lists(settings: Settings) -> ServiceLists:
+def ask_lists(settings: Settings) -> ServiceAnswers:
     """Ask the configured service which channels and classifications there are; never raises for its answer."""
     return _asked(settings, _ask_lists)
 
 
-def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceLists:
+def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
     """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
 
     Never raises for an answer.
     """
 
-    async def ask(api: EventApi) -> ServiceLists:
+    async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _ask_lists(api)
         if lists.refusal is not None:
             return lists
@@ -79,15 +76,15 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceLists:
     return _asked(settings, ask)
 
 
-def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceLists]]) -> ServiceLists:
+def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     try:
         require_service(settings)
         return asyncio.run(_over_http(settings, ask))
     except SyncError as error:
-        return ServiceLists(error, error)
+        return ServiceAnswers(error, error)
 
 
-async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceLists]]) -> ServiceLists:
+async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
         timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
         limiter = RateLimiter(timing, max_pause_s=_PATIENCE_S)
@@ -95,8 +92,8 @@ async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[Ser
         return replace(await ask(api), key_tail=key_tail(http))
 
 
-async def _ask_lists(api: EventApi) -> ServiceLists:
-    return ServiceLists(await _channels(api), await _classifications(api))
+async def _ask_lists(api: EventApi) -> ServiceAnswers:
+    return ServiceAnswers(await _channels(api), await _classifications(api))
 
 
 async def _channels(api: EventApi) -> dict[str, int] | SyncError:

@@ -1,7 +1,4 @@
-"""`eventsync state`: the state DB as such, one verb for each thing that is done to the whole of it.
-
-What a verb does stands in a module of its own.
-"""
+"""`eventsync state`: verify, export, import, migrate the state DB as a whole, or rename its service."""
 
 from __future__ import annotations
 
@@ -22,9 +19,9 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.archive.entry_checks import Finding
     from state.archive.export_file import Carried, export_to, import_from
-    from state.archive.moving import migrate as migrate_moving
+    from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
-    from state.archive.verify import Examination, examine
+    from state.archive.verify import examine
     from state.database import existing_database, open_database, shown_url
 
 
@@ -85,9 +82,23 @@ def verify(as_json: AsJson = False) -> int:
     Keys are made anew from namespace, feed and row key, bodies compared with their fingerprints; no event id may stand
     twice. Changes nothing. Exit codes: 0 all is as it must be, 1 not all (each finding is listed), 2 and 6 as for `run`.
     """
-    # keeps `--help` fast
-
-    return show_findings(as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    name = shown_url(settings.state_url)
+    with existing_database(settings.state_url, upgrades=False) as engine:
+        found = None if engine is None else examine(engine)
+    if found is None:
+        output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
+        output.note(f"there is no state DB at {name} yet: the first run makes it")
+        return ExitCode.DONE
+    output.document(Verified(state_db=name, schema=found.schema, entries=found.entries, runs=found.runs, findings=found.findings))
+    looked_at = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
+    if not found.findings:
+        output.note(f"{looked_at}: all is as it must be")
+        return ExitCode.DONE
+    rows = [(one.check, one.feed, one.which, one.problem) for one in found.findings]
+    output.table(f"{looked_at}: {len(rows):,} finding{'s' * (len(rows) != 1)}", _COLUMNS_of_verifying, rows)
+    output.note(_WHAT_HELPS)
+    return ExitCode.ATTENTION
 
 
 def compact(as_json: AsJson = False) -> int:  # noqa: ARG001  # scripts of 0.1 may pass --json; the error is then a document
@@ -122,9 +133,16 @@ def export(
     It holds what was so at one moment, with a sum for each table; keys of the service are never in it, bodies and raw cells
     of partners are: only its owner can read it. Exit codes: 0 done, 2 and 6 as for `run`; cut short, it leaves no file.
     """
-    # keeps `--help` fast
-
-    return show_export(file, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    name = shown_url(settings.state_url)
+    with existing_database(settings.state_url) as engine, output.progress("writing rows") as bar:
+        if engine is None:
+            raise _nothing_at(name)
+        done = export_to(engine, file, now(), bar.expect, bar.advance)
+    size = file.stat().st_size
+    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
+    _tell(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
+    return ExitCode.DONE
 
 
 def import_(
@@ -141,9 +159,20 @@ def import_(
     All of it or nothing: the sums in the file are compared, and what was written is read back. Exit codes: 0 done, 2 the
     file is damaged or the state DB is not empty, 6 as for `run`.
     """
-    # keeps `--help` fast
-
-    return show_import(file, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    name = shown_url(settings.state_url)
+    if not file.is_file():
+        raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one")
+    engine = open_database(settings.state_url)
+    try:
+        with output.progress("writing rows, then reading them back") as bar:
+            done = import_from(engine, file, bar.advance)
+    finally:
+        engine.dispose()
+    output.document(Imported(state_db=name, file=file, rows=done.rows))
+    _tell(output, f"{file} → {name}", done)
+    output.note("what was written was read back and is the same; `eventsync state verify` looks at what it says")
+    return ExitCode.DONE
 
 
 def migrate(
@@ -165,9 +194,24 @@ def migrate(
     it is: take it away afterwards, so that no run goes on with it. Exit codes: 0 done, 2 the other place is not empty or
     cannot be used, 4 a run is at work, 6 as for `run`; cut short, nothing has changed.
     """
-    # keeps `--help` fast
-
-    return show_migration(url, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    name, there = shown_url(settings.state_url), _shown(url)
+    with existing_database(settings.state_url) as source:
+        if source is None:
+            raise _nothing_at(name)
+        target = open_database(url)
+        try:
+            with output.progress("copying rows, then comparing them") as bar:
+                done = migrate_database(source, target, now, bar.expect, bar.advance)
+        finally:
+            target.dispose()
+    output.document({"from": name, "to": there, "rows": done.rows})
+    _tell(output, f"{name} → {there}", done)
+    output.note(
+        f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
+        f"and take {name} away: a run that goes on with it would not know what the others have sent"
+    )
+    return ExitCode.DONE
 
 
 def rename(
@@ -190,91 +234,7 @@ def rename(
     stays what it was. It is refused where the state DB knows rows at the new address already. Exit codes: 0 done, 2 nothing
     is known of the old address or rows are known of the new one, 4 a run is at work, 6 as for `run`.
     """
-    # keeps `--help` fast
-
-    return show_renaming(*service, as_json=as_json)
-
-
-_COLUMNS = ("table", "rows")
-
-
-def show_export(file: Path, *, as_json: bool) -> int:
-    """Write the state DB to a file and tell what is in it; return 0.
-
-    Raises:
-        ConfigError: there is no state DB, or the file is there already or cannot be written.
-        SyncError: the state DB cannot be read.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine, output.progress("writing rows") as bar:
-        if engine is None:
-            raise _nothing_at(name)
-        done = export_to(engine, file, now(), bar.expect, bar.advance)
-    size = file.stat().st_size
-    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
-    _tell(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
-    return ExitCode.DONE
-
-
-def show_import(file: Path, *, as_json: bool) -> int:
-    """Fill the state DB from a file and tell what was in it; return 0.
-
-    Raises:
-        ConfigError: the file is none of ours, damaged or of another version, or the state DB is not empty.
-        SyncError: the state DB cannot be written.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    name = shown_url(settings.state_url)
-    if not file.is_file():
-        raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one")
-    engine = open_database(settings.state_url)
-    try:
-        with output.progress("writing rows, then reading them back") as bar:
-            done = import_from(engine, file, bar.advance)
-    finally:
-        engine.dispose()
-    output.document(Imported(state_db=name, file=file, rows=done.rows))
-    _tell(output, f"{file} → {name}", done)
-    output.note("what was written was read back and is the same; `eventsync state verify` looks at what it says")
-    return ExitCode.DONE
-
-
-def show_migration(url: str, *, as_json: bool) -> int:
-    """Copy the state DB to an empty one at `url`, compare the two, and tell what to do next; return 0.
-
-    Raises:
-        HeldByAnotherError: a run is at work.
-        ConfigError: there is no state DB, or the other one is not empty.
-        SyncError: either of them cannot be read or written.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    name, there = shown_url(settings.state_url), _shown(url)
-    with existing_database(settings.state_url) as source:
-        if source is None:
-            raise _nothing_at(name)
-        target = open_database(url)
-        try:
-            with output.progress("copying rows, then comparing them") as bar:
-                done = migrate_moving(source, target, now, bar.expect, bar.advance)
-        finally:
-            target.dispose()
-    output.document({"from": name, "to": there, "rows": done.rows})
-    _tell(output, f"{name} → {there}", done)
-    output.note(
-        f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
-        f"and take {name} away: a run that goes on with it would not know what the others have sent"
-    )
-    return ExitCode.DONE
-
-
-def show_renaming(old: str, new: str, *, as_json: bool) -> int:
-    """Record that a service has moved to another address, and print what moved with it; return 0.
-
-    Raises:
-        HeldByAnotherError: a run is at work.
-        ConfigError: there is no state DB, it knows nothing of the old address, or rows of the new one.
-    """
+    old, new = service
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine:
@@ -286,6 +246,9 @@ def show_renaming(old: str, new: str, *, as_json: bool) -> int:
     output.table(f"{done.old} → {done.new}: {', '.join(done.feeds)}", _COLUMNS, list(done.rows.items()))
     output.note(f"now set EVENT_API_BASE_URL to {done.new} wherever eventsync runs")
     return ExitCode.DONE
+
+
+_COLUMNS = ("table", "rows")
 
 
 def _shown(url: str) -> str:
@@ -306,36 +269,5 @@ def _tell(output: Output, title: str, done: Carried) -> None:
 
 _COLUMNS_of_verifying = ("what", "feed", "row or run", "finding")
 _WHAT_HELPS = "findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync"
-
-
-def show_findings(*, as_json: bool) -> int:
-    """Examine the state DB and show what is not as it must be; return 0 if all is, else 1.
-
-    Raises:
-        SyncError: it cannot be read at all.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    name = shown_url(settings.state_url)
-    with existing_database(settings.state_url, upgrades=False) as engine:
-        found = None if engine is None else examine(engine)
-    if found is None:
-        output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
-        output.note(f"there is no state DB at {name} yet: the first run makes it")
-        return ExitCode.DONE
-    return _show(output, name, found)
-
-
-def _show(output: Output, name: str, found: Examination) -> int:
-    output.document(Verified(state_db=name, schema=found.schema, entries=found.entries, runs=found.runs, findings=found.findings))
-    looked_at = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
-    if not found.findings:
-        output.note(f"{looked_at}: all is as it must be")
-        return ExitCode.DONE
-    rows = [(one.check, one.feed, one.which, one.problem) for one in found.findings]
-    output.table(f"{looked_at}: {len(rows):,} finding{'s' * (len(rows) != 1)}", _COLUMNS_of_verifying, rows)
-    output.note(_WHAT_HELPS)
-    return ExitCode.ATTENTION
-
-
 HELP = "The state DB as a whole: sound, saved, moved."
 COMMANDS = (verify, compact, export, import_, migrate, rename)

@@ -1,4 +1,4 @@
-"""`eventsync status`: where the feeds stand. What is told of each is `standing`'s."""
+"""`eventsync status`: where the feeds stand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def status(
 
     For example:
 
-        # Every morning: which feeds need somebody
+        # Every morning: which feeds need attention
         eventsync status
         # What one of them needs
         eventsync status lisbon-agenda
@@ -46,9 +46,31 @@ def status(
     Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
     --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
-    # keeps `--help` fast
-
-    return show_status(feed, runs, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    with open_state(settings) as reader:
+        name = None if feed is None else reader.feed_name(feed)
+        most = _most(runs, is_one=name is not None, as_json=as_json)
+        feeds = [(status, _runs(reader, status, most)) for status in reader.statuses(name)]
+        estranged = reader.estranged()
+        output.document(
+            Status(
+                feeds=[_document(status, some) for status, some in feeds],
+                elsewhere=reader.elsewhere(),
+                estranged=estranged,
+            )
+        )
+        for sentence in estranged:
+            output.note(sentence)
+        if feeds and name is None:
+            _show_all(output, [status for status, _ in feeds])
+        for status, some in feeds:
+            if name is not None or some:
+                _show(output, status, some)
+        if not feeds:
+            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
+            if sentence := reader.elsewhere_sentence():
+                output.note(sentence)
+    return 0
 
 
 class Standing(TypedDict):
@@ -96,44 +118,11 @@ if IS_WORKING:
     _FINE = frozenset({None, ExitCode.DONE, ExitCode.HELD, ExitCode.LATER, ExitCode.INTERRUPTED})
 
 
-"""How a run may have ended that somebody need not look at: the next one goes on."""
-
-
-def show_status(feed: str | None, runs: int | None, *, as_json: bool) -> int:
-    """Show where the feeds stand, with the last `runs` of each; None: as many as suit. Return 0.
-
-    Raises:
-        ConfigError: there is no such feed.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
-        name = None if feed is None else reader.feed_name(feed)
-        most = _most(runs, is_one=name is not None, as_json=as_json)
-        feeds = [(status, _runs(reader, status, most)) for status in reader.statuses(name)]
-        estranged = reader.estranged()
-        output.document(
-            Status(
-                feeds=[_document(status, some) for status, some in feeds],
-                elsewhere=reader.elsewhere(),
-                estranged=estranged,
-            )
-        )
-        for sentence in estranged:
-            output.note(sentence)
-        if feeds and name is None:
-            _show_all(output, [status for status, _ in feeds])
-        for status, some in feeds:
-            if name is not None or some:
-                _show(output, status, some)
-        if not feeds:
-            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
-            if sentence := reader.elsewhere_sentence():
-                output.note(sentence)
-    return 0
+"""Exit codes of runs that need no person: the next run goes on."""
 
 
 def _most(runs: int | None, *, is_one: bool, as_json: bool) -> int:
-    """Return how many runs of a feed are told: people see them where they ask, and the last one of one feed."""
+    """Return how many runs of a feed to show: as many as asked for; else for people the last one, of one feed only."""
     if runs is not None:
         return runs
     if as_json:
@@ -169,7 +158,7 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> Standing:
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
-    """Show a line for each feed, then how many need somebody and how to find out what."""
+    """Show a line for each feed, then how many need attention and how to see why."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
     output.table("where the feeds stand", _COLUMNS, [_row(status, is_one_service=is_one_service) for status in feeds])
     needy = [status.book.feed for status in feeds if _needs_somebody(status)]
@@ -199,7 +188,7 @@ def _row(status: FeedStatus, *, is_one_service: bool) -> tuple[object, ...]:
 
 
 def _besides(status: FeedStatus) -> Iterator[str]:
-    """Tell in a few words what is under way, and what holds it up."""
+    """Yield in a few words what is in progress, and what holds it up."""
     if status.lease is not None:
         yield "its run is gone, the next takes over" if status.lease.is_gone else f"held by {status.lease.name}"
     if not status.gate.is_open:
@@ -240,7 +229,7 @@ def _lines(status: FeedStatus) -> Iterable[str]:
 
 
 def _waiting_lines(status: FeedStatus) -> Iterable[str]:
-    """Tell what waits for a person and what helps, one line each."""
+    """Yield what waits for a person and what helps, one line each."""
     told = _waiting_told(status)
     yield f"waits for a person: {told}; see `eventsync rows {status.book.feed}`" if told else "waits for a person: nothing"
     for what in status.waiting:

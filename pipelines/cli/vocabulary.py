@@ -1,4 +1,4 @@
-"""`eventsync vocabulary`: the mapping language's reference, whole or one word. Where it comes from is `mappings.reference`'s."""
+"""`eventsync vocabulary`: the reference of the mapping language, whole or one word."""
 
 from __future__ import annotations
 
@@ -33,9 +33,17 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
 
     Exit codes: 0, or 2 for a word that the language does not have.
     """
-    # keeps `--help` fast
-
-    return give_reference(word, as_json=as_json)
+    output, known = Output(json=as_json), read_vocabulary()
+    sections = known.sections if word is None else _about(known, word)
+    output.document(VocabularyPage(word=word, sections=[_document(section) for section in sections]))
+    if as_json:
+        return 0
+    if word is None:
+        sys.stdout.write(known.text)
+        return 0
+    for section in sections:
+        _show(output, section)
+    return 0
 
 
 class PageSection(TypedDict):
@@ -53,25 +61,6 @@ class VocabularyPage(TypedDict):
 
     word: str | None
     sections: Sequence[PageSection]
-
-
-def give_reference(word: str | None, *, as_json: bool) -> int:
-    """Print all there is to read, or what one word means; return 0.
-
-    Raises:
-        ConfigError: the language has no such word.
-    """
-    output, known = Output(json=as_json), read_vocabulary()
-    sections = known.sections if word is None else _about(known, word)
-    output.document(VocabularyPage(word=word, sections=[_document(section) for section in sections]))
-    if as_json:
-        return 0
-    if word is None:
-        sys.stdout.write(known.text)
-        return 0
-    for section in sections:
-        _show(output, section)
-    return 0
 
 
 def _about(known: Vocabulary, word: str) -> tuple[VocabularySection, ...]:

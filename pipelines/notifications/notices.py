@@ -17,7 +17,6 @@ import structlog
 from connectors.notify import Deliver, deliver_over
 from mappings.errors import MappingFileError, SyncError
 from mappings.row_key import FeedName
-from pipelines.channels import Channels, Recipient
 from pipelines.clock import now
 from pipelines.notifications.causes import (
     Cause,
@@ -33,7 +32,7 @@ from pipelines.notifications.causes import (
 )
 from pipelines.notifications.messages import FeedNews, lost_books_message, message_of
 from pipelines.run.signals import is_stop_asked, signals_raised
-from pipelines.settings import Settings
+from pipelines.settings import Channels, Recipient, Settings
 from state.database import StateDb
 from state.notes import Notice, NoticesSent, ServiceNotes
 from state.views.books import Books

@@ -30,11 +30,12 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
-from pipelines.left_open import LeftOpen, left_open
 from pipelines.orchestration import names
 from pipelines.orchestration.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
 from pipelines.orchestration.metadata import (
+    LeftOpen,
     glance_metadata,
+    left_open,
     observed_metadata,
     published_metadata,
     source_metadata,

@@ -1,7 +1,4 @@
-"""The way to the service for one run: an open client, and the lists that mappings are resolved against.
-
-What is asked over it is `connectors.event_api`'s.
-"""
+"""What one run needs, made from the settings and the open state DB: ledger, lease, client, source and mapper of a feed."""
 
 from __future__ import annotations
 
@@ -56,34 +53,22 @@ from state.ledger.ledger import Ledger
 from state.notes import MediaMemory, ServiceNotes, add_notices
 from state.pace import SharedRate
 
-INSISTENCE = RetryPolicy()
-"""How long a worker insists on one request."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How a client goes about it: how long it insists, by which time of day, and who is told of each request, if anybody."""
-
-    retries: RetryPolicy = INSISTENCE
-    now: Callable[[], datetime] = now
-    seen: Seen | None = None
-
-
-_USUAL = Manner()
-
 
 @asynccontextmanager
-async def open_api(
+async def open_api(  # noqa: PLR0913  # a client has as many parts
     settings: Settings,
     policy: PublishPolicy,
     passage: Passage = nullcontext,
     sharing: Sharing | None = None,
-    manner: Manner = _USUAL,
+    *,
+    retries: RetryPolicy | None = None,
+    now: Callable[[], datetime] = now,
+    seen: Seen | None = None,
 ) -> AsyncIterator[EventApi]:
-    """Open a client of the configured service, with the feed's patience and number of requests in flight.
+    """Open a client of the configured service.
 
-    Each request goes through `passage`, which may hold it back; `sharing` opens the rate limit that other workers share.
-    It is insisted upon as `manner` says, but never beyond the feed's trust in the service's memory of keys.
+    Each request goes through `passage`, which may hold it back; `sharing` shares the rate limit with other workers. `retries`
+    are bounded by the feed's trust in the service's memory of keys. `seen` is called with each request.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
@@ -91,14 +76,13 @@ async def open_api(
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
-        if manner.seen is not None:
-            http.watch(manner.seen)
+        http.seen = seen
         concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
-        timing = Timing(monotonic_s, asyncio.sleep, random.random, manner.now)
+        timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
-        bounded = replace(manner.retries, key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
+        bounded = replace(retries or RetryPolicy(), key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
         try:
-            yield EventApi(http, limiter=limiter, policy=bounded, now=manner.now, sleep=asyncio.sleep, random=random.random)
+            yield EventApi(http, limiter=limiter, policy=bounded, now=now, sleep=asyncio.sleep, random=random.random)
         finally:
             limiter.leave()
 
@@ -120,16 +104,16 @@ def require_service(settings: Settings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLists:
-    """What the service told about itself: what mappings are resolved against, and its list of classifications, if it did."""
+    """The service's lists that mappings are resolved against; `classifications` is None where it does not show them."""
 
     directory: Directory
     classifications: Classifications | None
 
     @property
     def evidence(self) -> str:
-        """Text that changes whenever the lists do; of channels, a list that the service does not tell counts as an empty one."""
+        """Text that changes whenever the lists do; a list of channels that we may not read counts as an empty one."""
         known = self.directory.channels
-        channels = {} if known is None or isinstance(known, _Untold) else dict(known)
+        channels = {} if known is None or isinstance(known, _ForbiddenList) else dict(known)
         slugs = self.directory.classifications
         return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
 
@@ -137,8 +121,7 @@ class ServiceLists:
 async def ask_lists(api: EventApi) -> ServiceLists:
     """Ask which channels and classifications there are.
 
-    Where the key may not list its channels, the channels of the directory are a list that nobody may look into: a
-    mapping that gives ids needs none, another one meets the refusal (a SyncError) when it looks a slug up.
+    Where the key may not list its channels, looking a slug up raises the refusal: a mapping that gives ids needs no list.
 
     Raises:
         SyncError: the service cannot be reached, refuses the key, or is not the service.
@@ -147,13 +130,17 @@ async def ask_lists(api: EventApi) -> ServiceLists:
     try:
         channels = await api.channels()
     except (ScopeMissingError, RequestRefusedError) as refusal:
-        channels = _Untold(refusal)
-    told = await _classifications(api)
-    return ServiceLists(Directory(channels=channels, classifications=told.slugs if told else None), told)
+        channels = _ForbiddenList(refusal)
+    try:
+        classifications = await api.classifications()
+    except (ScopeMissingError, RequestRefusedError):
+        classifications = None  # the service then refuses unknown slugs itself
+    slugs = classifications.slugs if classifications else None
+    return ServiceLists(Directory(channels=channels, classifications=slugs), classifications)
 
 
-class _Untold(Mapping[str, int]):
-    """A list that the service refused to tell: whoever looks into it meets the refusal."""
+class _ForbiddenList(Mapping[str, int]):
+    """A list that the key may not read: every access raises the refusal."""
 
     def __init__(self, refusal: SyncError) -> None:
         self._refusal = refusal
@@ -166,14 +153,6 @@ class _Untold(Mapping[str, int]):
 
     def __len__(self) -> int:
         raise self._refusal
-
-
-async def _classifications(api: EventApi) -> Classifications | None:
-    """Return the list; None where the service does not tell it: it then refuses unknown slugs itself."""
-    try:
-        return await api.classifications()
-    except (ScopeMissingError, RequestRefusedError):
-        return None
 
 
 def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> Sharing:
@@ -207,16 +186,15 @@ def _log(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The open state DB and the settings that everything else is made from; `tell` reaches whoever watches the run.
+    """The settings, the open state DB and the clock; `tell` prints a sentence for the person who watches the run.
 
-    `leaves_traces`: sheets whose owners ask for it are told what became of their rows, and the next read finds what this one
-    remembers of its source; a rehearsal leaves nothing behind. `now` is the time of day, for all that a run writes down.
+    `leaves_traces`: rows are written back into sheets, and snapshots of sources are kept; a dry run leaves nothing behind.
     """
 
     settings: Settings
     engine: StateDb
     tell: Tell = _log
-    insistence: RetryPolicy = INSISTENCE
+    retries: RetryPolicy | None = None
     leaves_traces: bool = False
     telemetry: Telemetry = NO_TELEMETRY
     now: Callable[[], datetime] = now
@@ -227,26 +205,26 @@ class RunContext:
 
     @contextmanager
     def lease(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Iterator[LeaseKeeper]:
-        """Hold the feed for the length of the block, its lease renewed meanwhile. The patient wait for another run's end.
+        """Hold the feed's lease, with signals deferred; if `is_patient`, wait for the end of another run.
 
         Raises:
-            HeldByAnotherError: another run holds it and we are not patient.
+            HeldByAnotherError: another run holds it, and `is_patient` is false.
         """
         with signals_deferred(), LeaseKeeper(self._acquired(mapping, holder, is_patient=is_patient), seconds_since_boot) as lease:
             yield lease
 
     def stage_job(self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance) -> StageJob:
-        """Wire one stage: the service is asked for its lists, the mapping compiled, the source found.
+        """Prepare a stage: ask the service for its lists, compile the mapping, find the source.
 
         Raises:
             SyncError: the service refuses us or cannot be reached, or the mapping names what it does not know.
         """
-        mapper, told = self._compiled(mapping)
-        change = None if told.classifications is None else ListMemory(self.notes).note(mapping, told.classifications)
+        mapper, lists = self._compiled(mapping)
+        change = None if lists.classifications is None else ListMemory(self.notes).note(mapping, lists.classifications)
         notices = () if change is None else (str(change),)
         self.notice(mapping, run_id, notices)
         ledger = self.ledger(mapping)
-        known = ReadInputs(mapping, mapper, told.evidence, self.now())
+        known = ReadInputs(mapping, mapper, lists.evidence, self.now())
         plan = plan_read(known, options, ledger.bookmark())
         source = self.source(within(mapping, options.window, mapper), mapper, since=plan.since)
         snapshot = partial(take_snapshot, mapping.source, mapping.path.parent)
@@ -256,7 +234,7 @@ class RunContext:
     def publish_job(
         self, mapping: FeedMapping, run_id: str, lease: LeaseKeeper, options: RunOptions, advance: Advance
     ) -> PublishJob:
-        """Wire one drain: the outbox is opened, the client only when the drain begins."""
+        """Prepare a drain: open the outbox; the client is opened when the drain begins."""
         outbox = self.ledger(mapping).open_outbox(
             run_id,
             lease.token,
@@ -265,7 +243,7 @@ class RunContext:
             key_memory_s=mapping.publish.key_memory_s,
             row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
-        requests = InFlight(lease.assure, lease.is_fresh)
+        requests = InFlight(lease.assure)
         return PublishJob(
             outbox=outbox,
             open_api=lambda: self.api(mapping, requests),
@@ -282,10 +260,11 @@ class RunContext:
         )
 
     def api(self, mapping: FeedMapping, passage: Passage = nullcontext) -> AbstractAsyncContextManager[EventApi]:
-        """Return the client of the service, to be opened in an event loop; its pace is shared with all who use this state DB."""
+        """Return the client, to be opened in an event loop; its rate limit is shared with all that use this state DB."""
         sharing = sharing_over(self.engine, self.settings, self.now)
-        manner = Manner(self.insistence, self.now, self.telemetry.seen)
-        return open_api(self.settings, mapping.publish, passage, sharing, manner)
+        return open_api(
+            self.settings, mapping.publish, passage, sharing, retries=self.retries, now=self.now, seen=self.telemetry.seen
+        )
 
     def covers(self, mapping: FeedMapping) -> CoverImages:
         """Return what fetches, checks and uploads the cover images of a feed."""
@@ -294,7 +273,7 @@ class RunContext:
         return CoverImages(fetcher, MediaMemory(self.engine, self.settings.destination), self.settings.namespace, self.now)
 
     def source(self, mapping: FeedMapping, mapper: RowMapper, *, since: str = "") -> Source:
-        """Return the feed's source, not yet opened; to go on from the cursor `since`, if it has such."""
+        """Return the feed's source, not yet opened; from the cursor `since` on, if it has one."""
         return open_source(mapping.source, mapping.path.parent, mapper.columns, access=self.settings.access, since=since)
 
     def mapper(self, mapping: FeedMapping) -> RowMapper:
@@ -307,38 +286,30 @@ class RunContext:
 
     @property
     def notes(self) -> ServiceNotes:
-        """What is remembered of the configured service as a whole."""
+        """Notes about the configured service as a whole."""
         return ServiceNotes(self.engine, self.settings.destination, self.now)
 
-    def notice(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
-        """Tell what a run noticed of the service: in the log, and on the run's page."""
-        log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
-        for sentence in told:
-            log.warning("the service has changed", notice=sentence)
-        self.put_down(mapping, run_id, told)
+    def notice(self, mapping: FeedMapping, run_id: str, notices: Sequence[str]) -> None:
+        """Log what a run noticed of the service, and add it to the run's page."""
+        for sentence in notices:
+            structlog.get_logger().warning("the service has changed", feed=mapping.feed, run_id=run_id, notice=sentence)
+        self.add_notices(mapping, run_id, notices)
 
-    def tell_of_reading(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
-        """Tell how the source was read, in the same places; that it is as it was is nothing to warn of."""
-        log = structlog.get_logger().bind(feed=mapping.feed, run_id=run_id)
-        for sentence in told:
-            log.info("how the source was read", notice=sentence)
-        self.put_down(mapping, run_id, told)
-
-    def put_down(self, mapping: FeedMapping, run_id: str, told: Sequence[str]) -> None:
+    def add_notices(self, mapping: FeedMapping, run_id: str, notices: Sequence[str]) -> None:
         """Add sentences to the page of a run, each once."""
-        if told:
-            add_notices(self.engine, self.settings.destination, mapping.feed, run_id, told)
+        if notices:
+            add_notices(self.engine, self.settings.destination, mapping.feed, run_id, notices)
 
     def _compiled(self, mapping: FeedMapping) -> tuple[RowMapper, ServiceLists]:
         async def ask() -> ServiceLists:
             async with self.api(mapping) as api:
                 return await ask_lists(api)
 
-        told = run_async(ask)
-        return compile_feed(mapping, told.directory, self.now()), told
+        lists = run_async(ask)
+        return compile_feed(mapping, lists.directory, self.now()), lists
 
     def _acquired(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
-        told = ""
+        shown = ""
         while True:
             try:
                 return self.ledger(mapping).acquire_lease(holder)
@@ -346,20 +317,20 @@ class RunContext:
                 if not is_patient and not comes_between(holder, held.holder):
                     raise
                 say_waiting(self.notes, mapping.feed, holder, self.now())
-                if told != held.holder:
+                if shown != held.holder:
                     self.tell(f"{mapping.feed}: waiting, {held}")
-                    told = held.holder
+                    shown = held.holder
             with signals_raised():
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
 
 
 OpenContext = Callable[[], AbstractContextManager[RunContext]]
-"""What opens a workshop for the length of a block; whoever is to do something later is given this."""
+"""Opens a run context for the length of a block."""
 
 
 @contextmanager
 def open_context(settings: Settings, tell: Tell = _log) -> Iterator[RunContext]:
-    """Open the state DB for the length of the block. `tell` is given sentences for whoever watches, while a run works.
+    """Open the state DB for the length of the block. `tell` prints sentences while a run works.
 
     Raises:
         SyncError: it cannot be opened.
@@ -375,7 +346,7 @@ _INSTALL = "pip install 'eventsync[otel]'"
 
 
 def telemetry_of(settings: Settings) -> Telemetry:
-    """Return whom runs tell of themselves. What cannot be had is told once in the log, and costs no run anything."""
+    """Return where runs report spans and measurements. What cannot be had is logged once, and fails no run."""
     wanted = wanted_of(settings.otel)
     if not wanted.is_any and not wanted.problems:
         return NO_TELEMETRY
@@ -386,14 +357,14 @@ def telemetry_of(settings: Settings) -> Telemetry:
 
 @cache
 def _opened(wanted: Wanted, trace_requests: float) -> Telemetry:
-    """Open what is wanted once for each process: its threads and its connection serve every run."""
+    """Open the exporters once for each process."""
     for problem in wanted.problems:
-        structlog.get_logger().warning("not everything is told to OpenTelemetry", problem=problem)
+        structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
     if not wanted.is_any:
         return NO_TELEMETRY
     try:
         from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
     except ModuleNotFoundError as missing:
-        structlog.get_logger().warning("nothing is told to OpenTelemetry", problem=f"{missing}", hint=_INSTALL)
+        structlog.get_logger().warning("nothing is sent to OpenTelemetry", problem=f"{missing}", hint=_INSTALL)
         return NO_TELEMETRY
     return open_recorder(wanted, trace_requests, random.random)

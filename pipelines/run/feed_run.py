@@ -1,7 +1,4 @@
-"""One run of one feed, phase by phase, with its lease and its page in the books; Dagster's assets and the command line share it.
-
-What a phase does is `sync`'s; which real things it does it with is `wiring`'s.
-"""
+"""One run of one feed: hold its lease, stage, check the brakes, publish, and record how it ended, whatever happens."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ _MISSING = "keys that are not in the source"
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Which run this is: its id in the books, who launched it, and its id in Dagster where it has one."""
+    """The run's id in the state DB, who launched it, and its id in Dagster where it has one."""
 
     run_id: str
     launched_by: str
@@ -47,7 +44,7 @@ class RunIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
-    """What the phases tell while they work: rows read, rows owed, rows settled. Silent by default."""
+    """Callbacks for progress: rows read, rows owed, rows settled."""
 
     read: Advance = field(default=lambda _rows: None)
     owed: Advance = field(default=lambda _rows: None)
@@ -55,13 +52,13 @@ class Watcher:
 
 
 SCHEDULED = RunOptions()
-"""What a scheduled run is asked for: nothing in particular."""
+"""The options of a scheduled run."""
 SILENT = Watcher()
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How one run of one feed went, for tables and for `--json`."""
+    """How one run of one feed ended, for tables and for `--json`."""
 
     feed: str
     run_id: str
@@ -72,9 +69,9 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class FeedRun:
-    """A feed, the run that works on it, and what a person asked of that run."""
+    """A run of a feed, with the options that a person gave it."""
 
-    workshop: RunContext
+    context: RunContext
     mapping: FeedMapping
     ticket: RunIdentity
     options: RunOptions = SCHEDULED
@@ -130,11 +127,11 @@ class FeedRun:
         with (
             signals_deferred(),
             bound_contextvars(feed=work.feed, run_id=run_id),
-            self.workshop.telemetry.run(work),
+            self.context.telemetry.run(work),
             ExitStack() as stack,
         ):
             with self._closed_if_left("waiting for the feed"):
-                lease = stack.enter_context(self.workshop.lease(self.mapping, holder, is_patient=self.options.wait))
+                lease = stack.enter_context(self.context.lease(self.mapping, holder, is_patient=self.options.wait))
             yield lease
 
     @contextmanager
@@ -153,17 +150,19 @@ class FeedRun:
             raise
 
     def _stage(self, lease: LeaseKeeper) -> Staged:
-        with self.workshop.telemetry.phase("stage"), self._closed_if_left("staging"):
+        with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            read = self.workshop.telemetry.reading(self.watcher.read)
+            read = self.context.telemetry.reading(self.watcher.read)
             with signals_raised():
-                job = self.workshop.stage_job(self.mapping, self.ticket.run_id, lease, self.options, read)
+                job = self.context.stage_job(self.mapping, self.ticket.run_id, lease, self.options, read)
                 staged = stage(job)
-            self.workshop.telemetry.counted(asdict(staged.report.account))
+            self.context.telemetry.counted(asdict(staged.report.account))
             of_reading = [notice for notice in staged.notices if notice not in job.notices]
-            self.workshop.tell_of_reading(self.mapping, self.ticket.run_id, of_reading)
+            for notice in of_reading:
+                structlog.get_logger().info("how the source was read", notice=notice)
+            self.context.add_notices(self.mapping, self.ticket.run_id, of_reading)
             if staged.missing:
-                self.workshop.put_down(self.mapping, self.ticket.run_id, [f"{_MISSING}: {', '.join(staged.missing)}"])
+                self.context.add_notices(self.mapping, self.ticket.run_id, [f"{_MISSING}: {', '.join(staged.missing)}"])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             self._close(self._unless_missing(self._outcome_of_stage(staged)))
@@ -171,21 +170,21 @@ class FeedRun:
 
     def _publish(self, lease: LeaseKeeper) -> PublishReport:
         job: PublishJob | None = None
-        with self.workshop.telemetry.phase("publish"), self._closed_if_left("publishing", lambda: _account_of(job)):
+        with self.context.telemetry.phase("publish"), self._closed_if_left("publishing", lambda: _account_of(job)):
             self._begin_phase("publishing")
-            pass_the_gate(self.workshop.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
-            settled = self.workshop.telemetry.settling(self.watcher.settled)
-            job = self.workshop.publish_job(self.mapping, self.ticket.run_id, lease, self.options, settled)
+            pass_the_gate(self.context.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
+            settled = self.context.telemetry.settling(self.watcher.settled)
+            job = self.context.publish_job(self.mapping, self.ticket.run_id, lease, self.options, settled)
             self.watcher.owed(job.outbox.owed)
             published = replace(publish(job), written_back=self._write_back())
-            self.workshop.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
-            settings = self.workshop.settings
-            put_pace(self.workshop.engine, settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
+            self.context.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
+            settings = self.context.settings
+            put_pace(self.context.engine, settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
             self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
             return published
 
     def _outcome_of_stage(self, staged: Staged) -> Outcome:
-        """Judge a stage: by its brakes, and where the run ends with it also by what waits for a person."""
+        """Return the outcome of a stage: by its brakes and, where the run ends with it, by what waits for a person."""
         if staged.stopping:
             return outcome_of(brake_error(staged.stopping, self.mapping.feed))
         hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
@@ -193,29 +192,29 @@ class FeedRun:
         return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
 
     def _standing(self) -> Standing:
-        return self.workshop.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
+        return self.context.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
 
     def _unless_missing(self, outcome: Outcome) -> Outcome:
-        """Return the outcome, or that somebody has to look, where the run was asked for keys that the source does not have.
+        """Return the outcome, or `needs attention` where the run was asked for keys that the source does not have.
 
-        The page of the run knows, also where another process staged.
+        The run's page knows them, also where another process staged.
         """
         if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
             return outcome
-        page = Books(self.workshop.engine).run(self.workshop.settings.destination, self.mapping.feed, self.ticket.run_id)
-        told = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
+        page = Books(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.ticket.run_id)
+        missing = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
-        return Outcome("needs attention", ExitCode.ATTENTION, told[-1], hint) if told else outcome
+        return Outcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
 
     def _write_back(self) -> WrittenBack:
         """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
-        context = self.workshop
+        context = self.context
         books = Books(context.engine, context.now)
         written = write_back_rows(self.mapping, context.settings, books) if context.leaves_traces else None
         if written is None:
             return WrittenBack()
         structlog.get_logger().info("written back", cells=written.cells, problem=written.problem)
-        context.put_down(self.mapping, self.ticket.run_id, [written.notice] if written.problem else [])
+        context.add_notices(self.mapping, self.ticket.run_id, [written.notice] if written.problem else [])
         return written
 
     def _begin_phase(self, name: str) -> None:
@@ -225,17 +224,17 @@ class FeedRun:
         self._begin()
 
     def _begin(self) -> None:
-        self.workshop.ledger(self.mapping).begin_run(
+        self.context.ledger(self.mapping).begin_run(
             self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
         )
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
         counts = asdict(account) if account else {}
         log = structlog.get_logger()
-        self.workshop.telemetry.ended(outcome.name, int(outcome.exit_code))
-        self.workshop.telemetry.counted(counts)
+        self.context.telemetry.ended(outcome.name, int(outcome.exit_code))
+        self.context.telemetry.counted(counts)
         log.info("phase ended", outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, **counts)
-        self.workshop.ledger(self.mapping).finish_run(
+        self.context.ledger(self.mapping).finish_run(
             self.ticket.run_id,
             outcome=outcome.name,
             exit_code=int(outcome.exit_code),

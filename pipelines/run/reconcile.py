@@ -23,7 +23,7 @@ from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
 from pipelines.run.drain import Advance
 from state.ledger.decisions import Found
-from state.ledger.sought import Sought
+from state.ledger.weighing import ReconcileCandidate
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
 """Where a service may tell the key that an event was created under; another key there is another row's event."""
@@ -179,7 +179,7 @@ class RowVerdict:
     `may_be_resent`: no event of the list can be the row's.
     """
 
-    row: Sought
+    row: ReconcileCandidate
     verdict: Verdict
     event_ids: tuple[int, ...]
     why: str
@@ -210,7 +210,7 @@ class _Met:
 class _Wanted:
     """A row, the payloads that its event may show, by their bodies, and the events that were met for it."""
 
-    row: Sought
+    row: ReconcileCandidate
     payloads: Mapping[bytes, Mapping[str, Any]]
     met: dict[Strength, _Met] = field(default_factory=dict)
 
@@ -231,7 +231,7 @@ class _Alike:
 class Matching:
     """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
 
-    def __init__(self, rows: Iterable[Sought]) -> None:
+    def __init__(self, rows: Iterable[ReconcileCandidate]) -> None:
         self._wanted = [_Wanted(row, _payloads(row)) for row in rows]
         self._by_key = {str(one.row.key): one for one in self._wanted}
         self._alike: dict[tuple[str, datetime | None], _Alike] = defaultdict(_Alike)
@@ -314,7 +314,7 @@ class Matching:
         return RowVerdict(one.row, Verdict.ABSENT, (), "no event of the list looks like it", may_be_resent=True)
 
 
-def _payloads(row: Sought) -> dict[bytes, Mapping[str, Any]]:
+def _payloads(row: ReconcileCandidate) -> dict[bytes, Mapping[str, Any]]:
     bodies = (row.body, row.baseline, row.asked)
     return {body: orjson.loads(body) for body in bodies if body is not None}
 
@@ -364,7 +364,7 @@ class ReconcileJob:
     `record`: makes found rows delivered and returns those that it did, None to record nothing.
     """
 
-    rows: Iterable[Sought]
+    rows: Iterable[ReconcileCandidate]
     open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
     owners: Callable[[Collection[int]], Mapping[int, str]]
     record: Callable[[Sequence[Found]], Collection[Found]] | None

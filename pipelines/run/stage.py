@@ -29,12 +29,11 @@ from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFinger
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from pipelines.run.window_filter import WindowFilter
 from state.ledger.accounts import StageReport
-from state.ledger.bookmark import ReadEnd
+from state.ledger.gate import ReadEnd
 from state.ledger.ledger import Ledger
-from state.ledger.reach import Reach
-from state.ledger.repeating import Repetition
 from state.ledger.stage import Stage
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import ReadKind, StagePolicy
+from state.ledger.unchanged_source import UnchangedRead
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
@@ -108,8 +107,8 @@ def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, las
     if fingerprint is None:
         return None
     verdicts: list[BrakeResult] = []
-    repetition = Repetition(last_stamp, str(fingerprint))
-    report = job.ledger.repeat_read(job.run_id, job.fence, _terms(job, Reach.FULL), repetition, _brake(job, verdicts))
+    repetition = UnchangedRead(last_stamp, str(fingerprint))
+    report = job.ledger.repeat_read(job.run_id, job.fence, _terms(job, ReadKind.FULL), repetition, _brake(job, verdicts))
     if report is None:
         return None
     job.advance(report.account.read)
@@ -156,7 +155,7 @@ def _read(
         reach = _reach(job, reading)
         staging = job.ledger.open_stage(
             job.run_id,
-            is_whole=reading.is_whole and reach is not Reach.PICKED,
+            is_whole=reading.is_whole and reach is not ReadKind.PICKED,
             fence=job.fence,
             stamp=str(fingerprint) if is_as_seen else "",
             terms=_terms(job, reach),
@@ -174,7 +173,7 @@ def _read(
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
             del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
-        bookmark = job.plan.bookmark(ending.cursor, is_full=reach is Reach.FULL)
+        bookmark = job.plan.bookmark(ending.cursor, is_full=reach is ReadKind.FULL)
         brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
         with signals_deferred():
             report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
@@ -202,22 +201,22 @@ def _version(stamp: str) -> str:
     return blake2b(stamp.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if stamp else ""
 
 
-def _reach(job: StageJob, reading: Reading) -> Reach:
+def _reach(job: StageJob, reading: Reading) -> ReadKind:
     """Return what the read takes in: a source that was to go on may have lost its place, and begin anew."""
     if job.options.keys or job.options.window:
-        return Reach.PICKED
-    return Reach.FULL if reading.is_whole else job.plan.reach
+        return ReadKind.PICKED
+    return ReadKind.FULL if reading.is_whole else job.plan.reach
 
 
-def _noticed(report: StageReport, reach: Reach, ending: Ending) -> Iterator[str]:
+def _noticed(report: StageReport, reach: ReadKind, ending: Ending) -> Iterator[str]:
     yield from ending.notices
-    if report.is_blind and reach is Reach.ONWARD:
+    if report.is_blind and reach is ReadKind.ONWARD:
         yield "rows that an earlier run staged were not among those that changed: the next run reads the source whole"
 
 
-def _terms(job: StageJob, reach: Reach) -> Terms:
+def _terms(job: StageJob, reach: ReadKind) -> StagePolicy:
     policy, options = job.mapping.publish, job.options
-    return Terms(
+    return StagePolicy(
         on_change=policy.on_change,
         on_vanish=policy.on_vanish,
         drafts_only=options.status == "draft",

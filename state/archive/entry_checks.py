@@ -12,7 +12,7 @@ from sqlalchemy import Row
 
 from mappings.row_key import fingerprint, idempotency_key
 from state.enums import Decision, DriftKind, EntryState
-from state.ledger.records import load_answer
+from state.ledger.accounts import load_answer
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """What is looked at: the file and its tables as such, an entry, its key, its pinned body, its event id, a run's accounts."""

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, unio
 from state.archive.entry_checks import Finding, Signs, check_earlier, check_entry
 from state.database import reading, schema_revision
 from state.enums import EntryState
+from state.ledger.accounts import load_publish, load_read, load_report
 from state.ledger.duplicates import MARK
-from state.ledger.records import load_publish, load_read, load_report
 from state.migrations.upgrade import HEAD, differences, is_known
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 from state.trouble import StateDamagedError

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Engine, bindparam, func, select
 from mappings.delivery import split_destination
 from state.database import insert_if_new, reading
 from state.enums import EntryState
+from state.ledger.absent_rows import MAY_BE_OUT, count_to_come
 from state.ledger.accounts import Alongside
 from state.ledger.duplicates import WITHOUT_EVENT, read_neighbours
-from state.ledger.over import MAY_BE_OUT, count_to_come
 from state.tables import ENTRY, SCOPE, SIDE_BY_SIDE
 
 _AT_LEAST = 3

@@ -12,14 +12,58 @@ from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from mappings.errors import PermanentError
 from state.enums import EntryState, GateState, Phase
-from state.ledger.accounts import StageReport
+from state.ledger.accounts import StageReport, load_report
 from state.ledger.alongside import put_side_by_side
-from state.ledger.bookmark import Bookmark, ReadEnd, drop_bookmark, keep_bookmark
 from state.ledger.entries import let_out
-from state.ledger.lease import Turn
-from state.ledger.reach import Reach
-from state.ledger.records import load_report
+from state.ledger.lease import FencedTransaction
+from state.ledger.stage_policy import ReadKind
 from state.tables import ENTRY, RUN, SCOPE
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """A place in a source, as the source itself writes it down. `cursor`: "" where there is none.
+
+    `fit`: evidence of all that the rows before it were mapped by; with other evidence the place means nothing.
+    `full_read_at`: when the last full read began, on which this place builds.
+    """
+
+    cursor: str = ""
+    fit: str = ""
+    full_read_at: datetime | None = None
+
+
+NO_BOOKMARK = Bookmark()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnd:
+    """How the source says that a read ended. `bookmark`: where the next may go on, None if the read is none to go on from;
+    `is_short`: rows are missing behind those that were given, so that absence means nothing.
+    """
+
+    bookmark: Bookmark | None = None
+    is_short: bool = False
+
+
+AT_THE_END = ReadEnd()
+
+
+def read_bookmark(connection: Connection, scope_id: int) -> Bookmark:
+    """Return the feed's bookmark."""
+    columns = select(SCOPE.c.cursor, SCOPE.c.cursor_fit, SCOPE.c.full_read_at)
+    return Bookmark(*connection.execute(columns.where(SCOPE.c.id == scope_id)).one())
+
+
+def keep_bookmark(connection: Connection, scope_id: int, bookmark: Bookmark) -> None:
+    """Put the bookmark where the rows that it covers have just been let out, in their transaction."""
+    columns = {"cursor": bookmark.cursor, "cursor_fit": bookmark.fit, "full_read_at": bookmark.full_read_at}
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**columns))
+
+
+def drop_bookmark(connection: Connection, scope_id: int) -> None:
+    """Take the bookmark out: the next read is a full one. When the last of them was is still known."""
+    connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(cursor="", cursor_fit=""))
 
 
 class GateClosedError(PermanentError):
@@ -50,7 +94,7 @@ class Opening:
     """
 
     is_whole: bool
-    reach: Reach
+    reach: ReadKind
     stamp: str
     boundary: int
     released_id: int
@@ -96,7 +140,7 @@ def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
 
 
-def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reach: Reach) -> Opening:
+def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, stamp: str, reach: ReadKind) -> Opening:
     """Close the gate for the length of a stage.
 
     A full read first takes the bookmark out: only its own passing gives the feed another one, so that what it stages and
@@ -111,7 +155,7 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
     unknown = connection.execute(select(func.count()).where(ENTRY.c.scope_id == turn.scope_id, is_unknown)).scalar_one()
     turn.take_over(connection)
     _set(connection, turn, GateState.STAGING)
-    if reach is Reach.FULL or is_whole:
+    if reach is ReadKind.FULL or is_whole:
         drop_bookmark(connection, turn.scope_id)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
     return Opening(
@@ -129,7 +173,7 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, reac
     )
 
 
-def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport) -> bool:
+def judge(connection: Connection, turn: FencedTransaction, opening: Opening, report: StageReport) -> bool:
     """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
     Return whether it does.
 
@@ -139,7 +183,7 @@ def judge(connection: Connection, turn: Turn, opening: Opening, report: StageRep
     the next one is a full one.
     """
     is_blind = report.is_blind
-    if is_blind and opening.reach is Reach.ONWARD:
+    if is_blind and opening.reach is ReadKind.ONWARD:
         drop_bookmark(connection, turn.scope_id)
     tripped = (*report.brakes, *report.accepted)
     opens = not tripped and not is_blind
@@ -228,6 +272,6 @@ def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str,
     connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**columns))
 
 
-def _set(connection: Connection, turn: Turn, state: GateState, reason: str = "") -> None:
+def _set(connection: Connection, turn: FencedTransaction, state: GateState, reason: str = "") -> None:
     columns = {"gate": state.value, "gate_run": turn.run_id, "gate_reason": reason}
     connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**columns))

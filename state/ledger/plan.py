@@ -46,7 +46,7 @@ from mappings.outcome import MappedRow
 from mappings.row_key import Fingerprint, RowKey, fingerprint, twin_digest
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.duplicates import Candidate
-from state.ledger.terms import OnChange
+from state.ledger.stage_policy import OnChange
 
 
 def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy import Row, select
 from mappings.delivery import Answer
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.enums import Decision, DriftKind, EntryState
-from state.ledger.records import load_answer
+from state.ledger.accounts import load_answer
 from state.tables import ENTRY
 
 

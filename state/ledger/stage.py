@@ -8,23 +8,18 @@ from dataclasses import replace
 
 from mappings.outcome import Absorbed, RowOutcome
 from mappings.row_key import RowKey
-from state.ledger.accounts import StageReport
-from state.ledger.bookmark import AT_THE_END, ReadEnd
-from state.ledger.closing import finish
-from state.ledger.comparing import Progress, compare
+from state.ledger.accounts import StageReport, Tally, dump
+from state.ledger.close import finish
+from state.ledger.compare import Progress, compare
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.entries import entry_ids
-from state.ledger.gate import Opening, shut
-from state.ledger.lease import Turn
-from state.ledger.listed import carry_list, no_list
-from state.ledger.reach import Reach
-from state.ledger.recall import RowDigests, load_digests, unchanged_entries
-from state.ledger.records import dump
-from state.ledger.repeating import is_evident
-from state.ledger.seen import ReadMarks
-from state.ledger.tally import Tally
-from state.ledger.terms import Terms
-from state.ledger.unspoken import Unspoken
+from state.ledger.gate import AT_THE_END, Opening, ReadEnd, shut
+from state.ledger.lease import FencedTransaction
+from state.ledger.problems import carry_list, no_list
+from state.ledger.read_marks import ReadMarks, UnreadEvents
+from state.ledger.row_digests import RowDigests, load_digests, unchanged_entries
+from state.ledger.stage_policy import ReadKind, StagePolicy
+from state.ledger.unchanged_source import is_evident
 from state.tables import storable
 
 
@@ -35,7 +30,7 @@ class Stage:
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
-    def __init__(self, turn: Turn, opening: Opening, progress: Progress) -> None:
+    def __init__(self, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
         self._turn = turn
         self._opening = opening
         self._progress = progress
@@ -84,18 +79,18 @@ class Stage:
             return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
-def start_stage(turn: Turn, *, is_whole: bool, stamp: str, terms: Terms, digests_of: str | None) -> Stage:
+def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, terms: StagePolicy, digests_of: str | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         is_known = bool(digests_of) and is_evident(connection, turn.scope_id, digests_of or "")
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
-        is_anew = terms.reach is Reach.FULL or is_whole
+        is_anew = terms.reach is ReadKind.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
         duplicates = DuplicateIndex(connection, turn.scope_id)
         marks, digests = ReadMarks(opening.boundary), RowDigests(opening.boundary, is_kept=digests_of is not None)
         if is_known:
             load_digests(connection, turn.scope_id, marks, digests)
-    return Stage(turn, opening, Progress(marks, Tally(), terms, Unspoken(terms.days), listed, digests, duplicates))
+    return Stage(turn, opening, Progress(marks, Tally(), terms, UnreadEvents(terms.days), listed, digests, duplicates))
 
 
 def _keys(outcomes: Sequence[RowOutcome]) -> list[str]:

@@ -16,9 +16,9 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, false, func, or_
 
 from mappings.row_key import RowKey
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.absent_rows import MAY_BE_OUT, count_unmarked
+from state.ledger.accounts import load_read
 from state.ledger.claims import IS_SET_ASIDE, is_forgotten
-from state.ledger.over import MAY_BE_OUT, count_unmarked
-from state.ledger.records import load_read
 from state.tables import EARLIER, ENTRY, PROBLEM, RUN
 
 _NAMED = 3

@@ -15,10 +15,10 @@ from state.backfills import count_slices_left
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.holders import Holder, is_running
+from state.ledger.accounts import load_publish, load_read, load_reasons, load_report
 from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.entries import earlier_events, find_owners
 from state.ledger.gate import read_gate
-from state.ledger.records import load_publish, load_read, load_reasons, load_report
 from state.ledger.row_record import RECORDS, Book, OtherEntry, RowRecord, as_record
 from state.ledger.standing import has_earlier, has_warning, load_standing, read_standing, waits
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable

@@ -61,8 +61,8 @@ def test_the_page_about_the_environment_names_what_is_read_and_nothing_else() ->
 
 
 def _variables() -> Iterator[str]:
-    """What the two modules that read the environment ask it for, and what they read from files that it names."""
-    for module in ("settings", "source_access", "channels", "telemetry/tracing"):
+    """What the modules that read the environment ask it for, and what they read from files that it names."""
+    for module in ("settings", "telemetry/tracing"):
         text = (ROOT / "pipelines" / f"{module}.py").read_text("utf-8")
         yield from re.findall(r'"((?:EVENT|SALESFORCE|GOOGLE|DAGSTER)_?[A-Z]*_[A-Z_]+)"', text)
         yield from (f"{name}_FILE" for name in re.findall(r'\.secret\("([A-Z_]+)"\)', text))

@@ -21,8 +21,7 @@ from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.plan import content_of
-from state.ledger.reach import Reach
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.views.books import Books
 
 KEYS = st.sampled_from("abcde")
@@ -49,7 +48,7 @@ WORDS = ["receipt"] * 4 + ["lose", "unconfirmed", "refuse", "block", "conflict",
 class Read:
     chunks: list[list[RowOutcome]]
     is_whole: bool
-    terms: Terms
+    terms: StagePolicy
     brakes: tuple[str, ...]
     is_killed: bool
 
@@ -64,10 +63,10 @@ class Publish:
 
 
 TERMS = st.builds(
-    Terms,
+    StagePolicy,
     on_change=st.sampled_from(["report", "ignore", "create_draft_again"]),
     on_vanish=st.sampled_from(["report", "ignore"]),
-    reach=st.sampled_from(Reach),
+    reach=st.sampled_from(ReadKind),
     drafts_only=st.booleans(),
     accepted=st.sampled_from([(), ("new",)]),
 )

@@ -59,7 +59,7 @@ class Wait:
     hours: int
 
 
-ServiceLists = Literal["one", "other"]
+Lists = Literal["one", "other"]
 REFS = st.sampled_from("abcd")
 FEW = st.sampled_from([None, None, None, None, 0, 1, 2])
 OPTIONS = st.sampled_from(
@@ -81,7 +81,7 @@ STEPS = st.lists(st.tuples(CHANGES, READS, BETWEEN, CHANGES), min_size=1, max_si
 )
 
 
-def take(desk: Desk, step: Edit | Delete | Read | Publish | Wait | ServiceLists, braked: FeedMapping) -> None:
+def take(desk: Desk, step: Edit | Delete | Read | Publish | Wait | Lists, braked: FeedMapping) -> None:
     match step:
         case Edit(ref, title, days):
             desk.place.edit(ref, f"{ref} {title}" if title else "", days)

@@ -52,11 +52,11 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class ServiceLists:
+class Lists:
     channel: int
 
 
-Step = Export | Shuffle | Edit | Read | Publish | Decide | Wait | Killed | Find | Beside | Remap | ServiceLists
+Step = Export | Shuffle | Edit | Read | Publish | Decide | Wait | Killed | Find | Beside | Remap | Lists
 
 KEYS = st.sampled_from(["a", "b", "c", "d", ""])
 ROWS = st.tuples(
@@ -113,7 +113,7 @@ CHANGES = (
     | st.builds(Export, FILES)
     | st.builds(Shuffle, st.integers(0, 5))
     | st.builds(Remap, FEEDS)
-    | st.builds(ServiceLists, st.sampled_from([7, 8]))
+    | st.builds(Lists, st.sampled_from([7, 8]))
     | st.builds(Wait, st.sampled_from([1, 9, 30]))
     | st.just(Killed())
     | st.builds(Find, KEYS)
@@ -166,7 +166,7 @@ class Two:
                 self.write()
             case Remap(feed):
                 self.quick.desk.feed = self.plain.desk.feed = feed
-            case ServiceLists(channel):
+            case Lists(channel):
                 self.quick.desk.channels = self.plain.desk.channels = {"city": channel}
             case Read(options):
                 quick, plain = (pair.desk.stage(options) for pair in self.pairs)

@@ -60,4 +60,4 @@ class Worker:
     @contextmanager
     def _workshop(self) -> Iterator[RunContext]:
         with open_context(self.settings, lambda _: None) as workshop:
-            yield replace(workshop, insistence=HASTY)
+            yield replace(workshop, retries=HASTY)

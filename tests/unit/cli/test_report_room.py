@@ -18,9 +18,9 @@ from pipelines.cli.output.partner_page import (
     Room,
     Section,
     SectionName,
-    text_of,
     write_page,
 )
+from pipelines.cli.report import text_of
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 LONG = "x" * 1_000

@@ -1,4 +1,4 @@
-"""ServiceLists in the payload made of the row's own lists, and what is known of a row beside its cells."""
+"""Lists in the payload made of the row's own lists, and what is known of a row beside its cells."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.channels import read_channels
 from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import MOST_AN_HOUR, Notifier
 from pipelines.run.outcome import ExitCode, Outcome
+from pipelines.settings import read_channels
 from state.database import open_database
 from state.ledger.ledger import Ledger
 

@@ -8,8 +8,7 @@ import pytest
 
 from connectors.masking import Mask
 from mappings.errors import ConfigError
-from pipelines.channels import Channels, read_channels
-from pipelines.settings import read_settings
+from pipelines.settings import Channels, read_channels, read_settings
 
 HOOK = "json://hooks.example.org/t0ps3cret-path-17"
 

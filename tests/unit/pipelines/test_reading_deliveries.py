@@ -12,8 +12,8 @@ from mappings.compiler.mapper import Directory, compile_feed
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import ReadInputs, ReadPlan, plan_read
-from state.ledger.bookmark import NO_BOOKMARK, Bookmark
-from state.ledger.reach import Reach
+from state.ledger.gate import NO_BOOKMARK, Bookmark
+from state.ledger.stage_policy import ReadKind
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = """\
@@ -65,7 +65,7 @@ def test_what_lies_beyond_a_horizon_is_looked_at_again_every_day(tmp_path: Path,
     _, cursor = feed.read(feed.approach())
     feed.deliver("b.csv")
     assert feed.read(feed.approach(22, cursor))[0] == ["b.csv"]
-    assert feed.approach(22, cursor).reach is Reach.ONWARD
+    assert feed.approach(22, cursor).reach is ReadKind.ONWARD
     assert feed.read(feed.approach(25, cursor))[0] == (["a.csv", "b.csv"] if is_daily else ["b.csv"])
 
 

@@ -24,8 +24,8 @@ from pipelines.run.backfill import By, Window, cut, usual_way, within
 from pipelines.run.options import RunOptions
 from pipelines.run.reading import ReadInputs, plan_read
 from pipelines.run.window_filter import WindowFilter
-from state.ledger.bookmark import Bookmark
-from state.ledger.reach import Reach
+from state.ledger.gate import Bookmark
+from state.ledger.stage_policy import ReadKind
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"
@@ -93,7 +93,7 @@ def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None
     mapping = feed(tmp_path, ORG)
     known = ReadInputs(mapping, compiled(mapping), "", NOW)
     approach = plan_read(known, RunOptions(window=window("cursor", "2031-01-01", "2031-01-02")), Bookmark("far", known.fit, NOW))
-    assert (approach.reach, approach.since, approach.bookmark("later", is_full=False)) == (Reach.PICKED, "", None)
+    assert (approach.reach, approach.since, approach.bookmark("later", is_full=False)) == (ReadKind.PICKED, "", None)
 
 
 def test_an_org_is_asked_for_what_changed_in_the_window_and_for_no_more(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""ServiceLists of names in statements: few lengths, and nothing else asked for."""
+"""Lists of names in statements: few lengths, and nothing else asked for."""
 
 from __future__ import annotations
 

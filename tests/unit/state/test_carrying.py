@@ -21,7 +21,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.archive.contents import TABLES, Sum, UnlikeError, compare, form_of
+from state.archive.copying import TABLES, Sum, UnlikeError, compare, line_of, rows_of
 from state.archive.export_file import export_to, import_from
 from state.archive.moving import MOVER, migrate
 from state.archive.verify import examine
@@ -30,7 +30,7 @@ from state.holders import HeldByAnotherError
 from state.ledger.choices import SetAside
 from state.ledger.ledger import Ledger
 from state.ledger.row_record import Book
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.notes import MediaMemory
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
 from state.views.books import Books
@@ -46,7 +46,7 @@ def silent(_count: int) -> None:
 
 def lived_in(world: World) -> World:
     """A ledger in which something of everything has happened, in letters that are not ASCII, ids gone."""
-    drafting = Terms(on_change="create_draft_again")
+    drafting = StagePolicy(on_change="create_draft_again")
     long = "An evening of songs, tales & slow dances in the old mill by the river"
     world.stage(
         [row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), row("é", title=""), rejection("r")]
@@ -67,9 +67,8 @@ def told(engine: Engine) -> dict[str, Sum]:
     sums = {table.name: Sum() for table in TABLES}
     with reading(engine) as connection:
         for table in TABLES:
-            form = form_of(table)
-            for line in connection.execute(select(table)):
-                sums[table.name].add(form.line(line))
+            for each in rows_of(connection, table):
+                sums[table.name].add(line_of(each))
     return sums
 
 

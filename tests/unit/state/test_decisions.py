@@ -43,15 +43,14 @@ from state.ledger.choices import (
     TakeBack,
     TakeEvent,
 )
-from state.ledger.decisions import Decisions, EventTakenError, Found, Resolved
+from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
 from state.ledger.lease import LeaseLostError
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.plan import twin_digest_of
 from state.ledger.row_record import Book
+from state.ledger.stage_policy import StagePolicy
 from state.ledger.standing import OpenRows
-from state.ledger.terms import Terms
-from state.ledger.turned_away import LeftAlone
 from state.tables import ENTRY
 from state.views.books import Books
 from state.views.views import RowFilter
@@ -845,7 +844,7 @@ def test_undo_of_the_new_creation_of_a_removed_event_lists_the_row_again(world: 
     assert columns(world) == before
 
 
-DRAFTING = Terms(on_change="create_draft_again")
+DRAFTING = StagePolicy(on_change="create_draft_again")
 
 
 def redrafted(world: World) -> int:

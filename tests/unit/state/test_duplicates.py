@@ -13,7 +13,7 @@ from mappings.outcome import MappedRow
 from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.ledger.accounts import StageReport
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 
 
@@ -149,7 +149,7 @@ def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> 
 
 
 def test_a_draft_of_a_change_is_no_duplicate_of_its_own_row(world: World) -> None:
-    redrafting = Terms(on_change="create_draft_again")
+    redrafting = StagePolicy(on_change="create_draft_again")
     world.stage([row("a", "Jazz", twin="jazz")])
     world.publish()
     report = world.stage([row("a", "Jazz at nine", twin="jazz")], terms=redrafting)
@@ -219,7 +219,7 @@ def scope_asks(report: StageReport) -> list[str]:
 
 def closed_by_scope(world: World, rows: list[MappedRow], *accepted: str) -> StageReport:
     """Read rows as a run that asks the brake `scope`."""
-    terms = Terms(accepted=accepted)
+    terms = StagePolicy(accepted=accepted)
     stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token, terms=terms)
     stage.write(rows)
     return stage.close(scope_asks)

@@ -31,7 +31,7 @@ from state.ledger.choices import (
     may_be_removed,
 )
 from state.ledger.row_record import RowRecord
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
 VERDICTS: dict[str, Verdict] = {
@@ -92,7 +92,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
         case "vanished":
             world.stage([])
         case "with earlier events":
-            world.stage([row("a", "edited")], terms=Terms(on_change="create_draft_again"))
+            world.stage([row("a", "edited")], terms=StagePolicy(on_change="create_draft_again"))
             world.publish(Receipt(8, answer(201)))
         case "removed" | "removed and back in its source":
             world.stage([])

@@ -18,7 +18,7 @@ from state.enums import ProblemKind
 from state.ledger.accounts import READS_THAT_TELL
 from state.ledger.choices import TakeEvent
 from state.ledger.row_record import Book, RowRecord
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.notes import NoticesSent
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
 from state.views.books import Books
@@ -85,7 +85,7 @@ def test_what_protects_from_a_second_event_stays_however_old_it_is(world: World)
 def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(world: World) -> None:
     world.stage([row("a"), rejection("b")])
     world.clock.turn(days=100)
-    world.stage([row("a")], is_whole=False, terms=Terms(row_parts=None))
+    world.stage([row("a")], is_whole=False, terms=StagePolicy(row_parts=None))
     listed = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
     done = pruned(world)
     assert Books(world.engine).problems(BOOK, ProblemKind.REJECTED) == listed
@@ -201,7 +201,7 @@ def test_nothing_young_goes(world: World) -> None:
 
 
 def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) -> None:
-    drafting = Terms(on_change="create_draft_again")
+    drafting = StagePolicy(on_change="create_draft_again")
     rows = [row("a"), row("b", title="Once"), rejection("c")]
     world.stage(rows)
     world.publish()

@@ -10,11 +10,11 @@ from mappings.row_key import RowKey, row_key
 from state.enums import DriftKind, EntryState
 from state.ledger.accounts import ReadAccount, RowShares
 from state.ledger.choices import SetAside
-from state.ledger.terms import Terms
-from state.ledger.unspoken import Unspoken
+from state.ledger.read_marks import UnreadEvents
+from state.ledger.stage_policy import StagePolicy
 
-THE_WEEK = Terms(days=("2026-03-02", "2026-03-31"))
-OF_ROWS = Terms(days=("2026-03-02", "2026-03-31"), row_parts=1)
+THE_WEEK = StagePolicy(days=("2026-03-02", "2026-03-31"))
+OF_ROWS = StagePolicy(days=("2026-03-02", "2026-03-31"), row_parts=1)
 
 
 def events(*keys: str, silence: Silence | None = None) -> list[MappedRow]:
@@ -87,7 +87,7 @@ def test_days_beyond_what_a_row_may_give_have_not_vanished(world: World) -> None
 def test_a_bar_inside_a_part_of_the_key_does_not_end_its_stem(parts: tuple[str, ...]) -> None:
     key = row_key(parts)
     for count in range(1, len(parts)):
-        unspoken = Unspoken(None)
+        unspoken = UnreadEvents(None)
         unspoken.hear([Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:count]))))])
         assert unspoken.covers(key)
         assert not unspoken.covers(row_key(("other", *parts[1:])))

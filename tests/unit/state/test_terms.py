@@ -14,14 +14,14 @@ from mappings.outcome import Cover, MappedRow
 from state.enums import EntryState
 from state.ledger.accounts import ReadAccount, StageReport
 from state.ledger.row_record import Book
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.tables import EARLIER
 from state.views.books import Books
 from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FEED)
-IGNORING = Terms(on_change="ignore", on_vanish="ignore")
-DRAFTING = Terms(on_change="create_draft_again")
+IGNORING = StagePolicy(on_change="ignore", on_vanish="ignore")
+DRAFTING = StagePolicy(on_change="create_draft_again")
 
 
 def delivered(world: World, *rows: MappedRow) -> None:
@@ -55,7 +55,7 @@ def test_a_change_that_was_listed_is_listed_no_more_once_the_feed_ignores_change
     world: World,
 ) -> None:
     delivered(world, row("a", "first"))
-    for terms, is_listed in ((Terms(), True), (IGNORING, False), (IGNORING, False), (Terms(), True)):
+    for terms, is_listed in ((StagePolicy(), True), (IGNORING, False), (IGNORING, False), (StagePolicy(), True)):
         world.stage([row("a", "second")], terms=terms)
         assert (world.known("a").drift_body is not None) is is_listed
 
@@ -189,19 +189,19 @@ def test_a_row_whose_event_is_not_known_for_certain_is_not_drafted_again(world: 
 
 def test_a_run_of_drafts_pins_drafts_and_takes_what_is_delivered_for_unchanged(world: World) -> None:
     delivered(world, row("a"))
-    report = world.stage([row("a"), row("b")], terms=Terms(drafts_only=True))
+    report = world.stage([row("a"), row("b")], terms=StagePolicy(drafts_only=True))
     assert report.account == ReadAccount(read=2, unchanged=1, new=1)
     assert (world.known("a").drift_body, world.known("b").body) == (None, as_draft(row("b").body))
 
 
 def test_a_run_of_drafts_sends_what_was_staged_before_as_drafts_too(world: World) -> None:
     world.stage([row("a")])
-    world.stage([row("a")], terms=Terms(drafts_only=True))
+    world.stage([row("a")], terms=StagePolicy(drafts_only=True))
     assert world.known("a").body == as_draft(row("a").body)
 
 
 def test_a_row_read_twice_by_a_run_of_drafts_is_a_duplicate(world: World) -> None:
-    report = world.stage([row("a"), row("a")], terms=Terms(drafts_only=True))
+    report = world.stage([row("a"), row("a")], terms=StagePolicy(drafts_only=True))
     assert report.account == ReadAccount(read=2, new=1, duplicate=1)
 
 
@@ -209,7 +209,7 @@ def test_a_row_read_twice_by_a_run_of_drafts_is_a_duplicate(world: World) -> Non
 
 
 def braked(world: World, *rows: MappedRow, accepted: tuple[str, ...] = ()) -> StageReport:
-    return world.stage(rows, brakes=["new"], terms=Terms(accepted=accepted))
+    return world.stage(rows, brakes=["new"], terms=StagePolicy(accepted=accepted))
 
 
 def test_rows_behind_a_brake_are_as_new_to_the_next_read_as_they_were(world: World) -> None:

@@ -14,8 +14,7 @@ from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
 from state.enums import Waiting
-from state.ledger.reach import Reach
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.tables import ENTRY
 
 STAYS = row("stays")
@@ -94,7 +93,7 @@ def test_three_rows_that_a_rule_leaves_out_are_counted_by_rule(world: World) -> 
 def test_rows_picked_by_hand_make_nothing_vanish(world: World) -> None:
     world.stage([row("a"), STAYS])
     world.publish()
-    report = world.stage([left_out("a")], is_whole=False, terms=Terms(reach=Reach.PICKED))
+    report = world.stage([left_out("a")], is_whole=False, terms=StagePolicy(reach=ReadKind.PICKED))
     assert (report.vanished, column(world, "a", "vanished_at")) == (0, None)
 
 

@@ -16,7 +16,7 @@ from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.ledger.accounts import ReadAccount
 from state.ledger.row_record import Book
-from state.ledger.terms import Terms
+from state.ledger.stage_policy import StagePolicy
 from state.tables import EARLIER, ENTRY
 from state.views.books import Books
 
@@ -62,7 +62,7 @@ def test_a_change_that_was_applied_by_hand_is_drift_again_when_it_is_taken_back(
 
 
 def test_a_change_after_one_that_was_applied_is_drafted_beside_the_event_as_the_service_shows_it(world: World) -> None:
-    drafting = Terms(on_change="create_draft_again")
+    drafting = StagePolicy(on_change="create_draft_again")
     delivered(world, A)
     world.stage([B])
     apply_by_hand(world, B)
@@ -129,7 +129,7 @@ def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(wo
 
 def test_an_event_removed_while_a_draft_of_its_row_waits_stays_removed_when_the_draft_is_withdrawn(world: World) -> None:
     delivered(world, A)
-    world.stage([B], terms=Terms(on_change="create_draft_again"))
+    world.stage([B], terms=StagePolicy(on_change="create_draft_again"))
     with writing(world.engine) as connection:
         connection.execute(update(EARLIER).values(removed_at=world.clock()))
     world.stage([])

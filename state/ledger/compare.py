@@ -16,10 +16,10 @@ from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, 
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import EntryState
+from state.ledger.accounts import Tally
 from state.ledger.duplicates import Candidate, DuplicateIndex
 from state.ledger.entries import CANCELLED, Batch, find_known, find_pasts
-from state.ledger.lease import Turn
-from state.ledger.listed import Listed, stem_of
+from state.ledger.lease import FencedTransaction
 from state.ledger.plan import (
     NO_PAST,
     Drifted,
@@ -40,13 +40,10 @@ from state.ledger.plan import (
     plan_known,
     plan_new,
 )
-from state.ledger.problems import Problem, held, rejected, strike_warnings, warned, write_problems
-from state.ledger.reach import Reach
-from state.ledger.recall import RowDigests
-from state.ledger.seen import ReadMarks
-from state.ledger.tally import Tally
-from state.ledger.terms import OnChange, Terms
-from state.ledger.unspoken import Unspoken
+from state.ledger.problems import ListedProblems, Problem, held, rejected, stem_of, strike_warnings, warned, write_problems
+from state.ledger.read_marks import ReadMarks, UnreadEvents
+from state.ledger.row_digests import RowDigests
+from state.ledger.stage_policy import OnChange, ReadKind, StagePolicy
 from state.tables import storable
 
 
@@ -56,9 +53,9 @@ class Progress:
 
     marks: ReadMarks
     tally: Tally
-    terms: Terms
-    unspoken: Unspoken
-    listed: Listed
+    terms: StagePolicy
+    unspoken: UnreadEvents
+    listed: ListedProblems
     digests: RowDigests
     duplicates: DuplicateIndex
     left_out: dict[int, str] = field(default_factory=dict)
@@ -70,7 +67,7 @@ class Progress:
 
     def hear(self, outcomes: Sequence[RowOutcome]) -> None:
         """Note what these rows leave unsaid, and what they speak for."""
-        rules = {} if self.terms.reach is Reach.PICKED else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
+        rules = {} if self.terms.reach is ReadKind.PICKED else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
         self.unspoken.hear(outcome for outcome in outcomes if id(outcome) not in rules)
         if self.terms.row_parts is None:
             return
@@ -78,7 +75,7 @@ class Progress:
             if rule := rules.get(id(outcome)):
                 self.left_out_stems[stem_of(outcome.row_key, self.terms.row_parts)] = rule
             is_stem = isinstance(outcome, Gone) and outcome.is_stem
-            if outcome.row_key and (is_stem or self.terms.reach is Reach.ONWARD):
+            if outcome.row_key and (is_stem or self.terms.reach is ReadKind.ONWARD):
                 self.stems.add(stem_of(outcome.row_key, self.terms.row_parts))
 
 
@@ -139,7 +136,7 @@ class Comparison:
         """Count a row that is left out. A known entry that a rule leaves out is as good as gone from its source."""
         self.progress.tally.skip(row.because)
         known = self.known.get(storable(row.row_key)) if row.row_key else None
-        if not row.rule or known is None or self.progress.terms.reach is Reach.PICKED:
+        if not row.rule or known is None or self.progress.terms.reach is ReadKind.PICKED:
             self._meet(row.row_key)
             return
         self.progress.marks.mark_deleted(known.entry_id)
@@ -297,7 +294,7 @@ class Comparison:
         self._warn(row)
 
 
-def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
+def compare(connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
     progress.hear(outcomes)
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
@@ -315,7 +312,7 @@ def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Se
     write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
 
 
-def _as_asked(known: Known, row: MappedRow, terms: Terms) -> MappedRow:
+def _as_asked(known: Known, row: MappedRow, terms: StagePolicy) -> MappedRow:
     """Return the row as this read would pin it: as a draft where only drafts are sent, or where a change was drafted.
 
     What is pinned and may be out is compared with the row itself: the wish of one run is no change of the source.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from state.enums import EntryState
-from state.ledger.seen import ReadMarks
+from state.ledger.read_marks import ReadMarks
 from state.tables import ENTRY, ROW_DIGESTS
 
 _PARTS = range(256)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import islice
+from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, func, or_, select, update
 
 from state.enums import DriftKind, EntryState
-from state.ledger.seen import ReadMarks
-from state.ledger.unspoken import Unspoken
+from state.ledger.duplicates import forget_marks
+from state.ledger.entries import put_back
+from state.ledger.plan import is_of_change
+from state.ledger.read_marks import ReadMarks, UnreadEvents
 from state.tables import ENTRY, NO_DRIFT
 
 _FEW = 500
@@ -22,11 +25,13 @@ _OUT = (
 )
 _UNMARKABLE = (EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value)
 """Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event."""
+
 _WITHOUT_ROW = (EntryState.HELD.value, EntryState.SUPERSEDED.value)
 _IS_UNMARKED = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
 _IS_UNANSWERED = and_(ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None))
 MAY_BE_OUT = and_(or_(ENTRY.c.state.in_(_OUT), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
 """The service has the event of the entry, or may have it, as SQL."""
+
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
     _SOME, ENTRY.c.state.not_in(_UNMARKABLE), *_IS_UNMARKED
@@ -36,7 +41,7 @@ _PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
 _SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 
 
-def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unspoken: Unspoken, now: datetime) -> None:
+def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unspoken: UnreadEvents, now: datetime) -> None:
     """Note which absent entries have vanished, which are over, and which are of no event that anybody could miss."""
     for few in in_fews(absent):
         for row in connection.execute(_ABSENT, {"entries": few}):
@@ -84,3 +89,52 @@ def in_fews(ids: Iterable[int]) -> Iterator[list[int]]:
     rest = iter(ids)
     while few := list(islice(rest, _FEW)):
         yield few
+
+
+_DELETE = delete(ENTRY).where(_SOME)
+_REFUSE = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fingerprint="", updated_at=bindparam("now"))
+
+
+class TakenBack:
+    """What one read takes back, in its transaction; `write` at the end writes what is left. `drafts` counts those of changes.
+
+    What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
+    a change makes room for the event that was delivered before it.
+    """
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        self._connection = connection
+        self._now = now
+        self._deleted: list[int] = []
+        self._refused: list[int] = []
+        self._drafts: list[int] = []
+        self.drafts = 0
+
+    def delete(self, entries: Iterable[int]) -> None:
+        """Take entries out of the ledger, of which nobody but us knows."""
+        for few in in_fews(entries):
+            forget_marks(self._connection, few)
+            self._connection.execute(_DELETE, {"entries": few})
+
+    def take(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Take back one entry, of which the id, the revision and the refusal's id are known; tell whether it is taken out."""
+        place = self._place_of(row)
+        place.append(row.id)
+        is_out = place is self._deleted
+        if len(place) == _FEW:
+            self.write()
+        return is_out
+
+    def write(self) -> None:
+        """Write what was taken back so far."""
+        self.delete(self._deleted)
+        if self._refused:
+            self._connection.execute(_REFUSE, {"entries": self._refused, "now": self._now})
+        put_back(self._connection, self._drafts, self._now)
+        self.drafts += len(self._drafts)
+        self._deleted, self._refused, self._drafts = [], [], []
+
+    def _place_of(self, row: Row[*tuple[Any, ...]]) -> list[int]:
+        if is_of_change(row.revision):
+            return self._drafts
+        return self._refused if row.revision or row.refused_request_id else self._deleted

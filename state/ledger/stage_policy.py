@@ -1,21 +1,31 @@
-"""What a feed asks of each of its reads, and a person of this one: what becomes of copies, changes and rows that vanish.
+"""How much of its source a read takes in: a closed choice.
 
-How it is carried out is `comparing`'s and `closing`'s.
+What follows from it for the gate, the bookmark and the list of problems is `gate`'s and `listed`'s.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
-from state.ledger.reach import Reach
+
+class ReadKind(StrEnum):
+    """What a read takes in. `full`: all that its source has now; `onward`: what changed since the feed's bookmark;
+    `picked`: rows that a person named, whatever else there is.
+    """
+
+    FULL = "full"
+    ONWARD = "onward"
+    PICKED = "picked"
+
 
 OnChange = Literal["report", "ignore", "create_draft_again"]
 OnVanish = Literal["report", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class StagePolicy:
     """The terms of one read.
 
     `on_change`: a delivered row that changed is listed as drift, only counted as such, or drafted again as a new event;
@@ -33,10 +43,10 @@ class Terms:
     drafts_only: bool = False
     accepted: tuple[str, ...] = ()
     days: tuple[str, str] | None = None
-    reach: Reach = Reach.FULL
+    reach: ReadKind = ReadKind.FULL
     row_parts: int | None = None
     key_definition: str = ""
 
 
-USUAL = Terms()
+DEFAULT_POLICY = StagePolicy()
 """Every difference is reported, every copy held, every row sent as it is mapped."""

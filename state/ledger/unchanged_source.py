@@ -13,14 +13,12 @@ from sqlalchemy import ColumnElement, Connection, Row, exists, func, select, upd
 
 from mappings.refusals import ReasonCode
 from state.enums import EntryState, GateState, Phase, ProblemKind
-from state.ledger.accounts import StageReport
+from state.ledger.accounts import StageReport, dump, load_report
 from state.ledger.claims import IS_SET_ASIDE
-from state.ledger.comparing import Progress
+from state.ledger.compare import Progress
 from state.ledger.gate import Opening, judge, lock
-from state.ledger.lease import Turn
-from state.ledger.reach import Reach
-from state.ledger.records import dump, load_report
-from state.ledger.terms import Terms
+from state.ledger.lease import FencedTransaction
+from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE
 
 _MOVING = (EntryState.PENDING.value, EntryState.BLOCKED.value)
@@ -28,7 +26,7 @@ _MOVING = (EntryState.PENDING.value, EntryState.BLOCKED.value)
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
+class UnchangedRead:
     """A source seen again as it was. `known`: the evidence that the last whole read left; `stamp`: what takes its place."""
 
     known: str
@@ -54,7 +52,11 @@ def is_lasting(connection: Connection, scope_id: int, progress: Progress) -> boo
 
 
 def repeat(
-    connection: Connection, turn: Turn, terms: Terms, asked: Repetition, brake: Callable[[StageReport], Sequence[str]]
+    connection: Connection,
+    turn: FencedTransaction,
+    terms: StagePolicy,
+    asked: UnchangedRead,
+    brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport | None:
     """Write down, in the caller's transaction, what reading the same source again would come to, and return its report.
 
@@ -99,7 +101,7 @@ def _opened(connection: Connection, scope_id: int, scope: Row[*tuple[Any, ...]],
     newest, known = connection.execute(entries).one()
     return Opening(
         is_whole=True,
-        reach=Reach.FULL,
+        reach=ReadKind.FULL,
         stamp=stamp,
         boundary=newest,
         released_id=scope.released_id,
@@ -125,7 +127,7 @@ def _count_refused(connection: Connection, scope_id: int) -> int:
     return connection.execute(select(func.count()).select_from(ENTRY).where(*refused)).scalar_one()
 
 
-def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms: Terms, refused: int) -> bool:
+def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms: StagePolicy, refused: int) -> bool:
     """Whether every row of the last read would come to what it was then, or be unchanged where it was new.
 
     A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
@@ -146,7 +148,7 @@ def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms:
     return not _is_any(connection, *is_drifted, is_doubtful)
 
 
-def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: Terms) -> bool:
+def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: StagePolicy) -> bool:
     """Whether each entry of the feed is what exactly one row of the last read says: then none can be withdrawn, reopened or
     disputed, whatever state a run that was cut short has left it in.
     """
@@ -165,7 +167,7 @@ def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:
     return bool(connection.execute(select(exists().where(*which))).scalar())
 
 
-def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, refused: int) -> StageReport:
+def _told_again(last: StageReport, run_id: str, opening: Opening, terms: StagePolicy, refused: int) -> StageReport:
     """Return the report of a read of the same rows: what was new is unchanged or refused, and nothing more is missed."""
     said = last.account.new + last.account.unchanged + last.account.still_refused
     account = replace(last.account, new=0, unchanged=said - refused, still_refused=refused)
@@ -188,7 +190,7 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, terms: Terms, 
     )
 
 
-def _list_again(connection: Connection, turn: Turn, last_run: str) -> None:
+def _list_again(connection: Connection, turn: FencedTransaction, last_run: str) -> None:
     """Put what the last read rejected on the list of this one."""
     listed = (PROBLEM.c.scope_id == turn.scope_id, PROBLEM.c.listed_run == last_run)
     seen = {"run_id": turn.run_id, "listed_run": turn.run_id, "seen_at": turn.now()}

@@ -26,8 +26,7 @@ from mappings.compiler.evaluation import (
     required,
     stepped,
     stepped_cell,
-    told_value,
-    watched,
+    watched_value,
 )
 from mappings.lookup_table import Table
 from mappings.positions import Loc, MappingProblem, ValuePosition
@@ -47,7 +46,7 @@ class Compiled:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
     `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
-    it may be there and unusable, as far as the file tells.
+    it may be there and unusable, as far as the file says.
     """
 
     get: Getter
@@ -64,7 +63,7 @@ class Compiled:
         return self.reads is not None and not self.reads
 
 
-_TOLD: Mapping[type[object], str] = {
+_REPORTED: Mapping[type[object], str] = {
     FirstOf: "first_of",
     Choose: "choose",
     At: "at",
@@ -73,7 +72,7 @@ _TOLD: Mapping[type[object], str] = {
     JoinedText: "join",
     ChannelValue: "channel",
 }
-"""The kinds of values of which `explain` tells, beside their steps, what they gave."""
+"""The kinds of values that `explain` reports, beside their steps."""
 CompileValue = Callable[["Compiler", Value, ValuePosition], Compiled]
 
 
@@ -115,10 +114,10 @@ class Compiler:
         inner, self._reads = self._reads, outer
         outer.add(inner)
         compiled = replace(compiled, reads=None if inner.is_more else frozenset(inner.columns))
-        name = _TOLD.get(type(value), "")
+        name = _REPORTED.get(type(value), "")
         if self.watch is None or not name:
             return compiled
-        return replace(compiled, get=told_value(compiled.get, name, spot.path, self.watch))
+        return replace(compiled, get=watched_value(compiled.get, name, spot.path, self.watch))
 
     def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> Compiled:
         """Note a problem; what is returned is never used."""
@@ -136,7 +135,7 @@ class Compiler:
         return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
     def reference(self, name: str, spot: ValuePosition) -> Compiled:
-        """Return a named value, worked out once a row; the first who needs it compiles it."""
+        """Return a named value, computed once a row; compiled at its first use."""
         if name in self.loops:
             self.look_further()
             return self.loops[name]
@@ -199,13 +198,13 @@ class Compiler:
             if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
                 told = f'on_error never applies: the step "{step.name}" refuses nothing'
                 self.problems.append(MappingProblem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
-            stages.append(stage if self.watch is None else watched(stage, spot.path, self.watch))
+            stages.append(stage if self.watch is None else stage.watched(self.watch))
         if ends.is_error_chosen and not refuses:
             hint = "on_empty says what becomes of nothing" if not steps else "leave it out"
             self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         refuses = refuses and not ends.is_error_chosen
         if source.is_cell and self.watch is not None:
-            read = told_value(source.get, f"from {source.column}", spot.path, self.watch)
+            read = watched_value(source.get, f"from {source.column}", spot.path, self.watch)
             return Compiled(stepped(read, tuple(stages), ends), flow, source.column, refuses=refuses)
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
         return Compiled(get, flow, source.column, refuses=refuses)

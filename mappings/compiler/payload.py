@@ -234,7 +234,7 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePositi
 
 
 def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
-    """Return what a value is whatever the row, UNSET where it looks at the row or has something to tell about it."""
+    """Return the value if it is the same in every row, UNSET where it reads the row or warns of something."""
     if compiled.constant is not None:
         return compiled.constant
     if compiled.reads is None or compiled.reads or compiler.watch is not None or compiler.problems:
@@ -282,7 +282,7 @@ _NO_ROW = ReasonCode.NOT_IN_LOOKUP
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
+    """Validates the payloads of a feed by the service's rules, and by the classifications that it knows, if asked.
 
     `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
     table begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
@@ -325,7 +325,7 @@ class Validator:
         return row_digest(self.mapping, self.used(cells))
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
-        """Hold the payload against what the service accepts; a field that has a reason already gets no second one."""
+        """Validate the payload; a field that has a reason already gets no second one."""
         known = {reason.field for reason in state.reasons}
         for path, refusal in judge(payload):
             if not any(_is_about(path, field) for field in known):
@@ -382,7 +382,7 @@ class Validator:
 
 
 def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Tell each problem of a cell once, however many fields it spoils."""
+    """Report each problem of a cell once, however many fields it spoils."""
     kept: dict[tuple[object, ...], Reason] = {}
     for reason in reasons:
         key = (

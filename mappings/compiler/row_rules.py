@@ -106,7 +106,7 @@ def _leave_out(holds: Holds, because: str, *, when: bool) -> LeaveOut:
 
 
 def _cancel(holds: Holds, because: str) -> LeaveOut:
-    """A cancelled row goes on: only its window and its events' keys can tell what there is to call off."""
+    """A cancelled row goes on: its window and the keys of its events decide what there is to call off."""
 
     def cancel(row: RowState) -> str:
         if not row.cancelled and not row.rejected_by and holds(row):

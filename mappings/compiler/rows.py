@@ -10,7 +10,7 @@ from itertools import chain
 
 from mappings.compiler.base import Compiler, nothing, unknown_name
 from mappings.compiler.expand import Expand, ExpandedRow, compile_explosion, given_day
-from mappings.compiler.group import Join, compile_choice, compile_grouping
+from mappings.compiler.group import MapGroups, compile_choice, compile_grouping
 from mappings.compiler.payload import once
 from mappings.compiler.recurrence import LONG_OVER, DayRange, FirstDay, RunDays, compile_first_day, compile_recurrence
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
@@ -45,7 +45,7 @@ class RowRules:
     rules: tuple[PlacedRule, ...]
     ways: tuple[Expansion, ...]
     window: CompiledWindow | None
-    join: Join | None
+    join: MapGroups | None
     days: RunDays | None
 
 
@@ -108,7 +108,7 @@ def _of_first_day(problem: MappingProblem) -> MappingProblem:
     return MappingProblem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
 
 
-def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:
+def _join(compiler: Compiler, mapping: FeedMapping) -> MapGroups | None:
     for position, rule in enumerate(mapping.rows):
         match rule:
             case Group():
@@ -164,7 +164,7 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _REASONS_TOLD = 20
-"""A row of sixty bad dates is told enough by twenty of them."""
+"""Twenty of a row's sixty bad dates are enough to report."""
 
 
 def as_one_row(
@@ -173,7 +173,7 @@ def as_one_row(
     """Return the outcomes of one row, whose own key is the `stem` of theirs; `strands` are what they came from.
 
     Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
-    Days that are over are dropped beside others: nobody needs to hear of them in every run.
+    Days that are over are dropped beside others: they need not be reported in every run.
     """
     silent = Part(silence=Silence(stem)) if stem else Part()
     rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]

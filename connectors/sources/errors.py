@@ -24,8 +24,6 @@ _DAMAGE = (
     *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
 )
 """Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
-
-
 _NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
 

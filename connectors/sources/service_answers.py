@@ -15,8 +15,6 @@ T = TypeVar("T")
 
 MOST_BYTES = 128 * 1024 * 1024
 """Bytes of one answer, unpacked: thirty times what 40,000 cells of a sheet or 2,000 records of an org take."""
-
-
 _PIECE_BYTES = 64 * 1024
 
 

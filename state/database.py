@@ -38,7 +38,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from mappings.errors import ConfigError, SyncError
 from state import trouble
-from state.holders import held_by, host_pulse, is_free
+from state.holders import boot_clock, held_by, is_free
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.private_files import make_private_file, make_private_folder, narrow
 from state.tables import LEASE, SCOPE
@@ -403,7 +403,7 @@ def _refuse_while_held(connection: Connection, revision: str) -> None:
     server_now = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else null()
     leases = select(*columns, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     for lease in connection.execute(leases):
-        if not is_free(lease, None if is_server else host_pulse(), partial(_sqlite_now, connection)):
+        if not is_free(lease, None if is_server else boot_clock(), partial(_sqlite_now, connection)):
             raise held_by(
                 lease,
                 what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "

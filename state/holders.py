@@ -22,7 +22,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class BootClock:
     """Seconds that go on while processes are stopped and the machine sleeps, never back, and that nobody sets.
 
     `boot` names the start of the machine that they count from, the same in all of its containers; "" where the system
@@ -33,9 +33,9 @@ class Pulse:
     seconds: Callable[[], float]
 
 
-def host_pulse() -> Pulse:
+def boot_clock() -> BootClock:
     """Return the pulse of this host."""
-    return Pulse(boot_id(), seconds_since_boot)
+    return BootClock(boot_id(), seconds_since_boot)
 
 
 def seconds_since_boot() -> float:
@@ -118,7 +118,7 @@ def is_running(holder: Holder) -> bool:
         return True
 
 
-def is_free(seen: Row[*tuple[Any, ...]], pulse: Pulse | None, now: Callable[[], datetime]) -> bool:
+def is_free(seen: Row[*tuple[Any, ...]], pulse: BootClock | None, now: Callable[[], datetime]) -> bool:
     """Whether the row of a lease names no holder, one that fell silent, or one that died on this host.
 
     `seen.server_now`: the database's own clock, None where `pulse` and `now` are asked.
@@ -133,7 +133,7 @@ def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint
     return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what, hint=hint)
 
 
-def _is_silent(seen: Row[*tuple[Any, ...]], pulse: Pulse | None, now: Callable[[], datetime]) -> bool:
+def _is_silent(seen: Row[*tuple[Any, ...]], pulse: BootClock | None, now: Callable[[], datetime]) -> bool:
     """Whether the last heartbeat is further away than the holder itself allowed. One in the future, by a clock that was
     set back since, would otherwise keep everybody out for hours.
     """

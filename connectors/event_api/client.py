@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from typing import cast
 
 from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import lists
-from connectors.event_api.answers import Foreign, Meaning, interpret
+from connectors.event_api.answers import Foreign, Lost, Meaning, NotReached, interpret
 from connectors.event_api.contract_page import PageAnswer, ask_page
 from connectors.event_api.delivery import Courier
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
-from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, Questions, Route
+from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, MayLeave, Questions, Route
 from connectors.event_api.transport import Exchange, HttpAnswer, ServiceHttp, key_tail
 from connectors.rate_limit import RateLimiter, RateReport
 from connectors.retry import Random, RetryPolicy, Sleep
@@ -106,7 +107,9 @@ class EventApi:
         """
         headers = {"content-type": "application/json"}
         told = await self._exchange(self._exchange.request("POST", self._events_url, content=b"{}", headers=headers))
-        return interpret(told.status, told.headers, told.body, self._now()) if isinstance(told, HttpAnswer) else told
+        if isinstance(told, HttpAnswer):
+            return interpret(told.status, told.headers, told.body, self._now())
+        return cast("NotReached | Lost", told)
 
     def expect_upload_in(self, field: str) -> None:
         """Upload images in this field of a form first, as the service's page shows it; "" where it shows none."""
@@ -116,14 +119,14 @@ class EventApi:
         """Upload one image under the idempotency key `key` and return the id of its media document, or why there is none."""
         return await self._uploader.upload(image, key)
 
-    async def _post_event(self, intent: Intent) -> Meaning:
+    async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
         request = self._exchange.request(
             "POST",
             self._events_url,
             content=intent.body,
             headers={"content-type": "application/json", "idempotency-key": intent.key},
         )
-        told = await self._exchange(request)
+        told = await self._exchange(request, may_leave)
         if not isinstance(told, HttpAnswer):
             return told
         now = self._now()

@@ -213,7 +213,7 @@ async def ask_page(exchange: Exchange, etag: str = "", *, patience_s: float = PA
     except TimeoutError:
         return NoPage(f"the page did not come within {patience_s:.0f} seconds")
     if not isinstance(told, HttpAnswer):
-        return NoPage(f"the page could not be fetched: {told.answer.message}")
+        return NoPage(f"the page could not be fetched: {told.answer.message if told else 'not sent'}")
     return _meaning(told, etag)
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import assert_never
+from functools import partial
+from typing import assert_never, cast
 
 from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import route
@@ -27,7 +28,7 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
 )
-from connectors.event_api.route import REFUSED_BY_PROXY, Closed, Route
+from connectors.event_api.route import REFUSED_BY_PROXY, Closed, MayLeave, Route
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.delivery import (
     DENYING,
@@ -228,7 +229,7 @@ class Courier:
 
     def __init__(
         self,
-        post: Callable[[Intent], Awaitable[Meaning]],
+        post: Callable[[Intent, MayLeave], Awaitable[Meaning | None]],
         route: Route,
         circuit: CircuitBreaker,
         *,
@@ -281,13 +282,13 @@ class Courier:
             if cause is not None:
                 return Closed(cause)
             try:
-                return await self._route.pass_through(lambda: self._send(case))
+                return cast("Meaning | Closed", await self._route.pass_through(partial(self._send, case)))
             except _CircuitOpenError:
                 continue
             except _TooLateError:
                 return TooLate()
 
-    async def _send(self, case: Case) -> Meaning:
+    async def _send(self, case: Case, may_leave: MayLeave) -> Meaning | None:
         left = self._clock()
         if case.is_too_late(left):  # after the admission, which may have taken a long pause
             raise _TooLateError
@@ -297,9 +298,13 @@ class Courier:
         if not self._circuit.take(case.intent.entry_id):
             raise _CircuitOpenError
         try:
-            meaning = self._own(case, await self._post(case.intent))
+            answered = await self._post(case.intent, may_leave)
         finally:
             self._circuit.back()
+        if answered is None:
+            case.is_recorded = True
+            return None
+        meaning = self._own(case, answered)
         case.spent_s += self._clock() - left
         self._note(case, meaning, left)
         return meaning

@@ -21,7 +21,7 @@ from connectors.addresses import is_usual_port, refusal_of_host
 from connectors.event_api import route
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
 from connectors.event_api.route import Closed, Questions, Read
-from connectors.event_api.transport import FrankTransport, GuardedResolver, Resolve, resolve_by_system
+from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
 from connectors.event_api.wire import Told
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
@@ -351,7 +351,7 @@ def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport
         tls = httpx.create_ssl_context()  # here, as all certificates are read for it, and most runs fetch no image
         return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
 
-    return FrankTransport(connector)
+    return AiohttpWire(connector)
 
 
 _OTHER_ENCODING = frozenset({400, 415, 422})

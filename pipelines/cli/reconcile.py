@@ -1,4 +1,4 @@
-"""`eventsync reconcile`: rows without an event id are looked for in the service's list. How is `reconcile_report`'s."""
+"""`eventsync reconcile`: looks rows without an event id up in the service's list of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if IS_WORKING:
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
     from state.ledger.decisions import Found
-    from state.ledger.sought import Sought, read_sought
+    from state.ledger.weighing import ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(
@@ -51,7 +51,7 @@ def reconcile(
     configure_logs(settings)
     require_service(settings)
     with open_feed_session(settings, feed) as session:
-        sought = list(read_sought(session.engine, session.book, now(), session.policy().key_memory_s))
+        sought = list(read_reconcile_candidates(session.engine, session.book, now(), session.policy().key_memory_s))
         if all(row.is_rival for row in sought):
             return _tell_nothing(output, session)
         if not dry_run:
@@ -115,7 +115,7 @@ def _leave_if_held(session: FeedSession) -> None:
         return
 
 
-def _job(session: FeedSession, rows: Sequence[Sought], advance: Any, *, is_dry: bool) -> ReconcileJob:
+def _job(session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool) -> ReconcileJob:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with session.deciding("reconcile") as decisions:
             return decisions.record_found(found)

@@ -1,4 +1,4 @@
-"""`eventsync retry`: rows that were turned away are sent again. What happens to them is `retrying`'s."""
+"""`eventsync retry`: makes refused and blocked rows pending again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.settings import current_settings
     from state.enums import EntryState
-    from state.ledger.turned_away import RETRIABLE, LeftAlone, Retried
+    from state.ledger.decisions import RETRIABLE, LeftAlone, Retried
     from state.views.views import RowFilter
 
 

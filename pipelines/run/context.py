@@ -76,8 +76,7 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
-        if seen is not None:
-            http.watch(seen)
+        http.seen = seen
         concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
         timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
@@ -244,7 +243,7 @@ class RunContext:
             key_memory_s=mapping.publish.key_memory_s,
             row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
         )
-        requests = InFlight(lease.assure, lease.is_fresh)
+        requests = InFlight(lease.assure)
         return PublishJob(
             outbox=outbox,
             open_api=lambda: self.api(mapping, requests),

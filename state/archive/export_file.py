@@ -1,7 +1,7 @@
 """A whole state DB in one file that any SQLite or PostgreSQL can be filled from: gzip, a line of JSON for each row.
 
-First a line about the file, then for each table a line that names it and its columns, its rows, and a line with their number and
-the sum of their digests; last a line that ends it. What the lines of a table are is `contents`'.
+First a line about the file, then for each table a line with its name and columns, its rows, and a line with their number and
+the sum of their digests; last a line that ends it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import base64
 import gzip
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,9 +21,10 @@ from typing import IO, Any
 
 import orjson
 from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Table, inspect
+from sqlalchemy.exc import IntegrityError
 
 from mappings.errors import ConfigError
-from state.archive.contents import PAGE, TABLES, Part, StrangeLineError, Sum, Tell, count_rows, form_of, parts_of, put, set_mark
+from state.archive.copying import PAGE, Advance, Part, Sum, count_rows, line_of, parts_of, put, set_highest_id
 from state.database import open_database, reading, writing
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.tables import METADATA
@@ -31,15 +32,18 @@ from state.tables import METADATA
 _KIND = "eventsync state"
 _VERSION = 1
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
-_DERIVED_EARLIER = ("twin_mark", "route_worker")
-"""Tables of earlier schemas that no export has."""
+_NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker"}
 _LONGEST = 64 << 20
-"""Bytes of the longest line that is read: a body may be long, a file of somebody else's may be one line without end."""
+"""Bytes of the longest line that is read: a body may be long, a file of another kind may be one line without end."""
+
+
+class StrangeLineError(ValueError):
+    """A line is not what an export has there: cut, damaged, or of another file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What was carried: rows by table."""
+    """What was copied: rows by table."""
 
     rows: Mapping[str, int]
 
@@ -49,10 +53,10 @@ class Carried:
         return sum(self.rows.values())
 
 
-def export_to(engine: Engine, file: Path, at: datetime, expect: Tell, tell: Tell) -> Carried:
+def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance: Advance) -> Carried:
     """Write all that a state DB holds at one moment to a file that only its owner can read; runs may be at work meanwhile.
 
-    There is the whole file or none. `expect` hears how many rows there are, `tell` how many more are written.
+    There is the whole file or none. `expect` is called with the number of rows.
 
     Raises:
         ConfigError: there is such a file already, or it cannot be written.
@@ -62,83 +66,74 @@ def export_to(engine: Engine, file: Path, at: datetime, expect: Tell, tell: Tell
         expect(count_rows(connection))
         header = {"file": _KIND, "version": _VERSION, "schema": HEAD, "from": engine.dialect.name, "at": at.isoformat()}
         _write(stream, header)
-        rows = {part.form.table.name: _write_part(stream, part, tell) for part in parts_of(connection)}
+        rows = {part.table.name: _write_part(stream, part, advance) for part in parts_of(connection)}
         _write(stream, {"end": _KIND, "rows": sum(rows.values())})
     return Carried(rows)
 
 
-def import_from(engine: Engine, file: Path, tell: Tell) -> Carried:
+def import_from(engine: Engine, file: Path, advance: Advance) -> Carried:
     """Fill an empty state DB from such a file, in one transaction; what was written is read back and compared.
 
-    An export of an earlier schema first fills a temporary SQLite file of that schema, which is upgraded and carried over.
+    The file first fills a temporary SQLite file of the schema that it was written at, which is upgraded and copied.
 
     Raises:
         ConfigError: it is no such file, it is damaged or of another version, or the state DB is not empty.
         SyncError: the state DB cannot be written.
     """
-    with _opened(file) as lines:
-        schema = _schema_in(_told(lines, "file"))
-        if schema == HEAD:
-            return _put(engine, _parts_in(lines), tell)
-        with TemporaryDirectory(prefix="eventsync-") as folder, _connected(f"sqlite:///{Path(folder) / 'state.db'}") as earlier:
-            with writing(earlier) as connection:
+    with _opened(file) as lines, TemporaryDirectory(prefix="eventsync-") as folder:
+        schema = _schema_in(_header(lines, "file"))
+        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False)
+        try:
+            with writing(copy) as connection:
                 upgrade(connection, schema)
-                _fill(connection, lines, tell)
+                _fill(connection, lines, advance)
                 upgrade(connection)
-            with reading(earlier) as connection:
-                return _put(engine, parts_of(connection), tell)
-
-
-def _put(engine: Engine, parts: Iterable[Part], tell: Tell) -> Carried:
-    with writing(engine) as connection:
-        sums = put(connection, parts, tell)
+            with reading(copy) as source, writing(engine) as target:
+                sums = put(target, parts_of(source), advance)
+        finally:
+            copy.dispose()
     return Carried({name: one.rows for name, one in sums.items()})
 
 
-@contextmanager
-def _connected(url: str) -> Iterator[Engine]:
-    engine = open_database(url, upgrades=False)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
-
-
-def _fill(connection: Connection, lines: Iterator[tuple[int, bytes]], tell: Tell) -> None:
-    """Put the rows of an earlier schema into its tables on SQLite, where times are the text that the file has."""
+def _fill(connection: Connection, lines: Iterator[tuple[int, bytes]], advance: Advance) -> None:
+    """Insert the rows of a file into the tables of its schema on SQLite, where times are the text that the file has."""
     rows = 0
-    missing = set(inspect(connection).get_table_names()) - {"alembic_version", *_DERIVED_EARLIER}
-    while "table" in (told := _object(*next(lines, (0, b"")))):
-        name = told["table"]
+    missing = set(inspect(connection).get_table_names()) - _NOT_EXPORTED
+    while "table" in (header := _object(*next(lines, (0, b"")))):
+        name = header["table"]
         if name not in missing:
             raise StrangeLineError(f"there is no table {name}, or it is there twice")
         missing.remove(name)
-        rows += _fill_table(connection, name, told, lines, tell)
-    if missing or told.get("end") != _KIND or _whole_number(told, "rows") != rows:
+        rows += _fill_table(connection, name, header, lines, advance)
+    if missing or header.get("end") != _KIND or _whole_number(header, "rows") != rows:
         raise StrangeLineError("its tables or rows are not as many as it says")
-    if next(lines, None) is not None:
-        raise StrangeLineError("something stands behind its end")
+    if next(lines, None) is not None:  # gzip's own sum is compared once nothing more is found
+        raise StrangeLineError("there is something after its end")
 
 
 def _fill_table(
-    connection: Connection, name: str, told: Mapping[str, Any], lines: Iterator[tuple[int, bytes]], tell: Tell
-) -> int:  # fmt: skip
+    connection: Connection, name: str, header: Mapping[str, Any], lines: Iterator[tuple[int, bytes]], advance: Advance
+) -> int:
     table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
-    if sorted(told.get("columns", ())) != sorted(table.columns.keys()):
+    columns = header.get("columns")
+    if not isinstance(columns, list) or set(columns) != set(table.c.keys()) or len(columns) != len(table.c):
         raise StrangeLineError(f"{name} has other columns")
     found = Sum()
-    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in told["columns"]]
-    rows = (_earlier_row(line, is_binary) for line in _rows_of(name, lines, found))
-    statement = f"INSERT INTO {name} ({', '.join(told['columns'])}) VALUES ({', '.join('?' * len(is_binary))})"  # noqa: S608 # checked
-    while page := list(islice(rows, PAGE)):
-        connection.exec_driver_sql(statement, page)
-        tell(len(page))
+    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
+    rows = (_values(line, is_binary) for line in _lines_of(name, lines, found))
+    statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
+    try:
+        while page := list(islice(rows, PAGE)):
+            connection.exec_driver_sql(statement, page)
+            advance(len(page))
+    except IntegrityError as error:
+        raise StrangeLineError(f"rows of {name} contradict each other: {error.orig}") from error
     if name in METADATA.tables:
-        set_mark(connection, METADATA.tables[name], _whole_number(told, "mark"))
+        set_highest_id(connection, METADATA.tables[name], _whole_number(header, "mark"))
     return found.rows
 
 
-def _earlier_row(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
+def _values(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
     try:
         return tuple(
             base64.b64decode(value, validate=True) if binary and value is not None else value
@@ -148,16 +143,30 @@ def _earlier_row(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
         raise StrangeLineError(str(error)) from error
 
 
-def _write_part(stream: IO[bytes], part: Part, tell: Tell) -> int:
-    _write(stream, {"table": part.form.table.name, "mark": part.mark, "columns": part.form.columns})
+def _lines_of(table: str, lines: Iterator[tuple[int, bytes]], found: Sum) -> Iterator[bytes]:
+    """Yield the lines of a table, and compare their number and sum at its end."""
+    for number, line in lines:
+        if line.startswith(b"{"):
+            end = _object(number, line)
+            if (end.get("end"), end.get("rows"), end.get("sum")) != (table, found.rows, str(found)):
+                raise StrangeLineError(f"line {number}: the rows of {table} are not those that were written")
+            return
+        found.add(line)
+        yield line
+    raise StrangeLineError(f"it ends within {table}")
+
+
+def _write_part(stream: IO[bytes], part: Part, advance: Advance) -> int:
+    _write(stream, {"table": part.table.name, "mark": part.highest_id, "columns": part.table.columns.keys()})
     found = Sum()
-    for line in part.lines:
+    for row in part.rows:
+        line = line_of(row)
         found.add(line)
         stream.write(line + b"\n")
-        if found.rows % 1_000 == 0:
-            tell(1_000)
-    tell(found.rows % 1_000)
-    _write(stream, {"end": part.form.table.name, "rows": found.rows, "sum": str(found)})
+        if found.rows % PAGE == 0:
+            advance(PAGE)
+    advance(found.rows % PAGE)
+    _write(stream, {"end": part.table.name, "rows": found.rows, "sum": str(found)})
     return found.rows
 
 
@@ -172,7 +181,12 @@ def _whole_file(file: Path) -> Iterator[IO[bytes]]:
         raise ConfigError(f"{file} is there already", hint="choose another name: an older export is never written over")
     beside = file.with_name(f"{file.name}.part")
     try:
-        with _made(beside) as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL, mtime=0) as stream:
+        beside.unlink(missing_ok=True)  # of an export that was killed
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # bodies and raw cells are the partner's
+        with (
+            os.fdopen(descriptor, "wb") as raw,
+            gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL, mtime=0) as stream,
+        ):
             yield stream  # type: ignore[misc]  # GzipFile is such a stream in all that is used here
             stream.close()
             raw.flush()
@@ -184,24 +198,19 @@ def _whole_file(file: Path) -> Iterator[IO[bytes]]:
         beside.unlink(missing_ok=True)
 
 
-def _made(file: Path) -> IO[bytes]:
-    """Make a file for its owner alone: bodies and raw cells are the partner's."""
-    file.unlink(missing_ok=True)  # of an export that was killed
-    return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
-
-
 @contextmanager
 def _opened(file: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a file for reading: its lines with their numbers. What is wrong with it becomes an error that says so."""
+    """Open a file for reading: its lines with their numbers. Raises `ConfigError` for all that is wrong with it."""
     try:
         with gzip.open(file) as stream:
             yield _numbered(stream)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise _damaged(f"{file}: {error}") from error
-    except StrangeLineError as error:
-        raise _damaged(f"{file}: {error}") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+        raise ConfigError(
+            f"that is no export of a state DB, or it is damaged: {file}: {error}",
+            hint="take another copy of it; nothing was imported",
+        ) from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}", hint="choose another file") from error
 
@@ -215,46 +224,11 @@ def _numbered(stream: Any) -> Iterator[tuple[int, bytes]]:
         yield number, line[:-1]
 
 
-def _damaged(told: str) -> ConfigError:
-    return ConfigError(
-        f"that is no export of a state DB, or it is damaged: {told}", hint="take another copy of it; nothing was imported"
-    )
-
-
-def _parts_in(lines: Iterator[tuple[int, bytes]]) -> Iterator[Part]:
-    """Yield the parts of a file, in the order in which all of them have to be there."""
-    rows = 0
-    for table in TABLES:
-        form = form_of(table)
-        told = _told(lines, "table")
-        if (told["table"], told.get("columns")) != (table.name, list(form.columns)):
-            raise StrangeLineError(f"{told['table']} stands where {table.name} is expected, or has other columns")
-        found = Sum()
-        yield Part(form, _whole_number(told, "mark"), _rows_of(table.name, lines, found))
-        rows += found.rows
-    if _whole_number(_told(lines, "end"), "rows") != rows:
-        raise StrangeLineError("its rows are not as many as it says")
-    if next(lines, None) is not None:  # gzip's own sum is looked at once nothing more is found
-        raise StrangeLineError("something stands behind its end")
-
-
-def _rows_of(table: str, lines: Iterator[tuple[int, bytes]], found: Sum) -> Iterator[bytes]:
-    for number, line in lines:
-        if line.startswith(b"{"):
-            told = _object(number, line)
-            if (told.get("end"), told.get("rows"), told.get("sum")) != (table, found.rows, str(found)):
-                raise StrangeLineError(f"line {number}: the rows of {table} are not those that were written")
-            return
-        found.add(line)
-        yield line
-    raise StrangeLineError(f"it ends within {table}")
-
-
-def _schema_in(told: Mapping[str, Any]) -> str:
+def _schema_in(header: Mapping[str, Any]) -> str:
     """Return the schema that a file was written at."""
-    if (told["file"], told.get("version")) != (_KIND, _VERSION):
-        raise StrangeLineError(f"it says to be {told['file']!r}, version {told.get('version')}")
-    schema = f"{told.get('schema')}"
+    if (header["file"], header.get("version")) != (_KIND, _VERSION):
+        raise StrangeLineError(f"it says to be {header['file']!r}, version {header.get('version')}")
+    schema = f"{header.get('schema')}"
     if not is_known(schema):
         raise ConfigError(
             f"that export was written by a newer version (schema {schema}, ours is {HEAD})",
@@ -263,26 +237,26 @@ def _schema_in(told: Mapping[str, Any]) -> str:
     return schema
 
 
-def _told(lines: Iterator[tuple[int, bytes]], name: str) -> Mapping[str, Any]:
+def _header(lines: Iterator[tuple[int, bytes]], name: str) -> Mapping[str, Any]:
     number, line = next(lines, (0, b""))
-    told = _object(number, line)
-    if name not in told:
-        raise StrangeLineError(f"line {number} tells of no {name}")
-    return told
+    header = _object(number, line)
+    if name not in header:
+        raise StrangeLineError(f"line {number} names no {name}")
+    return header
 
 
 def _object(number: int, line: bytes) -> Mapping[str, Any]:
     try:
-        told = orjson.loads(line)
+        found = orjson.loads(line)
     except ValueError as error:
         raise StrangeLineError(f"line {number} is no JSON") from error
-    if not isinstance(told, dict):
+    if not isinstance(found, dict):
         raise StrangeLineError(f"line {number} is a row, where there should be none")
-    return told
+    return found
 
 
-def _whole_number(told: Mapping[str, Any], name: str) -> int:
-    value = told.get(name)
+def _whole_number(header: Mapping[str, Any], name: str) -> int:
+    value = header.get(name)
     if type(value) is not int or value < 0:
         raise StrangeLineError(f"{name} is {value!r}")
     return value

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, Table, delete, literal, select, updat
 from mappings.delivery import destination_of, service_of, split_destination
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
-from state.archive.contents import TABLES, Tell, compare, count_rows, parts_of, put, sums_of
+from state.archive.copying import TABLES, Advance, compare, count_rows, parts_of, put, sums_of
 from state.archive.export_file import Carried
 from state.database import reading, writing
 from state.ledger.lease import LEASE_TTL_S, Lease
@@ -41,11 +41,11 @@ _BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, ROUTE_WORKER, SERVIC
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 
 
-def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Tell, tell: Tell) -> Carried:
+def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Advance, advance: Advance) -> Carried:
     """Copy all of one state DB into an empty one, in one transaction there, and compare the two. The original stays as it is.
 
     Every feed is held meanwhile. What was copied is read back, and the original is read again: was it changed meanwhile,
-    nothing is kept. `expect` hears how many rows will be told of, `tell` how many more are.
+    nothing is kept. `expect` is called with the number of rows to read and write.
 
     Raises:
         HeldByAnotherError: a run is at work.
@@ -54,13 +54,13 @@ def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect:
         SyncError: either of them cannot be read or written.
     """
     with _held(source, now) as leases, writing(target) as connection:
-        waker = _Waker(leases, connection, now, tell)
+        heartbeat = _Heartbeat(leases, connection, now, advance)
         with reading(source) as origin:
             expect(count_rows(origin) * 3)  # read and written, read back, and looked at once more
-            sums = put(connection, parts_of(origin), waker.tell)
+            sums = put(connection, parts_of(origin), heartbeat.advance)
         tables = [table for table in TABLES if table.name not in _OF_NO_FEED]
         with reading(source) as origin:
-            compare(sums, sums_of(origin, tables, waker.tell))
+            compare(sums, sums_of(origin, tables, heartbeat.advance))
     return Carried({name: one.rows for name, one in sums.items()})
 
 
@@ -137,15 +137,15 @@ def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...]
         ]
 
 
-class _Waker:
+class _Heartbeat:
     """Keeps the leases at the original, and the transaction at the copy, from being given up as silent."""
 
-    def __init__(self, leases: list[Lease], connection: Connection, now: Callable[[], datetime], tell: Tell) -> None:
-        self._leases, self._connection, self._now, self._tell = leases, connection, now, tell
+    def __init__(self, leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> None:
+        self._leases, self._connection, self._now, self._advance = leases, connection, now, advance
         self._last = now()
 
-    def tell(self, rows: int) -> None:
-        self._tell(rows)
+    def advance(self, rows: int) -> None:
+        self._advance(rows)
         if abs(self._now() - self._last) >= _RENEWED_EVERY:
             self._last = self._now()
             self._connection.execute(select(literal(1)))

@@ -449,3 +449,6 @@ def _words(state: EntryState) -> str:
 
 def _ids(event_ids: tuple[int, ...]) -> str:
     return f"event{'s' * (len(event_ids) > 1)} {', '.join(map(str, event_ids))}"
+
+
+SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)

@@ -1,7 +1,4 @@
-"""The statements of claiming: what is owed, and that an attempt of it begins.
-
-When each happens is `outbox`'s, what an answer changes `settling`'s.
-"""
+"""The statements of the outbox: find what is owed, record that an attempt begins, write what an answer changed."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
+from sqlalchemy import Boolean, ColumnElement, Connection, and_, bindparam, case, false, func, or_, select, update
 
 from mappings.delivery import Answer, Denial, Intent
 from mappings.outcome import Cover
@@ -27,7 +24,7 @@ _FEW_ROWS = 100
 """So many beginnings are looked for by the database; of more, each entry is looked at here."""
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
-"""A person has set the entry aside: it stays as it is, and nobody is told of it."""
+"""A person has ignored the entry: it stays as it is, and is on no list."""
 
 
 class OwedEntry(NamedTuple):
@@ -68,8 +65,8 @@ _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)
 _BEGUN = {
     "attempts": ENTRY.c.attempts + 1,
     "copies": ENTRY.c.copies + 1,
-    # Whoever said `--resend` answers for what came before: from this attempt on, the service's memory counts anew.
-    # Answers 429 do not start its clock.
+    # Who said `--resend` answers for what came before: from this attempt on, `key_memory` counts anew. Answers 429 do not
+    # start its clock.
     "unanswered_at": case((or_(_IS_TO_RESEND, ENTRY.c.is_limited), _NOW), else_=func.coalesce(ENTRY.c.unanswered_at, _NOW)),
     "is_limited": false(),
     "decision": case((_IS_TO_RESEND, Decision.RESENT.value), else_=ENTRY.c.decision),
@@ -223,7 +220,7 @@ def note_refusal(connection: Connection, entry_id: int, request_id: str) -> None
 
 
 def as_intent(row: OwedEntry, now: datetime) -> Intent:
-    """Turn an entry that was claimed at `now` into what is handed to the client."""
+    """FencedTransaction an entry that was claimed at `now` into what is handed to the client."""
     is_counted_anew = row.unanswered_at is None or row.is_limited or row.decision == Decision.RESEND
     unanswered_since = now if is_counted_anew or row.unanswered_at is None else row.unanswered_at
     return Intent(
@@ -276,29 +273,24 @@ _TURNED_AWAY = frozenset({EntryState.REFUSED, EntryState.BLOCKED})
 _AS_WRITTEN = select(ENTRY.c.id, ENTRY.c.state, ENTRY.c.idempotency_key, ENTRY.c.answer).where(
     ENTRY.c.id.in_(bindparam("entries", expanding=True))
 )
+_WRITTEN_COLUMNS = (
+    *("state", "event_id", "answer", "refused_request_id", "denied_request_id", "revision", "idempotency_key"),
+    *("copies", "is_limited", "updated_at"),
+)
 _SETTLE = (
     update(ENTRY)
     .where(ENTRY.c.id == bindparam("entry"), ENTRY.c.state == EntryState.PENDING.value)
+    .values({name: bindparam(f"new_{name}") for name in _WRITTEN_COLUMNS})
     .values(
-        state=bindparam("new_state"),
-        event_id=bindparam("new_event_id"),
-        answer=bindparam("new_answer"),
-        refused_request_id=bindparam("new_refused_request_id"),
-        denied_request_id=bindparam("new_denied_request_id"),
-        revision=bindparam("new_revision"),
-        idempotency_key=bindparam("new_key"),
-        attempts=case((bindparam("restarts", type_=ENTRY.c.attempts.type) == 1, 0), else_=ENTRY.c.attempts + bindparam("more")),
-        unanswered_at=case((bindparam("keeps", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.unanswered_at), else_=None),
+        attempts=case((bindparam("restarts", type_=Boolean()), 0), else_=ENTRY.c.attempts + bindparam("more")),
+        unanswered_at=case((bindparam("keeps_unanswered", type_=Boolean()), ENTRY.c.unanswered_at), else_=None),
         decision=case(
             (
-                and_(bindparam("uses_up", type_=ENTRY.c.attempts.type) == 1, ENTRY.c.decision == Decision.RETRY.value),
+                and_(bindparam("uses_up_retry", type_=Boolean()), ENTRY.c.decision == Decision.RETRY.value),
                 Decision.RETRIED.value,
             ),
             else_=ENTRY.c.decision,
         ),
-        copies=bindparam("new_copies"),
-        is_limited=bindparam("limited"),
-        updated_at=bindparam("now"),
     )
 )
 
@@ -329,9 +321,8 @@ def unwritten(connection: Connection, settlements: Sequence[Settlement]) -> list
 
 
 def settle(connection: Connection, settlements: Sequence[Settlement], now: datetime) -> int:
-    """Write verdicts, and return how many found their entry pending: all, unless somebody else wrote to it."""
-    rows = [_as_row(settlement, now) for settlement in settlements]
-    return connection.execute(_SETTLE, rows).rowcount if rows else 0
+    """Write verdicts, and return how many found their entry pending: all, unless another process wrote to it."""
+    return connection.execute(_SETTLE, [_as_row(each, now) for each in settlements]).rowcount if settlements else 0
 
 
 def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
@@ -344,13 +335,13 @@ def _as_row(settlement: Settlement, now: datetime) -> dict[str, object]:
         "new_refused_request_id": effect.refused_request_id,
         "new_denied_request_id": effect.denied_request_id,
         "new_revision": claim.revision + effect.is_next_revision,
-        "new_key": settlement.key,
-        "restarts": int(effect.is_next_revision),
-        "uses_up": int(effect.is_next_revision or effect.state in _TURNED_AWAY),
+        "new_idempotency_key": settlement.key,
+        "new_copies": settlement.copies,
+        "new_is_limited": effect.is_limited,
+        "new_updated_at": now,
+        "restarts": effect.is_next_revision,
+        "uses_up_retry": effect.is_next_revision or effect.state in _TURNED_AWAY,
         # A row that met a limit may have been carried out: its body stays pinned.
         "more": max(settlement.attempts, effect.is_limited and not claim.was_limited) - claim.is_begun,
-        "keeps": int(effect.keeps_unanswered),
-        "new_copies": settlement.copies,
-        "limited": effect.is_limited,
-        "now": now,
+        "keeps_unanswered": effect.keeps_unanswered,
     }

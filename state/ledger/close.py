@@ -21,7 +21,7 @@ from state.ledger.duplicates import lock_service, read_neighbours
 from state.ledger.entries import waiting
 from state.ledger.gate import Opening, judge, read_report
 from state.ledger.held import hold_staged_beside, settle_held
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.problems import stem_of
 from state.ledger.read_marks import ReadMarks
 from state.ledger.stage_policy import ReadKind
@@ -45,7 +45,7 @@ _BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body"
 )
 
 
-def count_alike(connection: Connection, turn: Turn, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
+def count_alike(connection: Connection, turn: FencedTransaction, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
     """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
 
     Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
@@ -63,7 +63,7 @@ def count_alike(connection: Connection, turn: Turn, marks: ReadMarks, *, is_whol
     return sum(not pairs.isdisjoint(_pairs(body)) for body in _bodies(connection, new))
 
 
-def with_history(connection: Connection, turn: Turn, report: StageReport) -> StageReport:
+def with_history(connection: Connection, turn: FencedTransaction, report: StageReport) -> StageReport:
     """Return the report with the earlier whole reads that went out and were like it.
 
     Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A
@@ -139,7 +139,11 @@ _ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, EN
 
 
 def close_stage(
-    connection: Connection, turn: Turn, opening: Opening, progress: Progress, brake: Callable[[StageReport], Sequence[str]]
+    connection: Connection,
+    turn: FencedTransaction,
+    opening: Opening,
+    progress: Progress,
+    brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport:
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
     return _Closing(connection, turn, opening, progress).close(brake)
@@ -148,7 +152,7 @@ def close_stage(
 @dataclass(frozen=True, slots=True)
 class _Closing:
     connection: Connection
-    turn: Turn
+    turn: FencedTransaction
     opening: Opening
     progress: Progress
 

@@ -19,7 +19,7 @@ from state.enums import EntryState
 from state.ledger.accounts import Tally
 from state.ledger.duplicates import Candidate, DuplicateIndex
 from state.ledger.entries import CANCELLED, Batch, find_known, find_pasts
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.plan import (
     NO_PAST,
     Drifted,
@@ -294,7 +294,7 @@ class Comparison:
         self._warn(row)
 
 
-def compare(connection: Connection, turn: Turn, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
+def compare(connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
     """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
     progress.hear(outcomes)
     keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, case, func, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
@@ -18,6 +18,7 @@ from state.ledger.choices import (
     ADOPTED,
     FOUND,
     RESOLVED,
+    SEEKABLE,
     Apply,
     AsItIs,
     Change,
@@ -33,32 +34,37 @@ from state.ledger.choices import (
     Undo,
     is_ignored_anew,
     may_be_removed,
+    waits_for_access,
 )
-from state.ledger.decision_columns import applied, next_key, pinned
+from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.duplicates import mark_anew
 from state.ledger.entries import destination_of, find_owners
 from state.ledger.gate import drop_bookmark
-from state.ledger.lease import Lease, LeaseLostError, Turn, show_token
+from state.ledger.lease import FencedTransaction, Lease, LeaseLostError, show_token
 from state.ledger.row_record import RECORDS, RowRecord, as_record
-from state.ledger.turned_away import RETRIABLE, Retried, TurnedAway, decision_of_retry, find_denied, leave_alone
 from state.ledger.undo import (
     CHANGED,
     EVERY,
     Kept,
+    applied,
     asked_of,
     columns_of,
     drift_against,
     dump_kept,
     kept_of,
     load_kept,
+    next_key,
+    pinned,
     restored,
     shown_of,
 )
 from state.ledger.weighing import Record, Situation, find_entry, outcome_of, raise_all, record_of, situation_of, without_rivals
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
 
-SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
-"""The states in which an event may be at the service under an id that we do not know."""
+RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
+"""The states of rows that `retry` sends again."""
+_PAGE = 500
+_UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None}
 
 
 class UnknownRowError(ConfigError):
@@ -79,6 +85,23 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """A row that was named and is not sent again, and why."""
+
+    row_key: RowKey
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """How many rows are pending again, by the state that they were in; which of those meant are not, and why."""
+
+    refused: int
+    blocked: int
+    left_alone: tuple[LeftAlone, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """An entry whose event was found in the service's list. `revision` as it was when the list was read; `how` for people.
 
@@ -93,27 +116,27 @@ class Found:
 
 
 class Decisions:
-    """The doors of one person's decisions about one feed. `by`: who decides, as `user@host`.
+    """Records one person's decisions about one feed. `by`: who decides, as `user@host`.
 
     `others`: the leases of other feeds whose entries give up an event. Every method is one transaction, and raises
     `LeaseLostError` if a lease was lost.
     """
 
-    def __init__(self, turn: Turn, by: str, others: Collection[Lease] = ()) -> None:
-        self._turn = turn
+    def __init__(self, run: FencedTransaction, by: str, others: Collection[Lease] = ()) -> None:
+        self._run = run
         self._by = by
         self._others = {lease.scope_id: lease for lease in others}
 
     def retry(self, states: Collection[EntryState] = RETRIABLE, row_keys: Collection[RowKey] | None = None) -> Retried:
-        """Make rows that were turned away pending again, with the same body and under the same key.
+        """Make refused and blocked rows pending again, with the same body and under the same key.
 
         The request id of a refusal stays remembered: refused again, the row goes on under its next key. One whose channel was
         denied does not, as that is no proof that nothing was created. Rows that the source no longer asks for are left
-        alone, and so are those set aside, unless they are named. Rows that are pending as access was denied are told of.
+        alone, and so are ignored ones, unless they are named. Pending rows whose access was denied are reported.
         """
         with self._transaction() as connection:
-            meant = find_denied(connection, self._turn.scope_id) if row_keys is None else self._named(connection, row_keys)
-            left_alone = tuple(leave_alone(meant, states))
+            meant = self._find_denied(connection) if row_keys is None else self._find(connection, row_keys)
+            left_alone = tuple(_left_alone(meant, states))
             self._forget_read(connection)
             counts = {state: self._reopen(connection, state, row_keys) for state in RETRIABLE if state in states}
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
@@ -134,7 +157,7 @@ class Decisions:
         Raises `UnknownRowError`, `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
         """
         with self._transaction() as connection:
-            situations = [situation_of(connection, self._turn.scope_id, row_key, choice) for row_key in row_keys]
+            situations = [situation_of(connection, self._run.scope_id, row_key, choice) for row_key in row_keys]
             outcomes = without_rivals(row_keys, [outcome_of(each, choice) for each in situations])
             raise_all(outcomes)
             resolved = []
@@ -157,19 +180,52 @@ class Decisions:
         with self._transaction() as connection:
             self._lock_destination(connection)
             self._forget_read(connection)
-            taken = find_owners(connection, destination_of(self._turn.scope_id), [one.event_id for one in found])
+            taken = find_owners(connection, destination_of(self._run.scope_id), [one.event_id for one in found])
             return tuple(one for one in found if one.event_id not in taken and self._deliver(connection, one))
 
-    def _forget_read(self, connection: Connection) -> None:
-        """Let the next run read the source, also where it is as it was: a row may come to something else from now on."""
-        connection.execute(update(SCOPE).where(SCOPE.c.id == self._turn.scope_id).values(stamp=""))
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._run.transaction() as connection:
+            for lease in self._others.values():
+                show_token(connection, lease.scope_id, lease.token, lease.keeping)
+            yield connection
+
+    def _forget_read(self, connection: Connection, scope_id: int | None = None) -> None:
+        """Let the next run read the source even where it has not changed: its rows may have other outcomes from now on."""
+        connection.execute(update(SCOPE).where(SCOPE.c.id == (scope_id or self._run.scope_id)).values(stamp=""))
+
+    def _find(self, connection: Connection, row_keys: Collection[RowKey]) -> list[RowRecord]:
+        ours = ENTRY.c.scope_id == self._run.scope_id
+        rows = (connection.execute(RECORDS.where(ours, ENTRY.c.row_key == row_key)).one_or_none() for row_key in row_keys)
+        return [as_record(row) for row in rows if row is not None]
+
+    def _find_denied(self, connection: Connection) -> list[RowRecord]:
+        """Return the pending rows that may never find access by themselves: no more than were in flight at a time."""
+        ours = (ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.state == EntryState.PENDING.value)
+        rows = connection.execute(RECORDS.where(*ours, ENTRY.c.denied_request_id != "").order_by(ENTRY.c.id))
+        return [record for record in map(as_record, rows) if waits_for_access(record)]
+
+    def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
+        """Make rows in one state pending that their source still asks for; return how many.
+
+        The next run reopens what is blocked by itself: only a repeated refusal uses up a person's word.
+        """
+        decision = Decision.RETRY if state is EntryState.REFUSED else Decision.RETRIED
+        is_asked_for = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None), func.coalesce(ENTRY.c.fingerprint, "") != "")
+        which = (ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.state == state.value, *is_asked_for)
+        attempts = case((ENTRY.c.unanswered_at.is_(None), 0), else_=ENTRY.c.attempts)
+        reopened = update(ENTRY).where(*which).values(**self._decided(EntryState.PENDING, decision), attempts=attempts)
+        if row_keys is None:
+            return connection.execute(reopened.where(~IS_SET_ASIDE)).rowcount
+        keys = sorted(row_keys)
+        pages = (keys[start : start + _PAGE] for start in range(0, len(keys), _PAGE))
+        return sum(connection.execute(reopened.where(ENTRY.c.row_key.in_(page))).rowcount for page in pages)
 
     def _deliver(self, connection: Connection, found: Found) -> bool:
-        is_as_read = (ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None))
-        states = (*SEEKABLE, EntryState.PENDING)
-        columns = self._told(Change(EntryState.DELIVERED, Decision.RECONCILED, found.event_id))
+        columns = self._decided(EntryState.DELIVERED, Decision.RECONCILED, found.event_id)
         columns["answer"] = dump_answer(Answer(status=0, code=FOUND, message=found.how))
-        which = [*is_as_read, ENTRY.c.state.in_([state.value for state in states])]
+        which = [ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None)]
+        which.append(ENTRY.c.state.in_([state.value for state in (*SEEKABLE, EntryState.PENDING)]))
         if found.shown is not None:
             which.append(ENTRY.c.drift_body == found.shown)
             row = connection.execute(select(ENTRY).where(*which)).one_or_none()
@@ -179,17 +235,10 @@ class Decisions:
             mark_anew(connection, [(row.id, columns["twin_digest"])])
         return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
-        with self._turn.transaction() as connection:
-            for lease in self._others.values():
-                show_token(connection, lease.scope_id, lease.token, lease.keeping)
-            yield connection
-
     def _write(  # noqa: C901  # one arm per choice
         self, connection: Connection, situation: Situation, choice: Choice, change: Change
     ) -> None:
-        row, columns = situation.row, self._told(change)
+        row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
         match choice:
             case TakeBack():
                 self._restore(connection, situation, columns)
@@ -204,10 +253,10 @@ class Decisions:
                 columns["ignored_fingerprint"] = asked_of(row).fingerprint
             case Apply():
                 columns |= applied(row)
-            case Release():
-                columns |= {"candidate_id": None, "attempts": 0} if row.body else {}
-                if not row.body:  # an upgrade made the entry: only a read knows what to send
-                    drop_bookmark(connection, self._turn.scope_id)
+            case Release() if row.body:
+                columns |= {"candidate_id": None, "attempts": 0}
+            case Release():  # an upgrade made the entry: only a read knows what to send
+                drop_bookmark(connection, self._run.scope_id)
             case SameAs():
                 columns |= self._adopt(connection, situation, change)
             case _:
@@ -220,32 +269,33 @@ class Decisions:
         is_marked = select(ENTRY.c.twin_digest).where(ENTRY.c.id == entry_id, ENTRY.c.state != EntryState.HELD.value)
         mark_anew(connection, [(entry_id, digest) for digest in connection.execute(is_marked).scalars()])
 
-    def _told(self, change: Change) -> dict[str, Any]:
-        now = self._turn.now()
-        columns: dict[str, Any] = {"state": change.state.value, "event_id": change.event_id, "updated_at": now, "undo": None}
-        if change.state is EntryState.DELIVERED:
+    def _decided(self, state: EntryState, decision: Decision | None, event_id: int | None = None) -> dict[str, Any]:
+        now = self._run.now()
+        columns: dict[str, Any] = {"state": state.value, "event_id": event_id, "updated_at": now, "undo": None}
+        if state is EntryState.DELIVERED:
             columns["unanswered_at"] = None
-        if change.decision is None:
-            return columns | {"decision": None, "decided_at": None, "decided_by": None}
-        return columns | {"decision": change.decision.value, "decided_at": now, "decided_by": self._by}
+        if decision is None:
+            return columns | _UNDECIDED
+        return columns | {"decision": decision.value, "decided_at": now, "decided_by": self._by}
 
     def _take_event(self, connection: Connection, before: RowRecord, change: Change) -> dict[str, Any]:
         if change.event_id is None or change.event_id == before.event_id:
             return {}
         self._lock_destination(connection)
         self._refuse_if_taken(connection, before.row_key, change.event_id)
-        said = f"{self._by} said that it is event {change.event_id}; it was {before.state.value.replace('_', ' ')}"
-        return {"answer": dump_answer(Answer(status=0, code=RESOLVED, message=said))}
+        message = f"{self._by} said that it is event {change.event_id}; it was {before.state.value.replace('_', ' ')}"
+        return {"answer": dump_answer(Answer(status=0, code=RESOLVED, message=message))}
 
     def _send_again(self, connection: Connection, row: Record, change: Change) -> dict[str, Any]:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
-        columns |= next_key(connection, row, self._turn.namespace, self._turn.feed) | {"baseline_body": None}
-        shown = shown_of(row)
+        columns |= next_key(connection, row, self._run.namespace, self._run.feed)
+        columns |= {"baseline_body": None, "baseline_fingerprint": None}
         if row.removed_at is not None:  # the event is created again as the source asks for it now
-            return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "baseline_fingerprint": None, "copies": 0}
-        return columns | {"body": shown.body, "fingerprint": shown.fingerprint, "baseline_fingerprint": None}
+            return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
+        shown = shown_of(row)
+        return columns | {"body": shown.body, "fingerprint": shown.fingerprint}
 
     def _adopt(self, connection: Connection, situation: Situation, change: Change) -> dict[str, Any]:
         """Move the event of another entry to this one; what the row asks for is drift against it."""
@@ -267,20 +317,20 @@ class Decisions:
 
     def _supersede(self, connection: Connection, giver: Record, situation: Situation) -> None:
         self._check_lease(giver.scope_id)
-        now = self._turn.now()
+        now = self._run.now()
         message = f"{self._by} said that its event is that of {situation.record.row_key}"
         columns = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": situation.row.id, "updated_at": now}
-        columns |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT
-        columns |= {"decision": None, "decided_at": None, "decided_by": None, "ignored_fingerprint": None}
-        columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": "", "copies": 0}
+        columns |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | _UNDECIDED
+        columns |= {"ignored_fingerprint": None, "copies": 0}
+        columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": ""}
         columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
         given = Undo(Decision.SAME_AS, EntryState.SUPERSEDED, columns["revision"], 0, None)
         columns["undo"] = dump_kept(Kept(given, columns_of(giver, EVERY)))
         connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**columns))
-        connection.execute(update(SCOPE).where(SCOPE.c.id == giver.scope_id).values(stamp=""))
+        self._forget_read(connection, giver.scope_id)
 
     def _check_lease(self, scope_id: int) -> None:
-        if scope_id != self._turn.scope_id and scope_id not in self._others:
+        if scope_id != self._run.scope_id and scope_id not in self._others:
             raise LeaseLostError(
                 "the candidate of a held row has changed meanwhile; nothing was changed",
                 hint="look at `eventsync rows` and say it again",
@@ -288,7 +338,7 @@ class Decisions:
 
     def _remove(self, connection: Connection, before: RowRecord, change: Change, columns: dict[str, Any]) -> dict[str, Any]:
         """Note that events are gone: the entry's earlier ones, and its own where that is vanished or cancelled."""
-        now = self._turn.now()
+        now = self._run.now()
         standing = (EARLIER.c.entry_id == before.entry_id, EARLIER.c.removed_at.is_(None))
         revisions = tuple(connection.execute(select(EARLIER.c.revision).where(*standing)).scalars())
         connection.execute(update(EARLIER).where(*standing).values(removed_at=now))
@@ -298,7 +348,7 @@ class Decisions:
             columns |= {"removed_at": now, **NO_DRIFT}
         elif change.decision is not Decision.REMOVED:
             columns = {"updated_at": now}
-        names = CHANGED[Decision.REMOVED] if is_of_event else ("decision", "decided_at", "decided_by")
+        names = CHANGED[Decision.REMOVED] if is_of_event else tuple(_UNDECIDED)
         undo = Undo(Decision.REMOVED, before.state, before.revision, before.attempts, before.event_id, is_of_event=is_of_event)
         return columns | {"undo": dump_kept(Kept(undo, columns_of(row, names), None, revisions))}
 
@@ -307,18 +357,18 @@ class Decisions:
         if kept is None or is_ignored_anew(situation.record, kept.undo):
             columns["ignored_fingerprint"] = None
         else:
-            columns = restored(row, kept) | {"undo": None, "updated_at": self._turn.now()}
+            columns = restored(row, kept) | {"undo": None, "updated_at": self._run.now()}
             ours = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(kept.revisions))
             connection.execute(update(EARLIER).where(*ours).values(removed_at=None))
         self._update(connection, row.id, columns)
         if giver is not None and columns["state"] == EntryState.HELD:
             self._check_lease(giver.scope_id)
             before = load_kept(giver.undo).before
-            self._update(connection, giver.id, {**before, "undo": None, "updated_at": self._turn.now()})
-            connection.execute(update(SCOPE).where(SCOPE.c.id == giver.scope_id).values(stamp=""))
+            self._update(connection, giver.id, {**before, "undo": None, "updated_at": self._run.now()})
+            self._forget_read(connection, giver.scope_id)
 
     def _refuse_if_taken(self, connection: Connection, row_key: RowKey, event_id: int) -> None:
-        taken = find_owners(connection, destination_of(self._turn.scope_id), [event_id])
+        taken = find_owners(connection, destination_of(self._run.scope_id), [event_id])
         if event_id in taken:
             raise EventTakenError(
                 f"event {event_id} is {taken[event_id]} already: it cannot be {row_key} too",
@@ -327,14 +377,19 @@ class Decisions:
 
     def _lock_destination(self, connection: Connection) -> None:
         """Let one person at a time give out event ids of a destination, whatever the feed."""
-        others = select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._turn.scope_id)).order_by(SCOPE.c.id)
+        others = select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._run.scope_id)).order_by(SCOPE.c.id)
         connection.execute(others.with_for_update(key_share=True)).all()
 
-    def _named(self, connection: Connection, row_keys: Collection[RowKey]) -> list[RowRecord]:
-        ours = ENTRY.c.scope_id == self._turn.scope_id
-        rows = (connection.execute(RECORDS.where(ours, ENTRY.c.row_key == row_key)).one_or_none() for row_key in row_keys)
-        return [as_record(row) for row in rows if row is not None]
 
-    def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
-        again = self._told(Change(EntryState.PENDING, decision_of_retry(state)))
-        return TurnedAway(self._turn.scope_id, state, row_keys).reopen(connection, again)
+def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
+    """Yield those of the rows that a retry of these states does not send again."""
+    for record in records:
+        if record.state is EntryState.PENDING and waits_for_access(record):
+            hint = "if the service only repeats a denial that it has stored: `eventsync resolve FEED KEY --resend`"
+            yield LeftAlone(record.row_key, f"it is pending: the next run sends it; {hint}")
+        elif record.state is EntryState.PENDING:
+            yield LeftAlone(record.row_key, "it is pending: the next run sends it")
+        elif record.state not in states:
+            yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
+        elif record.vanished_at is not None or record.past_at is not None or not record.is_asked_for:
+            yield LeftAlone(record.row_key, "the source no longer asks for it")

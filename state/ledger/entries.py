@@ -31,7 +31,7 @@ from state.database import rounded
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.duplicates import Candidate, mark_anew
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.plan import Known, Past, content_of, drafted, ends_at_of, is_of_change, revision_of, status_of
 from state.ledger.stage_policy import StagePolicy
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
@@ -281,7 +281,7 @@ _NEW_COLUMNS = (
 _INSERT = insert(ENTRY).values({name: bindparam(name) for name in _NEW_COLUMNS})
 
 
-def _bound(turn: Turn, instant: datetime | None) -> datetime | str | None:
+def _bound(turn: FencedTransaction, instant: datetime | None) -> datetime | str | None:
     """Return an instant as the driver takes it."""
     return UtcTime().process_bind_param(instant, turn.engine.dialect)
 
@@ -296,7 +296,7 @@ def _insert(connection: Connection, entries: list[tuple[object, ...]]) -> None:
 class Batch:
     """What was decided for a batch of rows, gathered to be written with one statement per kind."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: FencedTransaction) -> None:
         self._turn = turn
         self._now: datetime = turn.now()
         self._inserts: list[tuple[object, ...]] = []

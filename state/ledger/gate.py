@@ -15,7 +15,7 @@ from state.enums import EntryState, GateState, Phase
 from state.ledger.accounts import StageReport, load_report
 from state.ledger.alongside import put_side_by_side
 from state.ledger.entries import let_out
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.stage_policy import ReadKind
 from state.tables import ENTRY, RUN, SCOPE
 
@@ -144,7 +144,7 @@ def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
 
 
-def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, kind: ReadKind) -> Opening:
+def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, stamp: str, kind: ReadKind) -> Opening:
     """Close the gate for the length of a stage.
 
     A full read first takes the bookmark out: only its own passing gives the feed another one, so that what it stages and
@@ -177,7 +177,7 @@ def shut(connection: Connection, turn: Turn, *, is_whole: bool, stamp: str, kind
     )
 
 
-def judge(connection: Connection, turn: Turn, opening: Opening, report: StageReport) -> bool:
+def judge(connection: Connection, turn: FencedTransaction, opening: Opening, report: StageReport) -> bool:
     """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
     Return whether it does.
 
@@ -276,6 +276,6 @@ def _remember_read(connection: Connection, scope_id: int, rows: int, stamp: str,
     connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**columns))
 
 
-def _set(connection: Connection, turn: Turn, state: GateState, reason: str = "") -> None:
+def _set(connection: Connection, turn: FencedTransaction, state: GateState, reason: str = "") -> None:
     columns = {"gate": state.value, "gate_run": turn.run_id, "gate_reason": reason}
     connection.execute(update(SCOPE).where(SCOPE.c.id == turn.scope_id).values(**columns))

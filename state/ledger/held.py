@@ -18,7 +18,7 @@ from state.ledger.absent_rows import TakenBack, in_fews
 from state.ledger.compare import Progress
 from state.ledger.duplicates import WITHOUT_EVENT, Candidate, Neighbour, mark_anew, read_neighbours
 from state.ledger.gate import Opening
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.problems import held, strike, write_problems
 from state.tables import ENTRY
 
@@ -54,7 +54,7 @@ _SUPERSEDE = update(ENTRY).where(_SOME).values(state=EntryState.SUPERSEDED.value
 _HeldRow = Row[*tuple[Any, ...]]
 
 
-def settle_held(connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> int:
+def settle_held(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> int:
     """Judge the held rows that this read has mapped, and forget those that it has not and that nobody has decided on.
 
     Return how many entries of before this read are held, or were, that the source has. All marks must be written.
@@ -78,7 +78,7 @@ def settle_held(connection: Connection, turn: Turn, opening: Opening, progress: 
     return present
 
 
-def hold_staged_beside(connection: Connection, turn: Turn, progress: Progress) -> None:
+def hold_staged_beside(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
     """Hold new rows of this read that look like entries which other feeds have staged since it began."""
     turned: dict[int, tuple[RowKey, str, Candidate]] = {}
     for entry_id, row_key, place, candidate in progress.duplicates.find_staged_beside(connection, progress.marks.boundary):
@@ -95,7 +95,7 @@ def hold_staged_beside(connection: Connection, turn: Turn, progress: Progress) -
 class _Judge:
     """Judges held rows by the rows that they resemble, a page at a time, oldest first."""
 
-    def __init__(self, connection: Connection, turn: Turn, opening: Opening, progress: Progress) -> None:
+    def __init__(self, connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
         self._connection = connection
         self._turn = turn
         self._opening = opening

@@ -19,7 +19,7 @@ from mappings.errors import TransientError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import free_pages, insert_if_new, writing
 from state.enums import Phase
-from state.holders import Holder, Pulse, held_by, is_free, seconds_since_boot
+from state.holders import BootClock, Holder, held_by, is_free, seconds_since_boot
 from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
@@ -32,14 +32,14 @@ class LeaseLostError(TransientError):
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class LeaseClock:
     """How long a silent holder keeps a feed (`ttl_s` seconds), and by which clocks that is measured.
 
     `pulse` None: by the database's own clock, which only a server has. `now` is the time of day, for people.
     """
 
     now: Callable[[], datetime]
-    pulse: Pulse | None
+    pulse: BootClock | None
     ttl_s: float = LEASE_TTL_S
 
     def seconds(self) -> float:
@@ -57,7 +57,7 @@ class Lease:
     engine: Engine
     scope_id: int
     token: int
-    keeping: Keeping
+    keeping: LeaseClock
 
     def renew(self) -> None:
         """Say that we are alive. Raises `LeaseLostError` if another run has taken over."""
@@ -100,7 +100,7 @@ _TAKE = {
 }
 
 
-def show_token(connection: Connection, scope_id: int, token: int, keeping: Keeping) -> None:
+def show_token(connection: Connection, scope_id: int, token: int, keeping: LeaseClock) -> None:
     """Renew the lease inside the caller's transaction, which so commits only while the lease is ours.
 
     Raises `LeaseLostError` if it is not: the transaction must not commit.
@@ -113,7 +113,7 @@ def show_token(connection: Connection, scope_id: int, token: int, keeping: Keepi
         )
 
 
-def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: Keeping) -> Lease:
+def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: LeaseClock) -> Lease:
     """Take the feed, from nobody, from a holder that fell silent, or at once from one that died on this host.
 
     Raises `HeldByAnotherError` while another run holds it.
@@ -128,7 +128,7 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: Keeping) -> 
         raise held_by(seen)
 
 
-def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, keeping: Keeping) -> bool:
+def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, keeping: LeaseClock) -> bool:
     """Take the lease if it is still as it was seen: who was silent may have spoken, or another may have been faster."""
     who = {
         "new_token": seen.token + 1,
@@ -142,7 +142,7 @@ def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, k
     return connection.execute(_TAKE[keeping.pulse is None], {**who, **where, **_times(keeping)}).rowcount == 1
 
 
-def _look(connection: Connection, scope_id: int, keeping: Keeping) -> Row[*tuple[Any, ...]]:
+def _look(connection: Connection, scope_id: int, keeping: LeaseClock) -> Row[*tuple[Any, ...]]:
     """Read the lease, without a lock; make its row if the feed never had one."""
     found = connection.execute(_read(scope_id, keeping)).one_or_none()
     if found is None:
@@ -151,7 +151,7 @@ def _look(connection: Connection, scope_id: int, keeping: Keeping) -> Row[*tuple
     return found
 
 
-def _read(scope_id: int, keeping: Keeping) -> Select[Any]:
+def _read(scope_id: int, keeping: LeaseClock) -> Select[Any]:
     server_now = _SERVER_NOW if keeping.pulse is None else literal_column("NULL", LEASE.c.heartbeat_at.type)
     return select(LEASE, server_now.label("server_now")).where(LEASE.c.scope_id == scope_id)
 
@@ -163,11 +163,11 @@ def _make(connection: Connection, scope_id: int, now: datetime) -> None:
     connection.execute(insert_if_new(connection, LEASE), {"scope_id": scope_id, **nobody, **times})
 
 
-def _is_free(seen: Row[*tuple[Any, ...]], keeping: Keeping) -> bool:
+def _is_free(seen: Row[*tuple[Any, ...]], keeping: LeaseClock) -> bool:
     return is_free(seen, keeping.pulse, keeping.now)
 
 
-def _times(keeping: Keeping) -> Mapping[str, object]:
+def _times(keeping: LeaseClock) -> Mapping[str, object]:
     beat = {"beat": keeping.seconds()}
     if keeping.pulse is None:
         return {**beat, "ttl": timedelta(seconds=keeping.ttl_s)}
@@ -180,7 +180,7 @@ _LONG = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class FencedTransaction:
     """Who acts (`run_id`, `token` of the lease), on what (`scope_id` is `feed` at one destination), and by which clock."""
 
     engine: Engine
@@ -190,7 +190,7 @@ class Turn:
     run_id: str
     token: int
     now: Callable[[], datetime]
-    keeping: Keeping
+    keeping: LeaseClock
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

@@ -14,12 +14,12 @@ from mappings.delivery import split_destination
 from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import Phase
-from state.holders import Holder, Pulse, host_pulse, this_process
+from state.holders import BootClock, Holder, boot_clock, this_process
 from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.decisions import Decisions
 from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate
-from state.ledger.lease import Keeping, Lease, Turn, acquire
-from state.ledger.outbox import KEY_MEMORY_S, Outbox, Reach, start_outbox
+from state.ledger.lease import FencedTransaction, Lease, LeaseClock, acquire
+from state.ledger.outbox import KEY_MEMORY_S, DrainFilter, Outbox, start_outbox
 from state.ledger.stage import Stage, start_stage
 from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
 from state.ledger.standing import Standing, dump_standing, read_standing
@@ -44,14 +44,14 @@ class Ledger:
         *,
         namespace: str,
         now: Callable[[], datetime],
-        keeping: Keeping | None = None,
+        keeping: LeaseClock | None = None,
     ) -> None:
         self._engine = engine
         self._destination = destination
         self._feed = feed
         self._namespace = namespace
         self._now = now
-        self._keeping = keeping or Keeping(now, _own_pulse(engine))
+        self._keeping = keeping or LeaseClock(now, _own_pulse(engine))
         self._known_scope: int | None = None
 
     def acquire_lease(self, holder: str | Holder) -> Lease:
@@ -174,7 +174,7 @@ class Ledger:
         seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
         not be published, `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_outbox(self._turn(run_id, fence), Reach(limit, keys, key_memory_s, row_parts))
+        return start_outbox(self._turn(run_id, fence), DrainFilter(limit, keys, key_memory_s, row_parts))
 
     def bookmark(self) -> Bookmark:
         """Return where the next read may go on."""
@@ -200,8 +200,8 @@ class Ledger:
         with writing(self._engine) as connection:
             return accept(connection, self._scope_in(connection), by)
 
-    def _turn(self, run_id: str, fence: int) -> Turn:
-        return Turn(
+    def _turn(self, run_id: str, fence: int) -> FencedTransaction:
+        return FencedTransaction(
             engine=self._engine,
             scope_id=self._scope_id(),
             feed=self._feed,
@@ -239,6 +239,6 @@ class Ledger:
         return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar_one())
 
 
-def _own_pulse(engine: Engine) -> Pulse | None:
+def _own_pulse(engine: Engine) -> BootClock | None:
     """A SQLite file is shared by the processes of one host, whose clock is never set; a server has a clock of its own."""
-    return host_pulse() if engine.dialect.name == "sqlite" else None
+    return boot_clock() if engine.dialect.name == "sqlite" else None

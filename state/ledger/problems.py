@@ -18,7 +18,7 @@ from state.database import rounded
 from state.enums import ProblemKind
 from state.ledger.accounts import ReadAccount, dump
 from state.ledger.duplicates import Candidate
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.tables import ENTRY, PROBLEM, RUN, storable
 
 
@@ -180,7 +180,7 @@ def no_list() -> ListedProblems:
     return ListedProblems((), None)
 
 
-def carry_list(connection: Connection, turn: Turn, row_parts: int | None) -> ListedProblems:
+def carry_list(connection: Connection, turn: FencedTransaction, row_parts: int | None) -> ListedProblems:
     """Put what the last read had on its list on the list of this one, and return it."""
     last = connection.execute(_LAST, {"scope": turn.scope_id}).scalar()
     ours = {"scope": turn.scope_id, "run": turn.run_id}

@@ -14,7 +14,7 @@ from state.ledger.compare import Progress, compare
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.entries import entry_ids
 from state.ledger.gate import AT_THE_END, Opening, ReadEnd, shut
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.problems import carry_list, no_list
 from state.ledger.read_marks import ReadMarks, UnreadEvents
 from state.ledger.row_digests import RowDigests, load_digests, unchanged_entries
@@ -30,7 +30,7 @@ class Stage:
     After an error the stage is over: open another one, which finds what this one wrote and goes on from there.
     """
 
-    def __init__(self, turn: Turn, opening: Opening, progress: Progress) -> None:
+    def __init__(self, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
         self._turn = turn
         self._opening = opening
         self._progress = progress
@@ -79,7 +79,7 @@ class Stage:
             return close_stage(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
-def start_stage(turn: Turn, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:
+def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         is_known = bool(digests_of) and is_evident(connection, turn.scope_id, digests_of or "")

@@ -17,7 +17,7 @@ from state.ledger.accounts import StageReport, dump, load_report
 from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.compare import Progress
 from state.ledger.gate import Opening, judge, lock
-from state.ledger.lease import Turn
+from state.ledger.lease import FencedTransaction
 from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE
 
@@ -52,7 +52,11 @@ def is_lasting(connection: Connection, scope_id: int, progress: Progress) -> boo
 
 
 def repeat(
-    connection: Connection, turn: Turn, policy: StagePolicy, asked: UnchangedRead, brake: Callable[[StageReport], Sequence[str]]
+    connection: Connection,
+    turn: FencedTransaction,
+    policy: StagePolicy,
+    asked: UnchangedRead,
+    brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport | None:
     """Write down, in the caller's transaction, what reading the same source again would come to, and return its report.
 
@@ -186,7 +190,7 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, policy: StageP
     )
 
 
-def _list_again(connection: Connection, turn: Turn, last_run: str) -> None:
+def _list_again(connection: Connection, turn: FencedTransaction, last_run: str) -> None:
     """Put what the last read rejected on the list of this one."""
     listed = (PROBLEM.c.scope_id == turn.scope_id, PROBLEM.c.listed_run == last_run)
     seen = {"run_id": turn.run_id, "listed_run": turn.run_id, "seen_at": turn.now()}

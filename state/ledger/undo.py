@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.choices import Change, Undo
-from state.ledger.entries import CANCELLED, kind_of_drift
-from state.ledger.plan import may_be_pinned_anew
+from state.ledger.entries import CANCELLED, kind_of_drift, used_revisions
+from state.ledger.plan import ends_at_of, may_be_pinned_anew, twin_digest_of
 from state.tables import NO_DRIFT
 
 _DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
@@ -40,7 +41,6 @@ CHANGED: Mapping[Decision, tuple[str, ...]] = {
 """The columns that each decision changes."""
 _BODIES = frozenset({"body", "baseline_body", "drift_body"})
 _TIMES = frozenset({"unanswered_at", "decided_at", "ends_at", "removed_at", "vanished_at", "past_at"})
-
 Record = Row[*tuple[Any, ...]]
 
 
@@ -194,3 +194,39 @@ def _decoded(name: str, value: Any) -> Any:
     if name in _TIMES:
         return datetime.fromisoformat(value)
     return bytes.fromhex(value) if name == "twin_digest" else value
+
+
+def applied(row: Record) -> dict[str, Any]:
+    """Make the drift the baseline, as it was shown."""
+    return {
+        "baseline_body": row.drift_body,
+        "baseline_fingerprint": row.drift_fingerprint,
+        "twin_digest": twin_digest_of(row.drift_body),
+        "ends_at": ends_at_of(row.drift_body),
+        "ignored_fingerprint": None,
+        **NO_DRIFT,
+    }
+
+
+def pinned(body: bytes) -> dict[str, Any]:
+    """Pin a body. The next read gives it its cover image, as its fingerprint tells that it has none."""
+    return {
+        "body": body,
+        "fingerprint": fingerprint(body, ""),
+        "cover_url": None,
+        "cover_on_error": None,
+        "twin_digest": twin_digest_of(body),
+        "channel_id": json.loads(body)["channelId"],
+        "ends_at": ends_at_of(body),
+    }
+
+
+def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
+    """Give an entry the next key that none of its events has, under which nothing was sent."""
+    used = used_revisions(connection, [row.id])[row.id]
+    revision = row.revision + 1
+    while revision in used:
+        revision += 1
+    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
+    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
+    return {"revision": revision, "idempotency_key": key, **unsent}

@@ -22,8 +22,8 @@ from mappings.row_key import RowKey
 from pipelines.run.drain import Drain
 from state.enums import Decision, EntryState
 from state.ledger.choices import Change, Resend
+from state.ledger.decisions import Retried
 from state.ledger.outbox import Settled
-from state.ledger.turned_away import Retried
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
 LOCKED = {

@@ -42,10 +42,10 @@ from pipelines.run.publish import Publisher, PublishJob, PublishReport
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind
-from state.holders import Pulse
+from state.holders import BootClock
 from state.ledger.choices import AsItIs, Change, Choice, NotPossibleError
 from state.ledger.decisions import Decisions
-from state.ledger.lease import Keeping, Lease
+from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.row_record import Book, RowRecord
 from state.ledger.weighing import weigh
@@ -93,8 +93,8 @@ class Clock:
         return self().timestamp()
 
     @property
-    def keeping(self) -> Keeping:
-        return Keeping(self, Pulse("this boot", self.seconds))
+    def keeping(self) -> LeaseClock:
+        return LeaseClock(self, BootClock("this boot", self.seconds))
 
 
 def _loop_s() -> float:

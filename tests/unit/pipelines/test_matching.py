@@ -16,7 +16,7 @@ from connectors.event_api.lists import ListedEvent
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.enums import EntryState
-from state.ledger.sought import Sought
+from state.ledger.weighing import ReconcileCandidate
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,
@@ -34,9 +34,9 @@ PAYLOAD: dict[str, Any] = {
 _NUMBERS = count(1)
 
 
-def row(*, key: str = "", is_rival: bool = False, **changed: Any) -> Sought:
+def row(*, key: str = "", is_rival: bool = False, **changed: Any) -> ReconcileCandidate:
     number = next(_NUMBERS)
-    return Sought(
+    return ReconcileCandidate(
         entry_id=number,
         feed=FeedName("agenda"),
         row_key=RowKey(f"r{number}"),
@@ -53,7 +53,9 @@ def event(event_id: int = 1, **fields: Any) -> ListedEvent:
     return ListedEvent(event_id, {"id": event_id, **fields})
 
 
-def matched(rows: list[Sought], events: list[ListedEvent], owners: Mapping[int, str] | None = None) -> list[RowVerdict]:
+def matched(
+    rows: list[ReconcileCandidate], events: list[ListedEvent], owners: Mapping[int, str] | None = None
+) -> list[RowVerdict]:
     matching = Matching(rows)
     for one in events:
         matching.meet(one)

@@ -21,7 +21,7 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.archive.contents import TABLES, Sum, UnlikeError, compare, form_of
+from state.archive.copying import TABLES, Sum, UnlikeError, compare, line_of, rows_of
 from state.archive.export_file import export_to, import_from
 from state.archive.moving import MOVER, migrate
 from state.archive.verify import examine
@@ -67,9 +67,8 @@ def told(engine: Engine) -> dict[str, Sum]:
     sums = {table.name: Sum() for table in TABLES}
     with reading(engine) as connection:
         for table in TABLES:
-            form = form_of(table)
-            for line in connection.execute(select(table)):
-                sums[table.name].add(form.line(line))
+            for each in rows_of(connection, table):
+                sums[table.name].add(line_of(each))
     return sums
 
 

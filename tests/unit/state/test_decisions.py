@@ -43,7 +43,7 @@ from state.ledger.choices import (
     TakeBack,
     TakeEvent,
 )
-from state.ledger.decisions import Decisions, EventTakenError, Found, Resolved
+from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
 from state.ledger.lease import LeaseLostError
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
@@ -51,7 +51,6 @@ from state.ledger.plan import twin_digest_of
 from state.ledger.row_record import Book
 from state.ledger.stage_policy import StagePolicy
 from state.ledger.standing import OpenRows
-from state.ledger.turned_away import LeftAlone
 from state.tables import ENTRY
 from state.views.books import Books
 from state.views.views import RowFilter

@@ -23,10 +23,10 @@ import sys
 from datetime import datetime
 from state.database import open_database
 from state.ledger.ledger import Ledger
-from state.ledger.lease import Keeping
-from state.holders import Pulse
+from state.ledger.lease import LeaseClock
+from state.holders import BootClock
 now = datetime.fromisoformat(sys.argv[4])
-keeping = Keeping(lambda: now, Pulse("this boot", now.timestamp))
+keeping = LeaseClock(lambda: now, BootClock("this boot", now.timestamp))
 ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, keeping=keeping)
 print(ledger.acquire_lease("eventsync run").token, flush=True)
 sys.stdin.read()

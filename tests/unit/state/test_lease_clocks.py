@@ -21,12 +21,12 @@ from sqlalchemy import Engine
 from unit.state.world import DESTINATION, FEED, Clock
 
 from state.database import open_database
-from state.holders import HeldByAnotherError, Holder, Pulse, host_pulse, is_running, seconds_since_boot, this_process
-from state.ledger.lease import Keeping, Lease, LeaseLostError, Turn
+from state.holders import BootClock, HeldByAnotherError, Holder, boot_clock, is_running, seconds_since_boot, this_process
+from state.ledger.lease import FencedTransaction, Lease, LeaseClock, LeaseLostError
 from state.ledger.ledger import Ledger
 from state.views.books import Books
 
-HERE = Pulse("boot-1", lambda: 0.0)
+HERE = BootClock("boot-1", lambda: 0.0)
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def sqlite(tmp_path: Path) -> Iterator[Engine]:
     opened.dispose()
 
 
-def ledger_of(engine: Engine, clock: Clock | None = None, *, ttl_s: float = 60.0, pulse: Pulse | None = None) -> Ledger:
+def ledger_of(engine: Engine, clock: Clock | None = None, *, ttl_s: float = 60.0, pulse: BootClock | None = None) -> Ledger:
     now = clock or Clock()
-    own = pulse or (host_pulse() if engine.dialect.name == "sqlite" else None)
-    return Ledger(engine, DESTINATION, FEED, namespace="tests", now=now, keeping=Keeping(now, own, ttl_s))
+    own = pulse or (boot_clock() if engine.dialect.name == "sqlite" else None)
+    return Ledger(engine, DESTINATION, FEED, namespace="tests", now=now, keeping=LeaseClock(now, own, ttl_s))
 
 
 def elsewhere(name: str = "far away") -> Holder:
@@ -99,7 +99,7 @@ def test_people_are_told_the_servers_time(postgres: Postgres) -> None:
 
 def test_a_holder_of_the_same_boot_is_measured_in_its_seconds(sqlite: Engine) -> None:
     at = [1000.0]
-    ledger = ledger_of(sqlite, pulse=Pulse("boot-1", lambda: at[0]))
+    ledger = ledger_of(sqlite, pulse=BootClock("boot-1", lambda: at[0]))
     ledger.acquire_lease(replace(elsewhere(), boot="boot-1"))
     at[0] += 59
     with pytest.raises(HeldByAnotherError):
@@ -111,7 +111,7 @@ def test_a_holder_of_the_same_boot_is_measured_in_its_seconds(sqlite: Engine) ->
 def test_after_a_restart_of_the_machine_the_time_of_day_decides_and_may_have_gone_back(sqlite: Engine) -> None:
     clock = Clock()
     ledger_of(sqlite, clock, pulse=replace(HERE, seconds=lambda: 5000.0)).acquire_lease(replace(elsewhere(), boot="boot-1"))
-    restarted = ledger_of(sqlite, clock, pulse=Pulse("boot-2", lambda: 5001.0))
+    restarted = ledger_of(sqlite, clock, pulse=BootClock("boot-2", lambda: 5001.0))
     with pytest.raises(HeldByAnotherError):
         restarted.acquire_lease("second")
     clock.turn(days=-400)
@@ -134,7 +134,7 @@ def test_a_process_is_told_by_its_start_whatever_the_time_of_day_was_set_to(monk
 
 
 def test_the_hosts_pulse_goes_on_and_names_its_boot() -> None:
-    pulse = host_pulse()
+    pulse = boot_clock()
     before = pulse.seconds()
     pause(0.01)
     assert seconds_since_boot() > before
@@ -177,7 +177,7 @@ def test_of_many_who_follow_a_dead_holder_one_gets_the_feed(engine: Engine) -> N
 
 def test_a_long_transaction_renews_the_lease_at_its_end(sqlite: Engine) -> None:
     at = [1000.0]
-    ledger = ledger_of(sqlite, pulse=Pulse("boot-1", lambda: at[0]))
+    ledger = ledger_of(sqlite, pulse=BootClock("boot-1", lambda: at[0]))
     turn = _turn(sqlite, ledger, replace(elsewhere(), boot="boot-1"))
     with turn.transaction():
         at[0] += 90
@@ -217,23 +217,23 @@ def test_a_takeover_waits_for_the_holders_transaction_and_finds_that_it_has_spok
     engine.dispose()
 
 
-def _turn(engine: Engine, ledger: Ledger, holder: Holder) -> Turn:
+def _turn(engine: Engine, ledger: Ledger, holder: Holder) -> FencedTransaction:
     """The turn of a run that holds the feed."""
     lease = ledger.acquire_lease(holder)
-    return Turn(engine, lease.scope_id, FEED, "tests", "run-1", lease.token, Clock(), lease.keeping)
+    return FencedTransaction(engine, lease.scope_id, FEED, "tests", "run-1", lease.token, Clock(), lease.keeping)
 
 
 HOLD = """
 import sys
 from state.database import open_database
-from state.ledger.lease import Keeping, LeaseLostError
+from state.ledger.lease import LeaseClock, LeaseLostError
 from state.ledger.ledger import Ledger
-from state.holders import host_pulse
+from state.holders import boot_clock
 from datetime import datetime, UTC
 def now():
     return datetime.now(UTC)
 engine = open_database(sys.argv[1])
-keeping = Keeping(now, host_pulse() if engine.dialect.name == "sqlite" else None, 0.5)
+keeping = LeaseClock(now, boot_clock() if engine.dialect.name == "sqlite" else None, 0.5)
 ledger = Ledger(engine, sys.argv[2], sys.argv[3], namespace="tests", now=now, keeping=keeping)
 lease = ledger.acquire_lease("first")
 print("held", flush=True)

@@ -288,7 +288,7 @@ def test_the_record_of_a_run_that_died_is_closed_by_the_next(world: World) -> No
     world.outbox().settle_and_claim([], 1)
     world.crash()
     world.publish()
-    runs = {run.run_id: run for run in world.ledger.runs()}
+    runs = {run.run_id: run for run in Books(world.engine).runs()}
     assert (runs["run-2"].outcome, runs["run-3"].outcome) == ("lost", None)
     assert "run-3 carries on" in runs["run-2"].message
 
@@ -309,7 +309,7 @@ def test_a_run_that_is_begun_again_goes_on_with_its_record(world: World) -> None
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
     world.ledger.finish_run("r", outcome="staged", exit_code=0, message="")
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
-    (record,) = world.ledger.runs()
+    (record,) = Books(world.engine).runs()
     assert (record.outcome, record.finished_at, record.dagster_run_id) == (None, None, "d-1")
 
 

@@ -61,7 +61,7 @@ def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
         stage.close(lambda _report: [BAD])
         ledger.open_gate(BAD)
         ledger.finish_run("run-1", outcome="done", exit_code=0, message=BAD)
-    (run,) = ledger.runs()
+    (run,) = Books(world.engine).runs()
     assert (run.message, run.launched_by, run.dagster_run_id) == (KEPT, KEPT, KEPT)
     assert KEPT in ledger.gate().reason
 

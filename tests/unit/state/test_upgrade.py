@@ -23,7 +23,7 @@ from unit.state.world import Clock, World, body_of, rejection
 from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
-from state.archive.contents import TABLES
+from state.archive.copying import TABLES
 from state.archive.export_file import import_from
 from state.archive.verify import examine
 from state.database import open_database, reading, writing

@@ -15,9 +15,9 @@ from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, Row
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
 from state.database import open_database
-from state.holders import Pulse
+from state.holders import BootClock
 from state.ledger.accounts import PublishAccount, StageReport
-from state.ledger.lease import Keeping, Lease
+from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.row_record import Book, RowRecord
@@ -44,9 +44,9 @@ class Clock:
         self.instant += timedelta(**by)
 
     @property
-    def keeping(self) -> Keeping:
+    def keeping(self) -> LeaseClock:
         """Leases by this clock alone: a database server would measure them by its own."""
-        return Keeping(self, Pulse("this boot", lambda: self.instant.timestamp()))  # noqa: PLW0108  # the instant at the time of asking
+        return LeaseClock(self, BootClock("this boot", lambda: self.instant.timestamp()))  # noqa: PLW0108  # the instant at the time of asking
 
 
 def body_of(title: str, *, status: str = "published") -> bytes:

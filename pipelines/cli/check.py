@@ -1,4 +1,4 @@
-"""`eventsync check`: are the mapping files right? What is looked for is `findings`' and `live.findings`'."""
+"""`eventsync check`: whether the mapping files are right."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def check(
         eventsync check feeds/_shared.yaml
         # Also the service and the source
         eventsync check lisbon-agenda --live
-        # Also whoever would be told of it: each gets a test
+        # Also the notifications: each recipient gets a test
         eventsync check lisbon-agenda --notify
 
     --live asks for the key, its channels, the classifications and the service's own page (OpenAPI), which is compared
-    with what the mapping sends; it says who would be told of each feed, too.
+    with what the mapping sends; it also lists who is notified of each feed.
 
     Exit codes: 0 all is well (warnings are allowed), 2 a file has a mistake, an example did not come true, or the service
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
@@ -111,7 +111,7 @@ _BY_DEFAULT = "Dagster goes by its defaults there; what `eventsync ui` would wri
 @dataclass(frozen=True, slots=True)
 class Asking:
     """Who is asked beside the files. `is_live`: the service and the sources; `is_probing`: and the service is sent an event
-    without any field; `is_telling`: and whoever would be told of a feed is sent a test.
+    without any field; `is_telling`: also send a test to the recipients of each feed's notifications.
     """
 
     is_live: bool = False
@@ -180,7 +180,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _spot(kind: str, problem: FileProblem) -> str:
-    """Tell a problem with its line and a caret under the very place."""
+    """Return a problem with its line and a caret under the place."""
     told = f"  {kind}: {problem}"
     if not problem.snippet:
         return told

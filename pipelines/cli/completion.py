@@ -1,7 +1,6 @@
-"""What the shell is told when somebody presses Tab: feeds, runs, brakes, states of rows, rows that wait for a person.
+"""Shell completion: feeds, runs, brakes, states of rows, rows that wait for a person.
 
-Each answer imports what it needs when it is asked for. Whatever goes wrong, the shell is told nothing: a command that is
-still being typed is no place for errors.
+Each answer imports what it needs. Errors are dropped: a command that is still being typed is no place for them.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 _MOST = 50
 _NAME = re.compile(r"^feed:[ \t]*['\"]?([a-z0-9][a-z0-9-]*)", re.MULTILINE)
-
 Offer = tuple[str, str]
 """A word, and what it means."""
 

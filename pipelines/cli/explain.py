@@ -1,4 +1,4 @@
-"""`eventsync explain`: one row, step by step. How it is found and told is `explaining`'s."""
+"""`eventsync explain`: what each step of the mapping makes of one row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eventsync metrics`: the numbers that monitors watch. What they are is `pipelines.measuring.gauges`'."""
+"""`eventsync metrics`: the numbers that monitors watch, in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def metrics(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Tell monitors where the feeds stand, as Prometheus reads it: rows by state, what waits for a person, how fresh they are.
+    """Print where the feeds stand, for Prometheus: rows by state, what waits for a person, how fresh they are.
 
     For example:
 
@@ -99,7 +99,7 @@ def write_metrics(out: Path, *, as_json: bool) -> int:
 
 
 def serve_metrics(host: str, port: int, *, as_json: bool) -> int:
-    """Serve the numbers until Ctrl-C, and tell where; return 0.
+    """Serve the numbers until Ctrl-C and print the address; return 0.
 
     Raises:
         ConfigError: the address cannot be had.

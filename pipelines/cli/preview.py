@@ -1,4 +1,4 @@
-"""`eventsync preview`: what the mapping makes of the source's rows. How that is found out is `previewing`'s."""
+"""`eventsync preview`: what the mapping makes of the source's rows."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def preview(
 
     Reading ends with the last row shown, unless --all is given. Rows of one key that contradict each other are rejected
     once both are read, as in a run; with --all the counts are those of a first run. Channels and classifications are the
-    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which is said. What a run
-    would send, compared with what was sent before, tells `eventsync run FEED --dry-run`. Exit code 0, also with rejected
-    rows.
+    service's where it answers; without it any slug is accepted and channel ids are stand-ins, which the output says.
+    `eventsync run FEED --dry-run` shows what a run would send, compared with what was sent before. Exit code 0, also with
+    rejected rows.
     """
     wanted = Wanted(rows, only, is_whole=read_all)
     settings, output = current_settings(), Output(json=as_json)
@@ -212,7 +212,7 @@ class PreviewCounts:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What somebody wants to see: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
+    """What to show: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
 
     count: int
     only: OutcomeKind | None = None
@@ -226,7 +226,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A source being read by somebody who wants to see some of its rows: each is counted as what a run would make of it."""
+    """Reads a source for a preview: counts each row as what a run would make of it."""
 
     account: PreviewCounts
     claims: Claims

@@ -1,4 +1,4 @@
-"""`eventsync resolve`: what a person decides about rows."""
+"""`eventsync resolve`: records what a person decides about rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eventsync rows`: single rows, as the ledger has them. Which ones there are to ask for is `row_choices`'."""
+"""`eventsync rows`: ledger entries and rejected rows, as a list or as a CSV file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(
 
     For example:
 
-        # What somebody has to look at
+        # What waits for a person
         eventsync rows lisbon-agenda
         # What the partner has to mend
         eventsync rows lisbon-agenda --state rejected --csv for-partner.csv

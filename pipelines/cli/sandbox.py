@@ -1,4 +1,4 @@
-"""`eventsync sandbox`: the local service alone, for rehearsals. The only module of the worker that starts the sandbox."""
+"""`eventsync sandbox`: the local service alone, for rehearsals."""
 
 from __future__ import annotations
 

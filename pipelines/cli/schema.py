@@ -1,7 +1,4 @@
-"""`eventsync schema`: JSON Schemas, of mapping files for editors, of `--json` documents for scripts.
-
-Where they come from is `mappings.json_schema` and `documents.catalogue`.
-"""
+"""`eventsync schema`: JSON Schemas, of mapping files for editors, of `--json` documents for scripts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Asking the service about itself while a person waits: a short try, then the answer is that it does not answer.
-
-What runs ask, and how long they insist, is `pipelines.publishing.service`'s.
-"""
+"""Ask the service about itself while a person waits: few attempts, no long pauses."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _UNASKED = NoPage("it was not asked for")
 
 @dataclass(frozen=True, slots=True)
 class ServiceAnswers:
-    """What the service told, each as it was told, or why it was not. `key_tail` names the key by its last characters.
+    """What the service answered to each question, or the error. `key_tail` names the key by its last characters.
 
     `probe`: the answer to an event without any field, None where none was sent.
     """
@@ -44,14 +41,14 @@ class ServiceAnswers:
 
     @property
     def refusal(self) -> SyncError | None:
-        """Why the service told nothing at all, None if it told anything."""
+        """Why the service answered nothing at all, None if it answered anything."""
         if isinstance(self.channels, SyncError) and isinstance(self.classifications, SyncError):
             return self.channels
         return None
 
     @property
     def directory(self) -> Directory:
-        """What mappings are resolved against; a list that was not told accepts everything."""
+        """What mappings are resolved against; a list without an answer accepts everything."""
         channels = None if isinstance(self.channels, SyncError) else self.channels
         slugs = None if isinstance(self.classifications, SyncError) else self.classifications.slugs
         return Directory(channels, slugs)

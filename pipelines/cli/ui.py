@@ -1,4 +1,4 @@
-"""`eventsync ui`: the Dagster UI over the feeds here, or over the demo; runs until Ctrl-C. What it starts is `showcase`'s."""
+"""`eventsync ui`: the Dagster UI over the feeds here, or over the demo, until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""How alike a payload of ours and an item of the service's list are, field by field, whichever fields the item has.
+"""Look up rows in the service's own list of events: compare field by field, match, and record what was found.
 
-Pure. Which rows and events are compared, and what follows, is `matching`'s.
+Nothing is known about the fields of a list item in advance: what it lacks neither agrees nor differs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import unicodedata
 from collections import defaultdict
@@ -22,23 +21,24 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
 from pipelines.run.drain import Advance
+from pipelines.run.signals import run_async
 from state.ledger.decisions import Found
 from state.ledger.weighing import ReconcileCandidate
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
-"""Where a service may tell the key that an event was created under; another key there is another row's event."""
+"""Fields for the key that an event was created under; another key there is another row's event."""
 REFERENCE_FIELDS = ("externalId", "external_id", "sourceId", "reference")
-"""Where it may stand too; anything else there says nothing."""
+"""Further fields for it; anything else there proves nothing."""
 _CHANNEL = ("channelId", "channel")
 _NAMES_OF_A_THING = ("id", "slug", "name")
-_UNTOLD: tuple[object, ...] = (None, "", [], {})
+_MISSING: tuple[object, ...] = (None, "", [], {})
 _CHANGES_LATER = frozenset({"status"})
 """A draft is published by hand later, or taken back: another status is the same event's."""
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 
 
 class Strength(StrEnum):
-    """How much an item says for being a row's event. `certain`: it shows the row's very key; `strong`: title and start
+    """How strongly an item resembles a row's event. `certain`: it shows the row's very key; `strong`: title and start
     agree, and nothing differs; `weak`: one of the two is not shown, and nothing differs; `near`: title and start agree, and
     something else than the channel differs, as after an edit by hand.
     """
@@ -52,9 +52,7 @@ class Strength(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What agrees and what differs, by the names of our fields; what the item does not tell, or in a way that cannot be
-    compared, is neither.
-    """
+    """The names of our fields that agree and that differ; what the item lacks, or what cannot be compared, is neither."""
 
     strength: Strength
     agree: tuple[str, ...]
@@ -63,18 +61,18 @@ class Likeness:
 
 def likeness(payload: Mapping[str, Any], key: str, item: Mapping[str, Any]) -> Likeness:
     """Compare a row's payload and key with an item."""
-    told = {name: _is_alike(ours, _told(name, item)) for name, ours in payload.items()}
-    agree = tuple(name for name, is_alike in told.items() if is_alike)
-    differ = tuple(name for name, is_alike in told.items() if is_alike is False and name not in _CHANGES_LATER)
-    if tells_key(item, key):
+    alike = {name: _is_alike(ours, _shown(name, item)) for name, ours in payload.items()}
+    agree = tuple(name for name, is_alike in alike.items() if is_alike)
+    differ = tuple(name for name, is_alike in alike.items() if is_alike is False and name not in _CHANGES_LATER)
+    if shows_key(item, key):
         return Likeness(Strength.CERTAIN, ("idempotency key", *agree), differ)
-    if any(item.get(name) not in _UNTOLD for name in KEY_FIELDS):
+    if any(item.get(name) not in _MISSING for name in KEY_FIELDS):
         differ = (*differ, "idempotency key")
     return Likeness(_strength(agree, differ), agree, differ)
 
 
-def tells_key(item: Mapping[str, Any], key: str) -> bool:
-    """Whether an item tells this very idempotency key."""
+def shows_key(item: Mapping[str, Any], key: str) -> bool:
+    """Whether an item shows this idempotency key."""
     return any(item.get(name) == key for name in (*KEY_FIELDS, *REFERENCE_FIELDS))
 
 
@@ -84,7 +82,7 @@ def words(value: object) -> str:
 
 
 def moment(value: object) -> datetime | None:
-    """Return the instant that a text names; None for what names none, or one of an unknown zone."""
+    """Return the instant that a text names; None without a time zone."""
     if not isinstance(value, str) or not _MOMENT.match(value):
         return None
     try:
@@ -102,16 +100,16 @@ def _strength(agree: tuple[str, ...], differ: tuple[str, ...]) -> Strength:
     return Strength.STRONG if len(shown) == 2 else Strength.WEAK if shown else Strength.NONE
 
 
-def _told(name: str, item: Mapping[str, Any]) -> object:
-    """Return what the item says about a field of ours; the channel may be told as a thing."""
+def _shown(name: str, item: Mapping[str, Any]) -> object:
+    """Return the item's value for a field of ours; the channel may be an object."""
     if name in _CHANNEL:
-        return next((item[other] for other in _CHANNEL if item.get(other) not in _UNTOLD), None)
+        return next((item[other] for other in _CHANNEL if item.get(other) not in _MISSING), None)
     return item.get(name)
 
 
 def _is_alike(ours: object, theirs: object) -> bool | None:  # noqa: PLR0911  # a table, one line a kind
-    """Compare two values; None where theirs is not told, or is of a kind that cannot be compared."""
-    if ours in _UNTOLD or theirs in _UNTOLD:
+    """Compare two values; None where theirs is missing or of a kind that cannot be compared."""
+    if ours in _MISSING or theirs in _MISSING:
         return None
     match ours, theirs:
         case dict(), dict():
@@ -158,13 +156,11 @@ _KEPT = 20
 _FIELDS_NAMED = 200
 _ORDER = tuple(Strength)
 _CROWD = 50
-"""Rows of one title and start (or of one title, where no start is told): more are not compared one by one."""
+"""More rows of one title and start are not compared one by one."""
 
 
 class Verdict(StrEnum):
-    """What the list says about a row. `found`: one event, and no other row's; `candidate`: events that it may be, for a
-    person to decide; `absent`: none, as far as the list shows.
-    """
+    """`found`: one event of the list is the row's; `candidate`: a person decides which is; `absent`: none, as far as it shows."""
 
     FOUND = "found"
     CANDIDATE = "candidate"
@@ -243,7 +239,7 @@ class Matching:
         self.fields: set[str] = set()
 
     def meet(self, event: ListedEvent) -> None:
-        """Take one event of the list into account. One that tells a row's key is compared with no other row."""
+        """Take one event of the list into account. One that shows a row's key is compared with no other row."""
         if len(self.fields) < _FIELDS_NAMED:
             self.fields.update(event.fields)
         if not self._meet_key(event):
@@ -360,7 +356,8 @@ class UnaccountedRowsError(SyncError):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileJob:
-    """One look at the list. `rows`: those looked for, and their rivals; `owners`: which events are rows already, by id;
+    """`rows`: those looked for, and their rivals; `owners`: which events belong to rows already, by id.
+
     `record`: makes found rows delivered and returns those that it did, None to record nothing.
     """
 
@@ -373,7 +370,7 @@ class ReconcileJob:
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
-    """How the reading went. `is_whole`: as many events were seen as the service counts; `fields`: what items tell."""
+    """How the list was read. `is_whole`: as many events were read as the service counts; `fields`: what items have."""
 
     events: int
     total: int | None
@@ -408,7 +405,7 @@ def reconcile(job: ReconcileJob) -> Reconciled:
         SyncError: the list cannot be read, or the state DB cannot record; nothing was recorded.
     """
     matching = Matching(job.rows)
-    listed = asyncio.run(_read(job, matching))
+    listed = run_async(lambda: _read(job, matching))
     owners = job.owners(matching.candidates())
     verdicts = tuple(matching.verdicts(owners))
     read = ListRead(listed.read, listed.total, listed.is_whole, listed.without_id, tuple(sorted(matching.fields)))
@@ -430,7 +427,7 @@ def is_listed(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], eve
                     return None
             return listed
 
-    return asyncio.run(look())
+    return run_async(look)
 
 
 async def _read(job: ReconcileJob, matching: Matching) -> EventList:
@@ -444,7 +441,7 @@ async def _read(job: ReconcileJob, matching: Matching) -> EventList:
 
 
 def _recorded(record: Callable[[Sequence[Found]], Collection[Found]], verdicts: tuple[RowVerdict, ...]) -> tuple[RowVerdict, ...]:
-    """Record what was found; a row that somebody else has changed meanwhile is left for a person."""
+    """Record what was found; a row that changed meanwhile is left for a person."""
     found = {one.row.entry_id: _as_found(one) for one in verdicts if one.verdict is Verdict.FOUND}
     written = {one.entry_id for one in record(tuple(found.values()))} if found else set()
     lost = found.keys() - written

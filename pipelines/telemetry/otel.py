@@ -30,32 +30,32 @@ from connectors.event_api.transport import Exchanged, Seen
 from pipelines.telemetry.tracing import Advance, Exporter, Telemetry, Wanted, Work
 
 PATIENCE_S = 2.0
-"""How long the end of a run waits for a collector. One that is not heard of by then is not waited for again."""
+"""How long the end of a run waits for a collector. One that does not answer by then is not waited for again."""
 _NAME = "eventsync"
 
 
 @dataclass(slots=True)
 class Exporting:
-    """Both providers of this process; with their own they leave OpenTelemetry's global ones to others."""
+    """The providers of this process; OpenTelemetry's global ones are left to others."""
 
     traces: TracerProvider
     metrics: MeterProvider
-    is_deaf: bool = False
+    is_unreachable: bool = False
     _told: threading.Event = field(default_factory=threading.Event)
 
     @property
     def tracer(self) -> Tracer:
-        """What makes spans."""
+        """The tracer."""
         return self.traces.get_tracer(_NAME, version(_NAME))
 
     @property
     def meter(self) -> Meter:
-        """What counts."""
+        """The meter."""
         return self.metrics.get_meter(_NAME, version(_NAME))
 
     def flush(self) -> None:
-        """Send what there is, for at most a few seconds: an unreachable collector holds up one run, once."""
-        if self.is_deaf:
+        """Export what is collected, for at most a few seconds: an unreachable collector delays one run, once."""
+        if self.is_unreachable:
             return
         over = threading.Event()
 
@@ -66,13 +66,13 @@ class Exporting:
 
         threading.Thread(target=send, name="eventsync-otel", daemon=True).start()
         if not over.wait(PATIENCE_S):
-            self.is_deaf = True
+            self.is_unreachable = True
             hint = "check OTEL_EXPORTER_OTLP_ENDPOINT; runs are not affected"
             structlog.get_logger().warning("the OpenTelemetry collector does not answer", waited_s=PATIENCE_S, hint=hint)
 
 
 def exporting(wanted: Wanted, ids: IdGenerator) -> Exporting:
-    """Open the way to where the signals go. Nothing is registered for the process's end: `flush` is called before it."""
+    """Open the exporters. Nothing is registered for the process's end: `flush` is called before it."""
     _forward_complaints()
     resource = _resource()
     traces = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
@@ -84,7 +84,7 @@ def exporting(wanted: Wanted, ids: IdGenerator) -> Exporting:
 
 
 def _resource() -> Resource:
-    """Return what the environment says we are; where it does not name the service, it is `eventsync`."""
+    """Return the resource that the environment names, or the service `eventsync`."""
     found = Resource.create()
     name = str(found.attributes.get("service.name", ""))
     named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
@@ -112,14 +112,14 @@ def _metric_exporter(exporter: Exporter) -> MetricExporter | None:
 
 
 class _Forward(logging.Handler):
-    """Tells in our own log what the SDK complains of, each kind of complaint once: it repeats itself every few seconds."""
+    """Logs warnings of the SDK in our own log, each kind once: it repeats them every few seconds."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._known: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one complaint."""
+        """Log one warning."""
         if str(record.msg) not in self._known:
             self._known.add(str(record.msg))
             structlog.get_logger().warning("OpenTelemetry complains", complaint=record.getMessage())
@@ -132,15 +132,15 @@ def _forward_complaints() -> None:
 
 
 FAILURES_TOLD = 200
-"""So many requests of a phase that failed get spans of their own; beyond that only a share of them, as of all others."""
+"""So many failed requests of a phase get spans of their own; beyond that a share of them, as of all others."""
 _NS = 1_000_000_000
 
 
 class RunIds(RandomIdGenerator):
-    """Gives the spans of one run one trace, also those of other processes: its id follows from the run's."""
+    """Gives the spans of one run one trace, across processes: its id follows from the run's."""
 
     def generate_trace_id(self) -> int:
-        """Return the trace of the run that is at work here."""
+        """Return the trace of the current run."""
         work = _WORK.get()
         return super().generate_trace_id() if work is None else trace_id_of(work.run_id)
 
@@ -151,13 +151,13 @@ def trace_id_of(run_id: str) -> int:
 
 
 def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], float]) -> Telemetry:
-    """Return what records the runs of this process and sends them where the environment says."""
-    way = exporting(wanted, RunIds())
-    return Recorder(way, trace_requests, random)
+    """Return the recorder of this process."""
+    exports = exporting(wanted, RunIds())
+    return Recorder(exports, trace_requests, random)
 
 
 class Numbers:
-    """What is counted and measured, by name; the names are part of what people rely on."""
+    """Counters and histograms; dashboards rely on their names."""
 
     def __init__(self, meter: Meter) -> None:
         self.rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
@@ -182,12 +182,12 @@ _PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
 
 
 class Recorder(Telemetry):
-    """Tells OpenTelemetry. `trace_requests`: the share of requests, 0 to 1, that get a span though nothing is odd about them."""
+    """Reports to OpenTelemetry. `trace_requests`: the share of ordinary requests, 0 to 1, that get a span."""
 
-    def __init__(self, way: Exporting, trace_requests: float, random: Callable[[], float]) -> None:
-        self._way = way
-        self._tracer = way.tracer
-        self._numbers = Numbers(way.meter)
+    def __init__(self, exports: Exporting, trace_requests: float, random: Callable[[], float]) -> None:
+        self._exports = exports
+        self._tracer = exports.tracer
+        self._numbers = Numbers(exports.meter)
         self._trace_requests = trace_requests
         self._random = random
 
@@ -198,7 +198,7 @@ class Recorder(Telemetry):
 
     @contextmanager
     def run(self, work: Work) -> Iterator[None]:
-        """Open the trace of a run; log lines name it. What is known of it is sent before the block ends, if that is soon done."""
+        """Open the trace of a run; log lines name it. It is exported before the block ends, if the collector answers soon."""
         token = _WORK.set(work)
         about = {"eventsync.feed": work.feed, "eventsync.run_id": work.run_id, "eventsync.launched_by": work.launched_by}
         try:
@@ -206,7 +206,7 @@ class Recorder(Telemetry):
                 yield
         finally:
             _WORK.reset(token)
-            self._way.flush()
+            self._exports.flush()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -231,7 +231,7 @@ class Recorder(Telemetry):
                 self._numbers.rows_ended.add(count, {**about, "eventsync.row.outcome": name})
 
     def ended(self, outcome: str, exit_code: int) -> None:
-        """Put it on the phase's span and on the run's: of several phases the last word counts."""
+        """Set the outcome on the span of the phase and of the run: of several phases the last one counts."""
         phase, span = _PHASE.get(), get_current_span()
         for each in (span,) if phase is None else (span, phase.run):
             each.set_attributes({"eventsync.outcome": outcome, "eventsync.exit_code": exit_code})
@@ -244,7 +244,7 @@ class Recorder(Telemetry):
         """Make a span of each chunk, from the end of the one before: reading it, mapping it and writing it down."""
         about, began_ns = _feed(), time.time_ns()
 
-        def told(rows: int) -> None:
+        def advanced(rows: int) -> None:
             nonlocal began_ns
             span = self._tracer.start_span("chunk", start_time=began_ns, attributes={"eventsync.rows": rows})
             began_ns = time.time_ns()
@@ -252,17 +252,17 @@ class Recorder(Telemetry):
             self._numbers.rows_read.add(rows, about)
             advance(rows)
 
-        return told
+        return advanced
 
     def settling(self, advance: Advance) -> Advance:
         """Count the rows; answers come in groups, too many and too small for spans."""
         about = _feed()
 
-        def told(rows: int) -> None:
+        def advanced(rows: int) -> None:
             self._numbers.rows_settled.add(rows, about)
             advance(rows)
 
-        return told
+        return advanced
 
     def _seen(self, exchanged: Exchanged) -> None:
         about: dict[str, str | int] = {
@@ -275,11 +275,11 @@ class Recorder(Telemetry):
         if exchanged.error:
             about["error.type"] = exchanged.error
         self._numbers.requests.record(exchanged.seconds, about)
-        if self._is_told(exchanged):
+        if self._is_traced(exchanged):
             self._request_span(exchanged, about)
 
-    def _is_told(self, exchanged: Exchanged) -> bool:
-        """Whether a request gets a span: what is no row, what failed (the first of them), and a share of the others."""
+    def _is_traced(self, exchanged: Exchanged) -> bool:
+        """Whether a request gets a span: all that send no row, the first that fail, and a share of the others."""
         if not exchanged.key:
             return True
         phase = _PHASE.get()
@@ -289,7 +289,7 @@ class Recorder(Telemetry):
         return self._random() < self._trace_requests
 
     def _request_span(self, exchanged: Exchanged, about: Mapping[str, str | int]) -> None:
-        """Make a span of a request that is over; of a row that is known here, with its key."""
+        """Record the span of a request that has ended, with the key of its row."""
         ended_ns = time.time_ns()
         row_key = get_contextvars().get("row_key")
         of_row = {"eventsync.idempotency_key": exchanged.key} if exchanged.key else {}
@@ -306,7 +306,7 @@ class Recorder(Telemetry):
 
     @contextmanager
     def _span(self, name: str, about: Mapping[str, str]) -> Iterator[Span]:
-        """Open a span; one that is left by an error says of which kind. Its words may hold anything, and stay in the books."""
+        """Open a span; an error sets its type, not its message, which may hold personal data."""
         with self._tracer.start_as_current_span(
             name, attributes=about, record_exception=False, set_status_on_exception=False
         ) as span:

@@ -1,7 +1,6 @@
-"""What a command says and where: one JSON document for scripts, or tables, notes, errors and a progress bar for people.
+"""Print to people and scripts: one JSON document, or tables, notes, errors and a progress bar.
 
-What the tables hold is `tables`'s; how they are drawn is `tables_drawn`'s, which is imported only once something is
-drawn, so that `eventsync --help` does not wait for rich.
+rich is imported only once something is drawn: `eventsync --help` does not wait for it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ErrorDocument(TypedDict):
 
 
 class Progress(Protocol):
-    """A bar that long work moves forward; where nobody watches, it does nothing."""
+    """A progress bar; without a terminal it does nothing."""
 
     def advance(self, count: int = 1) -> None:
         """Say that `count` more are done."""
@@ -61,7 +60,7 @@ class Progress(Protocol):
 
 
 class _Unwatched:
-    """The progress that nobody sees."""
+    """The progress bar of a command without a terminal."""
 
     def advance(self, count: int = 1) -> None:
         """Do nothing."""
@@ -111,13 +110,13 @@ class Output:
         people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Tell people a sentence: on stdout, or on stderr where stdout is a JSON document's."""
+        """Print a sentence for people: on stdout, or on stderr where stdout carries a JSON document."""
         from pipelines.cli.output.drawing import safe_text  # as above
 
         self._people().print(safe_text(text), soft_wrap=True)
 
     def aside(self, text: str) -> None:
-        """Tell people a sentence on stderr while something else goes on, above its bar."""
+        """Print a sentence on stderr while work goes on, above its progress bar."""
         from pipelines.cli.output.drawing import safe_text  # as above
 
         (self._watched or self._console(self._stderr)).print(safe_text(text), soft_wrap=True)
@@ -149,7 +148,7 @@ class Output:
 
     @contextmanager
     def waiting(self, description: str) -> Iterator[None]:
-        """Tell on stderr what is waited for, and for how long already, while the block runs; wiped away afterwards.
+        """Show on stderr what is waited for, and since when, while the block runs.
 
         Only where `progress` would show a bar; for what nothing can be counted of.
         """

@@ -1,7 +1,4 @@
-"""Refused rows as a CSV file for the partner's editor: their own columns, then where, what is wrong, what would be right.
-
-Which rows these are is the asking command's matter; nothing here draws on a terminal.
-"""
+"""Write rejected rows as CSV for the partner's editor: their own columns, then place, problem and hint."""
 
 from __future__ import annotations
 

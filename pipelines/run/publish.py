@@ -118,7 +118,7 @@ class Publisher:
             covers = job.open_covers()
             self.cover_problems = covers.problems
             drain.api, drain.deliver = api, self._logged(functools.partial(self._send, api, covers))
-            api.courier.on_aside, api.courier.record = drain.wake, drain.record
+            api.delivery.on_aside, api.delivery.record = drain.wake, drain.record
             if job.outbox.stopped_by == OUTAGE:
                 api.circuit.begin_open()
             else:

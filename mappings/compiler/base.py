@@ -29,10 +29,10 @@ from mappings.compiler.evaluation import (
     watched_value,
 )
 from mappings.lookup_table import Table
-from mappings.positions import Loc, Problem, ValuePosition
+from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Refusal
 from mappings.spec.conditions import Condition
-from mappings.spec.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
+from mappings.spec.values import At, ChannelValue, Choose, FirstOf, InZoneValue, JoinedText, TableValue, Value
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.step import Kind
 from mappings.strict import Policy
@@ -67,9 +67,9 @@ _REPORTED: Mapping[type[object], str] = {
     FirstOf: "first_of",
     Choose: "choose",
     At: "at",
-    Seen: "in_zone",
+    InZoneValue: "in_zone",
     TableValue: "lookup",
-    Joined: "join",
+    JoinedText: "join",
     ChannelValue: "channel",
 }
 """The kinds of values that `explain` reports, beside their steps."""
@@ -94,7 +94,7 @@ class Compiler:
     """The days of the run that values are, each as the zone of its value has it; "" where the moment of the run was not said."""
     asks_the_line: bool = False
     """Whether a value is the row's place in its source."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[MappingProblem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, Compiled] = field(default_factory=dict)
     _items: int = 0
@@ -121,7 +121,7 @@ class Compiler:
 
     def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> Compiled:
         """Note a problem; what is returned is never used."""
-        self.problems.append(Problem(spot.loc, message, hint))
+        self.problems.append(MappingProblem(spot.loc, message, hint))
         return Compiled(nothing)
 
     def look_further(self) -> None:
@@ -193,11 +193,11 @@ class Compiler:
             try:
                 stage, flow = compile_step(step, flow, self.tables, spot.path)
             except MisfitError as error:
-                self.problems.append(Problem((*spot.loc, "do", position), str(error)))
+                self.problems.append(MappingProblem((*spot.loc, "do", position), str(error)))
                 return Compiled(nothing, Flow(Kind.ANY))
             if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
                 told = f'on_error never applies: the step "{step.name}" refuses nothing'
-                self.problems.append(Problem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
+                self.problems.append(MappingProblem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
             stages.append(stage if self.watch is None else stage.watched(self.watch))
         if ends.is_error_chosen and not refuses:
             hint = "on_empty says what becomes of nothing" if not steps else "leave it out"

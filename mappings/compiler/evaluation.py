@@ -17,7 +17,7 @@ from mappings.lookup_table import Table
 from mappings.outcome import RowLocation
 from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
 from mappings.steps.step import Kind, Run, Step
-from mappings.strict import Policy, Use
+from mappings.strict import Policy, UsePolicy
 
 UNSET: Any = object()
 """Not computed yet."""
@@ -131,7 +131,7 @@ def mending(policy: Policy | None, path: str) -> Mend:
             return lambda _row, _refusal: None
         case "warn" | "draft":
             return _tolerating(path, None, is_draft=policy == "draft")
-        case Use():
+        case UsePolicy():
             value = policy.use if isinstance(policy.use, str) else list(policy.use)
             if policy.warn or policy.draft:
                 return _tolerating(path, value, is_draft=policy.draft)

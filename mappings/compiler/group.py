@@ -16,7 +16,7 @@ from mappings.compiler.expand import ExpandedRow
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import Loc, Problem, ValuePosition
+from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Reason, Refusal, did_you_mean
 from mappings.row_key import RowKey
 from mappings.spec.rules import Choosing, Grouping
@@ -145,7 +145,7 @@ def compile_grouping(compiler: Compiler, asked: Grouping, event: Fields, loc: Lo
     unknown = [name for name in asked.collect if name not in event.root]
     if unknown:
         hint = did_you_mean(unknown[0], event.root) or f"the fields of the event are {', '.join(event.root)}"
-        compiler.problems.append(Problem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
+        compiler.problems.append(MappingProblem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
     collected = Fields.model_construct({name: event.root[name] for name in asked.collect if name in event.root})
     build = compile_payload(compiler, collected).build
 

@@ -22,7 +22,7 @@ from mappings.compiler.rows import PlacedRule, RowRules, as_one_row, compile_pla
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS, Refusal
 from mappings.row_key import NO_KEY, RowKey
 from mappings.spec.feed import FeedMapping
@@ -229,7 +229,7 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
 
 def compile_with_problems(
     mapping: FeedMapping, directory: Directory, as_of: datetime | None = None, watch: Watch | None = None
-) -> tuple[RowMapper, tuple[Problem, ...]]:
+) -> tuple[RowMapper, tuple[MappingProblem, ...]]:
     """Compile as far as possible: the mapper, and what could not be compiled (the mapper is then not to be used).
 
     `watch` is called for every step that a row passes.

@@ -17,9 +17,9 @@ from mappings.compiler.base import Compiled, Compiler, lenient, refused_empty
 from mappings.compiler.evaluation import Flow, Getter, RowState, mending, required
 from mappings.positions import ValuePosition
 from mappings.refusals import ReasonCode, Refusal
-from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
+from mappings.spec.values import At, Choose, FirstOf, From, InZoneValue, Value, Wall
 from mappings.steps.step import Kind
-from mappings.strict import Use
+from mappings.strict import UsePolicy
 from mappings.zones import EndOfDay, Gap, Localise, TimeOfDay, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
@@ -204,7 +204,7 @@ def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
     return told
 
 
-def compile_instant(compiler: Compiler, value: Seen, spot: ValuePosition) -> Compiled:
+def compile_instant(compiler: Compiler, value: InZoneValue, spot: ValuePosition) -> Compiled:
     """Compile a moment shown in a zone."""
     asked, hint = value.in_zone, 'a moment is needed: do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]'
     moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _Wanted(_MOMENTS, hint))
@@ -251,7 +251,7 @@ def _check_stand_ins(compiler: Compiler, value: Value, spot: ValuePosition, want
     if wanted.read is None or not isinstance(value, From | FirstOf | Choose):
         return
     for key, policy in (("on_empty", value.on_empty), ("on_error", value.on_error)):
-        if isinstance(policy, Use) and not (isinstance(policy.use, str) and _is_readable(policy.use, wanted)):
+        if isinstance(policy, UsePolicy) and not (isinstance(policy.use, str) and _is_readable(policy.use, wanted)):
             compiler.misfit(spot.inner(key), f'"{policy.use}" cannot stand in here', "write it like 19:00 or 2026-07-01")
 
 

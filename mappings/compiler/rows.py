@@ -15,14 +15,14 @@ from mappings.compiler.payload import once
 from mappings.compiler.recurrence import LONG_OVER, DayRange, FirstDay, RunDays, compile_first_day, compile_recurrence
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import Reason
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
+from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, WindowRule
 from mappings.zones import find_zone
 
-_ONCE = (Explode, Recur, Group, Duplicates, Window)
+_ONCE = (Explode, Recur, Group, Duplicates, WindowRule)
 PlacedRule = tuple[int, LeaveOut]
 """A rule with its place under `rows:`, from 1."""
 
@@ -102,10 +102,10 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     return nothing
 
 
-def _of_first_day(problem: Problem) -> Problem:
+def _of_first_day(problem: MappingProblem) -> MappingProblem:
     if problem.message != unknown_name("day"):
         return problem
-    return Problem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
+    return MappingProblem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
 
 
 def _join(compiler: Compiler, mapping: FeedMapping) -> MapGroups | None:
@@ -139,19 +139,21 @@ def _zone(mapping: FeedMapping) -> tzinfo:
     return (find_zone(named) if isinstance(named, str) else None) or UTC
 
 
-def _misplaced(mapping: FeedMapping) -> Iterator[Problem]:
+def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield the rules that do not go together."""
     kinds = [type(rule) for rule in mapping.rows]
     for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
         last = len(kinds) - 1 - kinds[::-1].index(kind)
-        yield Problem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
+        yield MappingProblem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
     if Group in kinds and Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
-        yield Problem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
+        yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
     if Explode in kinds and Recur in kinds[: kinds.index(Explode)]:
-        yield Problem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
+        yield MappingProblem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
     for name in (name for name in _given(mapping) if name in mapping.let):
-        yield Problem(("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise")
+        yield MappingProblem(
+            ("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise"
+        )
 
 
 def _given(mapping: FeedMapping) -> Iterator[str]:

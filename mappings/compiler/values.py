@@ -29,16 +29,16 @@ from mappings.spec.values import (
     At,
     ChannelValue,
     Choose,
-    Entry,
     Fields,
     FirstOf,
     ForEach,
     From,
-    Image,
+    ImageValue,
+    InZoneValue,
     Items,
-    Joined,
+    JoinedText,
+    ListEntry,
     Meta,
-    Seen,
     TableValue,
     Value,
 )
@@ -109,11 +109,11 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
             return _choose(compiler, value, spot)
         case At():
             return compile_moment(compiler, value, spot)
-        case Seen():
+        case InZoneValue():
             return compile_instant(compiler, value, spot)
         case TableValue():
             return _table_value(compiler, value, spot)
-        case Joined():
+        case JoinedText():
             return _joined(compiler, value, spot)
         case ChannelValue():
             return _channel(compiler, value, spot)
@@ -124,10 +124,10 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
         case ForEach():
             hint = "for_each gives a list, and has its place in the payload only"
             return compiler.misfit(spot, "one value is needed here", hint)
-        case Entry():
+        case ListEntry():
             hint = "an item of offers, or what for_each gives"
             return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
-        case Fields() | Image():
+        case Fields() | ImageValue():
             return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")
         case _:
             assert_never(value)
@@ -211,7 +211,7 @@ def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> 
     return Compiled(looked_up, Flow(kind, value.many), column)
 
 
-def _joined(compiler: Compiler, value: Joined, spot: ValuePosition) -> Compiled:
+def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner("join", position, may_be_empty=True)) for position, part in enumerate(value.join)]
     getters = tuple(lenient(part.get) for part in parts)
     column = _first_column(parts)
@@ -393,7 +393,7 @@ def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
             reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
 
 
-def compile_cover(compiler: Compiler, value: Image, spot: ValuePosition) -> Getter:
+def compile_cover(compiler: Compiler, value: ImageValue, spot: ValuePosition) -> Getter:
     """Compile the image of an event: what gives its Cover, or None, and notes what was wrong with the address."""
     several = value.image.root if isinstance(value.image, Items) else (value.image,)
     parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]

@@ -79,7 +79,7 @@ class PatternError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PatternMatch:
     """One match: where it begins and ends, and its text and each group's, None for a group that took no part."""
 
     start: int
@@ -113,11 +113,11 @@ class CompiledPattern:
             return self.search(text) is not None
         return self.matcher.search(self._encoded(text)[0]) is not None
 
-    def search(self, text: str) -> Found | None:
+    def search(self, text: str) -> PatternMatch | None:
         """Return the first match."""
         return next(self.finditer(text), None)
 
-    def finditer(self, text: str) -> Iterator[Found]:
+    def finditer(self, text: str) -> Iterator[PatternMatch]:
         """Yield the matches from left to right, as `re` does: after an empty match, a longer one may begin at its place."""
         encoded, offsets = self._encoded(text)
         index, was_empty = 0, False
@@ -138,7 +138,7 @@ class CompiledPattern:
             spans = [found.span(group) for group in range(self.groups + 1)]
             places = [(bisect_left(offsets, first), bisect_left(offsets, last)) if first >= 0 else None for first, last in spans]
             texts = [None if place is None else text[slice(*place)] for place in places]
-            yield Found(bisect_left(offsets, start), index, tuple(texts))
+            yield PatternMatch(bisect_left(offsets, start), index, tuple(texts))
 
     def replacing(self, template: str) -> Callable[[str], str]:
         r"""Return the function that puts `template` in the place of each match; `\1` and `\g<name>` are groups.

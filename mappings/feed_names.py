@@ -1,7 +1,4 @@
-"""Which mapping files of a folder may be the feeds that somebody names, told by a glance at each file's text.
-
-What stands in the files is read and checked by `loader`.
-"""
+"""Which mapping files of a folder may hold the feeds of some names, found in each file's text without reading it as YAML."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ def may_be_named(paths: Sequence[Path], wanted: Collection[str]) -> list[Path]:
     """Return those files, in their order, that are called so or may hold a feed of one of these names.
 
     Every file that claims the same name as one of them is among them, so that of two with one name the later stays
-    broken; and every file that does not tell its name at a glance.
+    broken; and every file whose name only YAML can read.
     """
     claims = {path: _claimed(path) for path in paths}
     names = {same_name(name) for name in wanted} | {claim for path, claim in claims.items() if path.stem in wanted}

@@ -206,7 +206,7 @@ def readable_document(path: Path) -> Mapping[str, Any]:
 
 
 def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
-    """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
+    """Return problems found in a loaded mapping file elsewhere, at their lines and columns."""
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
     document = _assembled(text, path)[0]

@@ -74,9 +74,9 @@ def waiting_words(context: typer.Context, incomplete: str) -> list[Offer]:
             rows = (
                 row
                 for row in chosen_rows(reader.books, book, WAITING)
-                if row.state != "rejected" and row.row_key.startswith(incomplete)
+                if row["state"] != "rejected" and row["row_key"].startswith(incomplete)
             )
-            offers += [(row.row_key, f"{row.state}: {row.place}") for row in islice(rows, _MOST)]
+            offers += [(row["row_key"], f"{row['state']}: {row['place']}") for row in islice(rows, _MOST)]
     return _fitting(offers, incomplete)
 
 

@@ -92,7 +92,7 @@ class CompiledPattern:
     """A pattern that is ready to search. Build it with `compile_pattern`.
 
     `prefers_nothing`: its matches may be empty though longer ones begin there, as those of `a*?`. After such a match `re`
-    takes the one it likes second, RE2 gives the longest: nobody means either.
+    takes the one it likes second, RE2 gives the longest: neither is meant.
     """
 
     python: re.Pattern[str]

@@ -26,14 +26,13 @@ from mappings.compiler.evaluation import (
     required,
     stepped,
     stepped_cell,
-    told_value,
-    watched,
+    watched_value,
 )
 from mappings.lookup_table import Table
-from mappings.positions import Loc, Problem, ValuePosition
+from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Refusal
 from mappings.spec.conditions import Condition
-from mappings.spec.values import At, ChannelValue, Choose, FirstOf, Joined, Seen, TableValue, Value
+from mappings.spec.values import At, ChannelValue, Choose, FirstOf, InZoneValue, JoinedText, TableValue, Value
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.step import Kind
 from mappings.strict import Policy
@@ -47,7 +46,7 @@ class Compiled:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
     `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
-    it may be there and unusable, as far as the file tells.
+    it may be there and unusable, as far as the file says.
     """
 
     get: Getter
@@ -64,16 +63,16 @@ class Compiled:
         return self.reads is not None and not self.reads
 
 
-_TOLD: Mapping[type[object], str] = {
+_REPORTED: Mapping[type[object], str] = {
     FirstOf: "first_of",
     Choose: "choose",
     At: "at",
-    Seen: "in_zone",
+    InZoneValue: "in_zone",
     TableValue: "lookup",
-    Joined: "join",
+    JoinedText: "join",
     ChannelValue: "channel",
 }
-"""The kinds of values of which `explain` tells, beside their steps, what they gave."""
+"""The kinds of values that `explain` reports, beside their steps."""
 CompileValue = Callable[["Compiler", Value, ValuePosition], Compiled]
 
 
@@ -95,7 +94,7 @@ class Compiler:
     """The days of the run that values are, each as the zone of its value has it; "" where the moment of the run was not said."""
     asks_the_line: bool = False
     """Whether a value is the row's place in its source."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[MappingProblem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
     _named: dict[str, Compiled] = field(default_factory=dict)
     _items: int = 0
@@ -115,14 +114,14 @@ class Compiler:
         inner, self._reads = self._reads, outer
         outer.add(inner)
         compiled = replace(compiled, reads=None if inner.is_more else frozenset(inner.columns))
-        name = _TOLD.get(type(value), "")
+        name = _REPORTED.get(type(value), "")
         if self.watch is None or not name:
             return compiled
-        return replace(compiled, get=told_value(compiled.get, name, spot.path, self.watch))
+        return replace(compiled, get=watched_value(compiled.get, name, spot.path, self.watch))
 
     def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> Compiled:
         """Note a problem; what is returned is never used."""
-        self.problems.append(Problem(spot.loc, message, hint))
+        self.problems.append(MappingProblem(spot.loc, message, hint))
         return Compiled(nothing)
 
     def look_further(self) -> None:
@@ -136,7 +135,7 @@ class Compiler:
         return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
     def reference(self, name: str, spot: ValuePosition) -> Compiled:
-        """Return a named value, worked out once a row; the first who needs it compiles it."""
+        """Return a named value, computed once a row; compiled at its first use."""
         if name in self.loops:
             self.look_further()
             return self.loops[name]
@@ -194,18 +193,18 @@ class Compiler:
             try:
                 stage, flow = compile_step(step, flow, self.tables, spot.path)
             except MisfitError as error:
-                self.problems.append(Problem((*spot.loc, "do", position), str(error)))
+                self.problems.append(MappingProblem((*spot.loc, "do", position), str(error)))
                 return Compiled(nothing, Flow(Kind.ANY))
             if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
                 told = f'on_error never applies: the step "{step.name}" refuses nothing'
-                self.problems.append(Problem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
-            stages.append(stage if self.watch is None else watched(stage, spot.path, self.watch))
+                self.problems.append(MappingProblem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
+            stages.append(stage if self.watch is None else stage.watched(self.watch))
         if ends.is_error_chosen and not refuses:
             hint = "on_empty says what becomes of nothing" if not steps else "leave it out"
             self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         refuses = refuses and not ends.is_error_chosen
         if source.is_cell and self.watch is not None:
-            read = told_value(source.get, f"from {source.column}", spot.path, self.watch)
+            read = watched_value(source.get, f"from {source.column}", spot.path, self.watch)
             return Compiled(stepped(read, tuple(stages), ends), flow, source.column, refuses=refuses)
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
         return Compiled(get, flow, source.column, refuses=refuses)

@@ -14,7 +14,7 @@ from typing import Any
 from mappings.compiler.base import Compiler
 from mappings.compiler.evaluation import RowState, Watch, cells_reader
 from mappings.compiler.expand import ExpandedRow, given_item, is_of_item
-from mappings.compiler.group import Joined
+from mappings.compiler.group import GroupedParts
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.compiler.payload import Payload, Validator, compile_payload
 from mappings.compiler.row_rules import OVER, only
@@ -22,7 +22,7 @@ from mappings.compiler.rows import Expansion, PlacedRule, RowRules, as_one_row, 
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS, Refusal
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
@@ -81,7 +81,7 @@ class RowMapper:
         opened = self.opened(row)
         return self._ended(row, opened) if isinstance(opened, ExpandedRow) else opened
 
-    def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
+    def outcomes(self, row: SourceRow, joined: GroupedParts | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
         opened = self.opened(row)
         if isinstance(opened, Gone):
@@ -136,7 +136,7 @@ class RowMapper:
 
     @property
     def seen_on(self) -> str | None:
-        """What outcomes owe to the moment of the run: while it is the same, a row comes to the same. None: any moment may tell.
+        """What outcomes depend on beside the row: the days that the run looks at. None: any moment may change them.
 
         A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
         with the days that they look at.
@@ -149,12 +149,12 @@ class RowMapper:
 
     @property
     def needs_all_rows(self) -> bool:
-        """Whether an event may come of several rows, so that those that changed tell nothing without the others."""
+        """Whether an event may come of several rows, so that changed rows cannot be mapped without the others."""
         return self._plan.join is not None
 
     @property
     def takes_rows_alone(self) -> bool:
-        """Whether a row is an event, and what it comes to depends on its own text: not on other rows, nor on where it stands."""
+        """Whether a row is one event that depends on its own text alone: not on other rows, nor on its place."""
         return not (self.needs_all_rows or self._plan.ways or self._asks_the_line)
 
     @property
@@ -173,7 +173,7 @@ class RowMapper:
             strands = [event for strand in strands for event in _gone(way, strand)]
         return strands
 
-    def _ended(self, row: SourceRow, strand: ExpandedRow, joined: Joined | None = None) -> RowOutcome:
+    def _ended(self, row: SourceRow, strand: ExpandedRow, joined: GroupedParts | None = None) -> RowOutcome:
         state = strand.state
         if strand.label and not row.problems:
             return Skipped(row.origin, strand.label, strand.key, rule=strand.rule)
@@ -225,10 +225,10 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
 
 def compile_with_problems(
     mapping: FeedMapping, directory: Directory, as_of: datetime | None = None, watch: Watch | None = None
-) -> tuple[RowMapper, tuple[Problem, ...]]:
+) -> tuple[RowMapper, tuple[MappingProblem, ...]]:
     """Compile as far as possible: the mapper, and what could not be compiled (the mapper is then not to be used).
 
-    `watch` is told of every step that a row passes.
+    `watch` is called for every step that a row passes.
     """
     explode = only(mapping.rows, Explode)
     given = {} if explode is None else {"item": given_item(explode.explode.columns[0])}
@@ -330,7 +330,7 @@ def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_o
 
     def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
         told = _traced(field, step, goes_in, comes_out)
-        # After a refusal the steps of a field are gone through once more, with its policies heard.
+        # After a refusal the steps of a field are taken once more, with its policies.
         if field not in refused or told not in steps:
             steps.append(told)
         if told.refused:

@@ -17,9 +17,9 @@ from mappings.compiler.base import Compiled, Compiler, lenient, refused_empty
 from mappings.compiler.evaluation import Flow, Getter, RowState, mending, required
 from mappings.positions import ValuePosition
 from mappings.refusals import ReasonCode, Refusal
-from mappings.spec.values import At, Choose, FirstOf, From, Seen, Value, Wall
+from mappings.spec.values import At, Choose, FirstOf, From, InZoneValue, Value, Wall
 from mappings.steps.step import Kind
-from mappings.strict import Use
+from mappings.strict import UsePolicy
 from mappings.zones import EndOfDay, Gap, Localise, TimeOfDay, find_zone, localiser
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
@@ -27,14 +27,14 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _A_DAY = timedelta(days=1)
 
 
-class OnTheWall(NamedTuple):
-    """What the clocks show, in no zone yet. `is_all_day`: the time is the feed's own, not the partner's."""
+class WallTime(NamedTuple):
+    """A local date and time, in no zone yet. `is_all_day`: the time is the feed's own, not the partner's."""
 
     local: datetime
     is_all_day: bool = False
 
 
-ReadWall = Callable[[RowState], OnTheWall | None]
+ReadWall = Callable[[RowState], WallTime | None]
 """Returns a row's wall time, None where it has no day; raises Refusal."""
 
 
@@ -43,16 +43,16 @@ def wall_reader(day: Getter, clock: Getter | None, wall: Wall, clock_column: str
     all_day = None if wall.all_day is None else time.fromisoformat(wall.all_day)
     sentinels = frozenset(_minute(time.fromisoformat(each)) for each in wall.sentinels)
 
-    def read(row: RowState) -> OnTheWall | None:
+    def read(row: RowState) -> WallTime | None:
         on = day(row)
         if on is None:
             return None
         shown = _own_clock(on) if clock is None else _shown(clock(row))
         if shown is not None and not (sentinels and _minute(shown) in sentinels):
-            return OnTheWall(on if clock is None else together(on, shown))
+            return WallTime(on if clock is None else together(on, shown))
         if all_day is None:
             raise required(clock_column, "a time of day is needed, or all_day in the mapping")
-        return OnTheWall(together(on, all_day, back=1 if wall.exclusive else 0), is_all_day=True)
+        return WallTime(together(on, all_day, back=1 if wall.exclusive else 0), is_all_day=True)
 
     return read
 
@@ -119,7 +119,7 @@ def _minute(clock: TimeOfDay) -> int:
 _DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
 _MOMENTS = (Kind.MOMENT, Kind.ANY)
 _CLOCKS = (Kind.CLOCK, Kind.ANY)
-Place = Callable[[RowState, OnTheWall], Any]
+Place = Callable[[RowState, WallTime], Any]
 """Returns the moment at which a row's clocks show that."""
 
 
@@ -137,19 +137,19 @@ def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> Compil
     place = _ending(compiler, wall, spot, _placer(compiler, wall, spot.inner("at", "zone")))
 
     def moment(row: RowState) -> Any:
-        shown: OnTheWall | None = None
+        shown: WallTime | None = None
         try:
             shown = read(row)
             return refused_empty(ends, row) if shown is None else place(row, shown)
         except Refusal as refusal:
             if refusal.is_empty:
-                return ends.hear(row, refusal.about(clock_column or day.column, "", ""))
+                return ends.mend(row, refusal.about(clock_column or day.column, "", ""))
             found = "" if shown is None else shown.local.isoformat(" ", "minutes")
-            return ends.hear(row, refusal.about(clock_column or day.column, found, "at"))
+            return ends.mend(row, refusal.about(clock_column or day.column, found, "at"))
 
     if clock is None or spot.loc != ("event", spot.path):  # inside another value, that value's own policy may yet save the row
         return Compiled(moment, Flow(Kind.MOMENT), day.column)
-    return Compiled(_with_both_told(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
+    return Compiled(_with_both_reported(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
 
 
 def _day(compiler: Compiler, wall: Wall, spot: ValuePosition) -> Compiled:
@@ -163,7 +163,7 @@ def _clock(compiler: Compiler, clock: Value, spot: ValuePosition) -> Compiled:
 
 
 def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -> Place:
-    """Hold an end against its start, where the mapping says when the event starts."""
+    """Check an end against its start, where the mapping names the start."""
     if wall.start is None:
         return place
     hint = "the start is a moment, as `at` gives it: name it under let, and write start: $starts"
@@ -171,12 +171,12 @@ def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -
     start = _or_nothing(starts.get)
     mend = mending(None if wall.before_start == "next_day" else wall.before_start, spot.path)
 
-    def placed(row: RowState, shown: OnTheWall) -> Any:
+    def placed(row: RowState, shown: WallTime) -> Any:
         end, begins = place(row, shown), start(row)
         if not _is_before(end, begins):
             return end
         if wall.before_start == "next_day" and not shown.is_all_day and shown.local.date() == begins.date():
-            return place(row, OnTheWall(shifted(shown.local, 1)))
+            return place(row, WallTime(shifted(shown.local, 1)))
         hint = f"it starts {begins.isoformat()}: an end after that would be accepted"
         found = shown.local.isoformat(" ", "minutes")
         return mend(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at"))
@@ -185,7 +185,7 @@ def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -
 
 
 def _or_nothing(get: Getter) -> Getter:
-    """A start that cannot be read is told where it stands; the end is then held against nothing."""
+    """Return the start without its refusal, which is reported at its own field; the end is then not checked."""
 
     def found(row: RowState) -> Any:
         try:
@@ -200,8 +200,8 @@ def _is_before(end: datetime, start: Any) -> bool:
     return isinstance(start, datetime) and start.tzinfo is not None and end < start
 
 
-def _with_both_told(moment: Getter, clock: Getter, path: str) -> Getter:
-    """Where the day rejects the row, look at the clock as well: whoever mends the row wants to know both at once."""
+def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
+    """Where the day rejects the row, read the clock as well, so that both are reported at once."""
 
     def told(row: RowState) -> Any:
         try:
@@ -217,7 +217,7 @@ def _with_both_told(moment: Getter, clock: Getter, path: str) -> Getter:
     return told
 
 
-def compile_instant(compiler: Compiler, value: Seen, spot: ValuePosition) -> Compiled:
+def compile_instant(compiler: Compiler, value: InZoneValue, spot: ValuePosition) -> Compiled:
     """Compile a moment shown in a zone."""
     asked, hint = value.in_zone, 'a moment is needed: do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]'
     moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _Wanted(_MOMENTS, hint))
@@ -231,7 +231,7 @@ def compile_instant(compiler: Compiler, value: Seen, spot: ValuePosition) -> Com
             return refused_empty(ends, row) if found is None else _seen(found, zone(row))
         except Refusal as refusal:
             told = refusal.about(moment.column, "", "in_zone")
-            return ends.hear(row, told)
+            return ends.mend(row, told)
 
     return Compiled(shown, Flow(Kind.MOMENT), moment.column)
 
@@ -273,7 +273,7 @@ def _check_stand_ins(compiler: Compiler, value: Value, spot: ValuePosition, want
     if wanted.read is None or not isinstance(value, From | FirstOf | Choose):
         return
     for key, policy in (("on_empty", value.on_empty), ("on_error", value.on_error)):
-        if isinstance(policy, Use) and not (isinstance(policy.use, str) and _is_readable(policy.use, wanted)):
+        if isinstance(policy, UsePolicy) and not (isinstance(policy.use, str) and _is_readable(policy.use, wanted)):
             compiler.misfit(spot.inner(key), f'"{policy.use}" cannot stand in here', "write it like 19:00 or 2026-07-01")
 
 
@@ -297,7 +297,7 @@ def _placer(compiler: Compiler, wall: Wall, spot: ValuePosition) -> Place:
 
 
 def _of_a_day(gap: Gap) -> Gap:
-    """A day whose midnight the clocks jump over begins when they show a time again: nobody has written that midnight."""
+    """A day whose midnight the clocks jump over begins when they show a time again: the midnight is ours, not the partner's."""
     return "later" if gap == "reject" else gap
 
 

@@ -27,7 +27,7 @@ WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 """The days of the week, Monday first, as `date.weekday` counts them."""
 NO_DAY_LEFT = "every day is excluded"
 LONG_OVER = timedelta(days=31)
-"""An event that began longer ago is over, whatever its length, where a feed leaves out events that are over."""
+"""An event that began longer ago is over, of any length, where a feed leaves out events that are over."""
 STAND_IN = date(2000, 1, 1)
 """The $day of a row whose days cannot be read: the row is rejected, and its other problems are reported as well."""
 _FOLLOWED = timedelta(days=40_000)

@@ -10,19 +10,19 @@ from itertools import chain
 
 from mappings.compiler.base import Compiler, nothing, unknown_name
 from mappings.compiler.expand import Expand, ExpandedRow, compile_explosion, given_day
-from mappings.compiler.group import Join, compile_choice, compile_grouping
+from mappings.compiler.group import MapGroups, compile_choice, compile_grouping
 from mappings.compiler.payload import once
 from mappings.compiler.recurrence import LONG_OVER, DayRange, FirstDay, RunDays, compile_first_day, compile_recurrence
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import Reason
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
+from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, WindowRule
 from mappings.zones import find_zone
 
-_ONCE = (Explode, Recur, Group, Duplicates, Window)
+_ONCE = (Explode, Recur, Group, Duplicates, WindowRule)
 PlacedRule = tuple[int, LeaveOut]
 """A rule with its place under `rows:`, from 1."""
 
@@ -45,7 +45,7 @@ class RowRules:
     rules: tuple[PlacedRule, ...]
     ways: tuple[Expansion, ...]
     window: CompiledWindow | None
-    join: Join | None
+    join: MapGroups | None
     days: RunDays | None
 
 
@@ -102,13 +102,13 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     return nothing
 
 
-def _of_first_day(problem: Problem) -> Problem:
+def _of_first_day(problem: MappingProblem) -> MappingProblem:
     if problem.message != unknown_name("day"):
         return problem
-    return Problem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
+    return MappingProblem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
 
 
-def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:
+def _join(compiler: Compiler, mapping: FeedMapping) -> MapGroups | None:
     for position, rule in enumerate(mapping.rows):
         match rule:
             case Group():
@@ -139,19 +139,21 @@ def _zone(mapping: FeedMapping) -> tzinfo:
     return (find_zone(named) if isinstance(named, str) else None) or UTC
 
 
-def _misplaced(mapping: FeedMapping) -> Iterator[Problem]:
+def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield the rules that do not go together."""
     kinds = [type(rule) for rule in mapping.rows]
     for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
         last = len(kinds) - 1 - kinds[::-1].index(kind)
-        yield Problem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
+        yield MappingProblem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
     if Group in kinds and Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
-        yield Problem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
+        yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
     if Explode in kinds and Recur in kinds[: kinds.index(Explode)]:
-        yield Problem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
+        yield MappingProblem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
     for name in (name for name in _given(mapping) if name in mapping.let):
-        yield Problem(("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise")
+        yield MappingProblem(
+            ("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise"
+        )
 
 
 def _given(mapping: FeedMapping) -> Iterator[str]:
@@ -162,7 +164,7 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _REASONS_TOLD = 20
-"""A row of sixty bad dates is told enough by twenty of them."""
+"""Twenty of a row's sixty bad dates are enough to report."""
 
 
 def as_one_row(
@@ -171,7 +173,7 @@ def as_one_row(
     """Return the outcomes of one row, whose own key is the `stem` of theirs; `strands` are what they came from.
 
     Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
-    Days that are over are dropped beside others: nobody needs to hear of them in every run.
+    Days that are over are dropped beside others: they need not be reported in every run.
     """
     silent = Part(silence=Silence(stem)) if stem else Part()
     rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]

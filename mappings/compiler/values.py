@@ -20,7 +20,6 @@ from mappings.compiler.base import (
     refused_empty,
     unescape_dollar,
 )
-from mappings.compiler.conditions import Holds
 from mappings.compiler.evaluation import Flow, Getter, RowState, is_empty, mending, required
 from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.outcome import Cover, RowLocation
@@ -30,16 +29,16 @@ from mappings.spec.values import (
     At,
     ChannelValue,
     Choose,
-    Entry,
     Fields,
     FirstOf,
     ForEach,
     From,
-    Image,
+    ImageValue,
+    InZoneValue,
     Items,
-    Joined,
+    JoinedText,
+    ListEntry,
     Meta,
-    Seen,
     TableValue,
     Value,
 )
@@ -110,11 +109,11 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
             return _choose(compiler, value, spot)
         case At():
             return compile_moment(compiler, value, spot)
-        case Seen():
+        case InZoneValue():
             return compile_instant(compiler, value, spot)
         case TableValue():
             return _table_value(compiler, value, spot)
-        case Joined():
+        case JoinedText():
             return _joined(compiler, value, spot)
         case ChannelValue():
             return _channel(compiler, value, spot)
@@ -123,14 +122,12 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
         case Meta():
             return compile_fact(compiler, value, spot)
         case ForEach():
-            return compiler.misfit(
-                spot, "one value is needed here", "for_each gives a list, and has its place in the payload only"
-            )
-        case Entry():
-            return compiler.misfit(
-                spot, "`when` and `require` belong to an object in a list", "an item of offers, or what for_each gives"
-            )
-        case Fields() | Image():
+            hint = "for_each gives a list, and has its place in the payload only"
+            return compiler.misfit(spot, "one value is needed here", hint)
+        case ListEntry():
+            hint = "an item of offers, or what for_each gives"
+            return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
+        case Fields() | ImageValue():
             return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")
         case _:
             assert_never(value)
@@ -147,7 +144,7 @@ def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> Compil
         compiler.value(part, spot.inner("first_of", position, may_be_empty=True)) for position, part in enumerate(value.first_of)
     ]
     getters = tuple(lenient(part.get) for part in parts)
-    column = next((part.column for part in parts if part.column), "")
+    column = _first_column(parts)
 
     def first(row: RowState) -> Any:
         for get in getters:
@@ -165,41 +162,30 @@ def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> Compil
 
 
 def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> Compiled:
-    conditions = [
-        compiler.condition(choice.when, (*spot.loc, "choose", position, "when")) for position, choice in enumerate(value.choose)
-    ]
+    locs = [(*spot.loc, "choose", position) for position in range(len(value.choose))]
+    conditions = [compiler.condition(choice.when, (*loc, "when")) for choice, loc in zip(value.choose, locs, strict=True)]
     parts = [compiler.value(choice.then, spot.inner("choose", n, "then")) for n, choice in enumerate(value.choose)]
-    other = Compiled(nothing) if value.otherwise is None else compiler.value(value.otherwise, spot.inner("otherwise"))
-    branches = (*zip(conditions, (part.get for part in parts), strict=True), (_always, other.get))
-    every = parts if value.otherwise is None else [*parts, other]
-    column = next((part.column for part in every if part.column), "")
+    branches = tuple(zip(conditions, (part.get for part in parts), strict=True))
+    if value.otherwise is not None:
+        parts.append(compiler.value(value.otherwise, spot.inner("otherwise")))
+    otherwise = nothing if value.otherwise is None else parts[-1].get
+    column = _first_column(parts)
     ends = compiler.ends(value, spot, column)
     may_end_empty = value.on_empty is None
 
     def chosen(row: RowState) -> Any:
         try:
-            found = _branch(branches, row)(row)
+            found = next((get for holds, get in branches if holds(row)), otherwise)(row)
         except Refusal as refusal:
-            return ends.hear(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
+            return ends.mend(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else refused_empty(ends, row)
 
-    return Compiled(chosen, _common_flow(every), column)
-
-
-def _branch(branches: Sequence[tuple[Holds, Getter]], row: RowState) -> Getter:
-    for holds, get in branches:
-        if holds(row):
-            return get
-    return nothing
-
-
-def _always(_row: RowState) -> bool:
-    return True
+    return Compiled(chosen, _common_flow(parts), column)
 
 
 def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner("by", position)) for position, part in enumerate(value.by)]
-    column = next((part.column for part in parts if part.column), "")
+    column = _first_column(parts)
     ends = compiler.ends(value, spot, column)
     on_miss = mending(value.on_miss if value.on_miss is not None else value.on_error, spot.path)
     table = compiler.tables[value.lookup]
@@ -210,7 +196,7 @@ def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> 
         try:
             keys = [get(row) for get in getters]
         except Refusal as unusable:
-            return ends.hear(row, unusable)
+            return ends.mend(row, unusable)
         if any(map(is_empty, keys)):
             missing = next(part.column for key, part in zip(keys, parts, strict=True) if is_empty(key))
             return ends.on_empty(row, required(missing or column))
@@ -225,10 +211,10 @@ def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> 
     return Compiled(looked_up, Flow(kind, value.many), column)
 
 
-def _joined(compiler: Compiler, value: Joined, spot: ValuePosition) -> Compiled:
+def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner("join", position, may_be_empty=True)) for position, part in enumerate(value.join)]
     getters = tuple(lenient(part.get) for part in parts)
-    column = next((part.column for part in parts if part.column), "")
+    column = _first_column(parts)
     separator = value.separator
     varying = tuple(place for place, part in enumerate(parts) if not part.is_constant)
 
@@ -245,7 +231,7 @@ def _joined(compiler: Compiler, value: Joined, spot: ValuePosition) -> Compiled:
 def _items(compiler: Compiler, value: Items, spot: ValuePosition) -> Compiled:
     parts = [compiler.value(part, spot.inner(position)) for position, part in enumerate(value.root)]
     getters = tuple(part.get for part in parts)
-    column = next((part.column for part in parts if part.column), "")
+    column = _first_column(parts)
 
     def items(row: RowState) -> Any:
         found = (get(row) for get in getters)
@@ -273,12 +259,12 @@ def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> Co
             slug = inner.get(row)
             return refused_empty(ends, row) if is_empty(slug) else find(str(slug))
         except Refusal as refusal:
-            return ends.hear(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
+            return ends.mend(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
 
     return Compiled(channel, Flow(Kind.NUMBER), inner.column)
 
 
-def _channel_finder(compiler: Compiler) -> Any:
+def _channel_finder(compiler: Compiler) -> Callable[[str], int]:
     channels = compiler.channels
     if channels is None:
         return stand_in_channel
@@ -286,8 +272,7 @@ def _channel_finder(compiler: Compiler) -> Any:
     def find(slug: str) -> int:
         if slug in channels:
             return channels[slug]
-        hint = did_you_mean(slug, channels) or _channel_list(compiler)
-        raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=slug)
+        raise Refusal(ReasonCode.NOT_ACCEPTED, did_you_mean(slug, channels) or _channel_list(compiler), found=slug)
 
     return find
 
@@ -301,9 +286,13 @@ def _channel_list(compiler: Compiler) -> str:
     return "the key's channels are " + ", ".join(sorted(compiler.channels or ())[:10])
 
 
-def _common_flow(parts: list[Compiled]) -> Flow:
+def _common_flow(parts: Sequence[Compiled]) -> Flow:
     flows = {part.flow for part in parts}
-    return flows.pop() if len(flows) == 1 else Flow(Kind.ANY)
+    return flows.pop() if len(flows) == 1 else ANYTHING
+
+
+def _first_column(parts: Sequence[Compiled]) -> str:
+    return next((part.column for part in parts if part.column), "")
 
 
 Give = Callable[[Value, ValuePosition], Getter]
@@ -319,7 +308,7 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: ValuePosition, compil
     if taken:
         return compiler.misfit(spot.inner("as"), f'"${taken[0]}" is the name of another value', "call the item something else")
     lists = [_list(compiler, part, spot.inner("for_each", may_be_empty=True)) for part in parts]
-    column = next((one.column for one in lists if one.column), "")
+    column = _first_column(lists)
     path = f"{spot.path}[]"
     each = _gone_through(
         *_inside(compiler, value, lists, lambda: compile_give(value.give, ValuePosition((*spot.loc, "give"), path))), path
@@ -331,7 +320,7 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: ValuePosition, compil
         try:
             built = each(row, read(row))
         except Refusal as refusal:
-            return ends.hear(row, refusal.about(column, "", "for_each"))
+            return ends.mend(row, refusal.about(column, "", "for_each"))
         return built or refused_empty(ends, row)
 
     return Compiled(loop, Flow(ANYTHING.kind, is_list=True), column)
@@ -356,11 +345,8 @@ def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> Compiled:
         return replace(compiled, get=lenient(compiled.get))
     values = [compiler.value(one, spot.inner(position, may_be_empty=True)) for position, one in enumerate(part.root)]
     getters = tuple(lenient(one.get) for one in values)
-    flows = {one.flow for one in values}
-    flow = flows.pop() if len(flows) == 1 else ANYTHING
     reads = frozenset[str]() if all(one.is_constant for one in values) else None
-    column = next((one.column for one in values if one.column), "")
-    return Compiled(lambda row: [get(row) for get in getters], flow, column, reads=reads)
+    return Compiled(lambda row: [get(row) for get in getters], _common_flow(values), _first_column(values), reads=reads)
 
 
 def _side_by_side(parts: list[Compiled], column: str) -> Callable[[RowState], list[_Entry]]:
@@ -401,13 +387,13 @@ def _gone_through(places: tuple[int, ...], give: Getter, path: str) -> Callable[
 
 
 def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
-    """Name the item in what was told of it: `offers[].url` becomes `offers[1].url`."""
+    """Put the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
     for place in range(start, len(reasons)):
         if reasons[place].field.startswith(path):
             reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
 
 
-def compile_cover(compiler: Compiler, value: Image, spot: ValuePosition) -> Getter:
+def compile_cover(compiler: Compiler, value: ImageValue, spot: ValuePosition) -> Getter:
     """Compile the image of an event: what gives its Cover, or None, and notes what was wrong with the address."""
     several = value.image.root if isinstance(value.image, Items) else (value.image,)
     parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
@@ -436,7 +422,7 @@ def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
 
 def _first_usable(parts: Sequence[Compiled]) -> Compiled:
     """Return the first address that is one; where none is, the first refusal, or nothing."""
-    column = next((part.column for part in parts if part.column), "")
+    column = _first_column(parts)
 
     def first(row: RowState) -> Any:
         refused: Refusal | None = None

@@ -1,7 +1,4 @@
-"""Which column plays which part of an event: by its name first, if its cells fit the part; by its cells alone where no name says.
-
-What a name speaks for is `infer_words`'s, what cells look like `infer_columns`'s.
-"""
+"""Which column plays which part of an event, and which columns identify a row: by their names first, if the cells fit."""
 
 from __future__ import annotations
 

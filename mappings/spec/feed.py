@@ -1,4 +1,4 @@
-"""When a feed runs and how far it may go by itself: schedule, brakes, patience. Nothing here is about a row's content."""
+"""The whole mapping file: key, event, examples; and when a feed runs and how far it may go by itself: schedule, brakes."""
 
 from __future__ import annotations
 

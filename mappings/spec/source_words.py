@@ -159,11 +159,14 @@ class TheseDays(Days):
 
 MarkerName = Annotated[Text, AfterValidator(checked_marker)]
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+"""How a part of a sheet is written, in upper case and without dollar signs; either half may lack its letters or its number."""
 _ENCODINGS = (
     *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
     *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
+"""Those that partners' files are in, to guess which was meant."""
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem", "utf_7"})
+"""Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
 
 
 def _spelt_out(text: object) -> object:
@@ -211,9 +214,11 @@ Mark = Annotated[
     AfterValidator(_one_character),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
 ]
+"""One character that parts cells: no line break. A tab may be spelt out."""
 OptionalMark = Annotated[
     Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
 ]
+"""The same, or null: files are text, and `null` is how they say that there is none."""
 Encoding = Annotated[str, AfterValidator(_text_encoding)]
 CellRange = Annotated[str, AfterValidator(_cell_range)]
 Names = Annotated[tuple[Text, ...], OneOrMany()]

@@ -147,7 +147,7 @@ def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: I
 
 
 def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
-    """Return what tells which of these keys, by their places, a text meets; a list searched so gives what stands there."""
+    """Return the function that gives the places of the keys that a text meets."""
     is_whole = search.match == "whole"
     same = normaliser(search.ignore)
     form: Callable[[str], str] = lambda key: "\x1f".join(map(same, key.split("\x1f"))) if is_whole else key  # noqa: E731 - said once
@@ -181,7 +181,7 @@ def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
 
 
 def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tuple[int, Refusal]]:
-    """Return what tells of key values that a table does not have together: the place of the first unknown, and its refusal.
+    """Return the function that explains a miss of several values: the place of the first unknown one, and its refusal.
 
     What stands beside the values before it is what would be accepted there.
     """
@@ -398,7 +398,7 @@ class LastIn(_TableLookup, name="last_in", takes=Kind.LIST, gives=Kind.ANY):
 
 
 def _first_of_path(find: Run, segments: list[str]) -> Found:
-    """Look up the first segment; a miss tells of the last one, which the partner is likelier to have meant."""
+    """Look up the first segment; a miss names the last one, which the partner is likelier to have meant."""
     try:
         return find(segments[0])  # type: ignore[no-any-return] # as above
     except Refusal:

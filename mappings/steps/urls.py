@@ -277,7 +277,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def _fits(name: str, pieces: tuple[str, ...]) -> bool:
-    """Find the pieces one after the other, in one pass, whatever the pattern."""
+    """Find the pieces one after the other, in one pass for any pattern."""
     first, *middle, last = pieces
     if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
         return False

@@ -22,7 +22,7 @@ from mappings.lint.lint import find_read_and_written, find_unwise, find_warnings
 from mappings.lint.soundness import find_circles, find_no_objects, find_overgrown, find_problems, item_names
 from mappings.lint.values import without_secrets
 from mappings.lookup_table import Table, TableError, parse_table
-from mappings.positions import START, Block, IncludedFile, PlacedProblem, Problem, locate, plain, position_after, read_yaml
+from mappings.positions import START, Block, IncludedFile, MappingProblem, PlacedProblem, locate, plain, position_after, read_yaml
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
@@ -205,7 +205,7 @@ def readable_document(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def at_places(path: Path, problems: Iterable[Problem]) -> tuple[FileProblem, ...]:
+def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
     """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
@@ -227,7 +227,7 @@ def _not_utf8(path: Path, error: UnicodeDecodeError) -> FileProblem:
     return FileProblem(path, *position_after(before)[:2], "the file is not UTF-8 from here on", "save it as UTF-8")
 
 
-def _placed(document: Block, problems: Iterable[Problem]) -> list[PlacedProblem]:
+def _placed(document: Block, problems: Iterable[MappingProblem]) -> list[PlacedProblem]:
     return [PlacedProblem(locate(document, problem.loc)[0], problem.message, problem.hint) for problem in problems]
 
 
@@ -239,10 +239,10 @@ def _claim_name(feed: FeedName, path: Path, taken: dict[str, Path]) -> None:
         raise MappingFileError(path, (FileProblem(path, 1, 1, message, hint),))
 
 
-def _find_unseen(mapping: FeedMapping) -> Iterator[Problem]:
+def _find_unseen(mapping: FeedMapping) -> Iterator[MappingProblem]:
     if mapping.schedule and mapping.schedule.look_every_s is not None and not mapping.source.can_be_looked_at:
         told = f"a source of kind {mapping.source.kind} cannot be looked at without reading it"
-        yield Problem(("schedule", "look_every"), told, "write cron, as often as it may be asked")
+        yield MappingProblem(("schedule", "look_every"), told, "write cron, as often as it may be asked")
 
 
 def _names(document: Block) -> frozenset[str]:

@@ -29,7 +29,7 @@ from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from mappings.spec.source_words import WriteBack
 from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.strict import Policy, Use
+from mappings.strict import Policy, UsePolicy
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.cli.service_lists import ServiceAnswers, ask_everything
@@ -181,7 +181,7 @@ def _of_table(table: Table, keys: int, take: tuple[str, ...] | None) -> Iterator
 
 def _of_policies(policies: Iterable[Policy | None]) -> Iterator[Named]:
     for policy in policies:
-        if isinstance(policy, Use):
+        if isinstance(policy, UsePolicy):
             slugs = (policy.use,) if isinstance(policy.use, str) else policy.use
             yield from ((slug, _OWN_FILE) for slug in slugs)
 

@@ -18,7 +18,7 @@ from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.columns import find_missing_columns
 from mappings.lint.lookups import LookedAt, asked, has_lists
 from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import included_by, including, is_shared
@@ -30,7 +30,7 @@ _MOST_ROWS = 50_000
 """A longer source is not examined: rows that were not read may use the entry."""
 
 
-def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
+def find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield what no row of a source of 50,000 rows at most asks for in the lookups; nothing of a longer source.
 
     Raises:
@@ -102,16 +102,16 @@ def look_at_source(mapping: FeedMapping) -> SourceFindings:
     except SourceRefusedError:
         return SourceFindings()
     except SyncError as error:
-        return SourceFindings(warnings=at_places(mapping.path, [Problem(("source", "path"), str(error), error.hint)]))
+        return SourceFindings(warnings=at_places(mapping.path, [MappingProblem(("source", "path"), str(error), error.hint)]))
 
 
-def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
+def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
     """Yield what the rows show; where all rows are rejected, lookups are not examined."""
     none = tuple(_none_of(mapping, mapper))
     yield from none or find_unasked(mapping)
 
 
-def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
+def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
     """Say so if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
     outcomes: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
     if rejected and not outcomes[MappedRow.__name__]:
         told = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
         message = f"none of the first {outcomes.total()} rows becomes an event, {rejected} are rejected: {told}"
-        yield Problem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
+        yield MappingProblem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
 
 
 Severity = Literal["ok", "warning", "error"]

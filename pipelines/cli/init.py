@@ -17,12 +17,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from pydantic import TypeAdapter
 
-    from connectors.sources.access import Access
     from connectors.sources.catalogue import open_source
+    from connectors.sources.environment import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from mappings.draft.dialect import header_row
-    from mappings.draft.draft import Draft, Sample, Wishes, draft_feed, feed_name, with_examples
+    from mappings.draft.draft import Draft, SourceSample, Wishes, draft_feed, feed_name, with_examples
     from mappings.draft.moments import Guessed
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.measures import parse_zone
@@ -132,7 +132,7 @@ if IS_WORKING:
     _SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
 
 
-def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
+def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:
     """Read the first rows of a source as a mapping file at `out` would, as who we are; and whether these are all.
 
     Raises:
@@ -147,7 +147,7 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
     title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
     lines = joined.lines(_path_from(out, source))
     parted = _LISTS_OF_CALENDARS if joined.settings["kind"] == "ics" else joined.settings.get("join_lists", {})
-    return Sample(title, lines, columns, rows, joined.guesses(), parted), is_whole
+    return SourceSample(title, lines, columns, rows, joined.guesses(), parted), is_whole
 
 
 def _first_look(source: str) -> tuple[str, SourceGuess]:
@@ -212,7 +212,7 @@ def _filled(cells: Mapping[str, str]) -> list[str]:
     return texts
 
 
-def _complete(draft: Draft, out: Path, sample: Sample) -> str:
+def _complete(draft: Draft, out: Path, sample: SourceSample) -> str:
     """Return the draft with its examples; without them where it needs a person before it runs."""
     try:
         return with_examples(draft.text, out.absolute(), sample.rows)

@@ -243,9 +243,7 @@ def test_a_second_table_that_the_day_does_not_suffice_for_is_an_error_as_joined_
     org = org_of(events(25))
     org.troubles.page_rows = 5
     with reader_of(org) as reader:
-        source = open_source(
-            spec, tmp_path, frozenset({"REF", "event.Id"}), access=reader.access(), clockwork=reader.clock.clockwork
-        )
+        source = open_source(spec, tmp_path, frozenset({"REF", "event.Id"}), access=reader.access(), clock=reader.clock.clockwork)
         with source.read() as reading:
             assert [row.cells["event.Id"] for row in reading.rows] == [record_id(24)]
         org.allowed, org.used = 100, 90

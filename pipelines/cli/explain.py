@@ -104,7 +104,7 @@ def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMap
     wanted = typed_key(word)
     with closing(rows):
         for row in rows:
-            seen = mapper.glance(row)
+            seen = mapper.key_and_digest(row)
             if row.origin.place == word or (seen is not None and seen[0] == wanted):
                 return row
             if str(row.origin.number) == word.lstrip("#:"):

@@ -24,8 +24,6 @@ from pipelines.settings import Settings
 _POLICY = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
 _MAX_PAUSE_S = 20.0
 _UNASKED = NoPage("it was not asked for")
-
-
 T = TypeVar("T")
 
 

@@ -14,7 +14,7 @@ from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import lists
 from connectors.event_api.answers import Foreign, Lost, Meaning, NotReached, interpret
 from connectors.event_api.contract_page import PageAnswer, ask_page
-from connectors.event_api.delivery import Courier
+from connectors.event_api.delivery import Delivery
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
 from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, MayLeave, Questions, Route
@@ -55,7 +55,7 @@ class EventApi:
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
         self._events = Route(limiter, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
-        self.courier = Courier(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
+        self.delivery = Delivery(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
         self._uploader = Uploader(self._questions("POST /media"))
 
     @property
@@ -82,7 +82,7 @@ class EventApi:
 
         A cancelled call may have created the event: its intent is unanswered.
         """
-        return await self.courier.deliver(intent)
+        return await self.delivery.deliver(intent)
 
     async def channels(self) -> dict[str, int]:
         """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""

@@ -101,11 +101,7 @@ def _missing(folder: Path, name: str) -> str:
 
 
 SUFFIXES = (".yaml", ".yml")
-
-
 FAULT = "a fault of eventsync while loading this file"
-
-
 _ABOUT_ROWS = ("feed", "source", "key", "let", "rows", "event")
 
 

@@ -116,9 +116,18 @@ def _minute(clock: TimeOfDay) -> int:
     return -1 if isinstance(clock, EndOfDay) else clock.hour * 60 + clock.minute
 
 
-_DAYS = (Kind.DATE, Kind.WALL, Kind.ANY)
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a part of a moment must be, how that is said to the author, and how the file itself may write it."""
+
+    kinds: tuple[Kind, ...]
+    hint: str
+    read: Callable[[str], Any] | None = None
+
+
+_DAY_WANTED = _Wanted((Kind.DATE, Kind.WALL, Kind.ANY), 'a date is needed: do: [{date: "%Y-%m-%d"}]', day_from_text)
+_CLOCK_WANTED = _Wanted((Kind.CLOCK, Kind.ANY), 'a time is needed: do: [{time: "%H:%M"}]', clock_from_text)
 _MOMENTS = (Kind.MOMENT, Kind.ANY)
-_CLOCKS = (Kind.CLOCK, Kind.ANY)
 Place = Callable[[RowState, WallTime], Any]
 """Returns the moment at which a row's clocks show that."""
 
@@ -126,8 +135,9 @@ Place = Callable[[RowState, WallTime], Any]
 def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> Compiled:
     """Compile a wall time in a zone."""
     wall = value.at
-    day = _day(compiler, wall, spot)
-    clock = None if wall.clock is None else _clock(compiler, wall.clock, spot)
+    day = _operand(compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _DAY_WANTED)
+    clock_spot = spot.inner("at", "clock", may_be_empty=True)
+    clock = None if wall.clock is None else _operand(compiler, wall.clock, clock_spot, _CLOCK_WANTED)
     if clock is None and wall.all_day is None and day.flow.kind is Kind.DATE:
         hint = 'add clock: {from: COLUMN, do: [{time: "%H:%M"}]}, or all_day: "00:00"'
         return compiler.misfit(spot.inner("at"), "a day alone is no moment: it has no time of day", hint)
@@ -152,28 +162,21 @@ def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> Compil
     return Compiled(_with_both_reported(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
 
 
-def _day(compiler: Compiler, wall: Wall, spot: ValuePosition) -> Compiled:
-    hint = 'a date is needed: do: [{date: "%Y-%m-%d"}]'
-    return _operand(compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _Wanted(_DAYS, hint, day_from_text))
-
-
-def _clock(compiler: Compiler, clock: Value, spot: ValuePosition) -> Compiled:
-    hint = 'a time is needed: do: [{time: "%H:%M"}]'
-    return _operand(compiler, clock, spot.inner("at", "clock", may_be_empty=True), _Wanted(_CLOCKS, hint, clock_from_text))
-
-
 def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -> Place:
     """Check an end against its start, where the mapping names the start."""
     if wall.start is None:
         return place
     hint = "the start is a moment, as `at` gives it: name it under let, and write start: $starts"
     starts = _operand(compiler, wall.start, spot.inner("at", "start", may_be_empty=True), _Wanted(_MOMENTS, hint))
-    start = _or_nothing(starts.get)
     mend = mending(None if wall.before_start == "next_day" else wall.before_start, spot.path)
 
     def placed(row: RowState, shown: WallTime) -> Any:
-        end, begins = place(row, shown), start(row)
-        if not _is_before(end, begins):
+        end = place(row, shown)
+        try:
+            begins = starts.get(row)
+        except Refusal:  # reported where the start stands
+            return end
+        if not isinstance(begins, datetime) or begins.tzinfo is None or begins <= end:
             return end
         if wall.before_start == "next_day" and not shown.is_all_day and shown.local.date() == begins.date():
             return place(row, WallTime(shifted(shown.local, 1)))
@@ -182,22 +185,6 @@ def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -
         return mend(row, Refusal(ReasonCode.END_BEFORE_START, hint, found=found, step="at"))
 
     return placed
-
-
-def _or_nothing(get: Getter) -> Getter:
-    """Return the start without its refusal, which is reported at its own field; the end is then not checked."""
-
-    def found(row: RowState) -> Any:
-        try:
-            return get(row)
-        except Refusal:
-            return None
-
-    return found
-
-
-def _is_before(end: datetime, start: Any) -> bool:
-    return isinstance(start, datetime) and start.tzinfo is not None and end < start
 
 
 def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
@@ -245,15 +232,6 @@ def _seen(found: Any, zone: ZoneInfo) -> datetime:
         raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=str(found)) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a part of a moment must be, how that is said to the author, and how the file itself may write it."""
-
-    kinds: tuple[Kind, ...]
-    hint: str
-    read: Callable[[str], Any] | None = None
-
-
 def _operand(compiler: Compiler, value: Value, spot: ValuePosition, wanted: _Wanted) -> Compiled:
     compiled = compiler.value(value, spot)
     written = compiled.constant
@@ -289,10 +267,6 @@ def _placer(compiler: Compiler, wall: Wall, spot: ValuePosition) -> Place:
     find = _zone_finder(compiler, compiled, spot)
     localise: Callable[[ZoneInfo], Localise] = lru_cache(maxsize=64)(lambda zone: localiser(zone, wall.gap, wall.overlap))
     begin: Callable[[ZoneInfo], Localise] = lru_cache(maxsize=64)(lambda zone: localiser(zone, _of_a_day(wall.gap), wall.overlap))
-    constant = None if compiled.constant is None else find_zone(compiled.constant)
-    if constant is not None:
-        fixed, whole = localise(constant), begin(constant)
-        return lambda _row, shown: (whole if shown.is_all_day else fixed)(_naive(shown.local))
     return lambda row, shown: (begin if shown.is_all_day else localise)(find(row))(_naive(shown.local))
 
 

@@ -190,7 +190,7 @@ class Publisher:
         return await api.deliver(corrected)
 
     def _logged(self, deliver: Deliver) -> Deliver:
-        """Return `deliver` with a log line before and after each row at level debug, and as it is where nobody reads them.
+        """Return `deliver` with a log line before and after each row at level debug, and as it is where neither is wanted.
 
         Of an answer, the status, the code and the request id are logged, never the row's content.
         """

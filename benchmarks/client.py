@@ -19,7 +19,7 @@ import httpx
 from pydantic import SecretStr
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.transport import direct_transport, open_http
+from connectors.event_api.transport import direct_transport, open_http, resolve_by_system
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent, Receipt
@@ -61,7 +61,7 @@ async def plain_httpx(url: str, in_flight: int) -> AsyncIterator[Send]:
 
 @asynccontextmanager
 async def over_aiohttp(url: str, in_flight: int) -> AsyncIterator[Send]:
-    async with through_httpx(direct_transport(httpx.URL(url), in_flight=in_flight), url) as send:
+    async with through_httpx(direct_transport(httpx.URL(url), in_flight=in_flight, resolve=resolve_by_system), url) as send:
         yield send
 
 

@@ -20,8 +20,7 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
-from connectors.sources.access import Access, SalesforceAccess
-from connectors.sources.clockwork import REAL
+from connectors.sources.environment import REAL_CLOCK, Access, SalesforceAccess
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.org import Org, Shapes
 from connectors.sources.salesforce.query import select_object
@@ -54,7 +53,7 @@ def peak_mb() -> float:
 def floor(access: Access, api: str) -> tuple[int, float]:
     """Only the bytes: the same results, asked for and thrown away."""
     size, started = 0, time.perf_counter()
-    with closing(Org(access, REAL)) as org:
+    with closing(Org(access, REAL_CLOCK)) as org:
         selection = select_object(_spec(api), Asked(COLUMNS), Shapes(org.describe))
         job = org.call("POST", "jobs/query", {"operation": "query", "query": selection.asking.query()})
         path, locator = f"jobs/query/{job['id']}", ""
@@ -81,7 +80,7 @@ def read(access: Access, api: str) -> tuple[int, float, float]:
 
 def used(access: Access) -> int:
     """The requests that the org has counted so far; logins are not."""
-    with closing(Org(access, REAL)) as org:
+    with closing(Org(access, REAL_CLOCK)) as org:
         day = org.limits()["DailyApiRequests"]
         return int(day["Max"]) - int(day["Remaining"])
 

@@ -1,7 +1,4 @@
-"""What passes between the ledger and the service: an intent to create one event, and the answers it can end in.
-
-How an answer is recognised on the wire is `connectors.event_api`'s, what it does to a ledger entry is `state`'s.
-"""
+"""What passes between the ledger and the service: an intent to create one event, and the answers it can end in."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class Intent:
     429, which prove nothing and start no clock. `unanswered_s`: seconds since the first such attempt began, `quiet_s`: since
     the last such claim was written down, both as the intent was handed out.
     `refused_request_id`: the request id of an earlier definitive refusal under this very key, "" if there was none.
-    `denial`: the last one that was told under this key.
+    `denial`: the last one that was received under this key.
     `cover` is set while the image still has to be fetched and its id put into the body.
     """
 

@@ -1,7 +1,4 @@
-"""The examples of a mapping file, run offline: each row must become what its author says it becomes.
-
-How an example is spelt is `schema`'s.
-"""
+"""The examples of a mapping file, run offline: each row must become what its author says it becomes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
 from mappings.spec.feed import Example, FeedMapping
-from mappings.spec.rules import Recur, Rule, Window
+from mappings.spec.rules import Recur, Rule, WindowRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ def _without_window(mapping: FeedMapping, example: Example) -> FeedMapping:
     """An example that names no moment is not about the window."""
     if example.as_of is not None:
         return mapping
-    rules = tuple(_boundless(rule) for rule in mapping.rows if not isinstance(rule, Window))
+    rules = tuple(_boundless(rule) for rule in mapping.rows if not isinstance(rule, WindowRule))
     return mapping.model_copy(update={"rows": rules})
 
 

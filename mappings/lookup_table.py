@@ -64,7 +64,7 @@ def parse_table(name: str, text: str) -> Table:
 
 
 def normaliser(ignore: Sequence[Ignorable]) -> Callable[[str], str]:
-    """Return the function that brings a key to the form in which keys are compared: NFC, trimmed, and as told."""
+    """Return the function that brings a key to the form in which keys are compared: NFC, trimmed, without what is ignored."""
     steps: list[Callable[[str], str]] = []
     for what in dict.fromkeys(ignore):
         match what:

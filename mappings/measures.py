@@ -28,8 +28,8 @@ _DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 
 def mistake(message: str, hint: str = "") -> PydanticCustomError:
     """An error for a file's author, with a hint of its own; what is no Unicode text in it (a lone surrogate) becomes `?`."""
-    told, helps = (text.encode("utf-8", "replace").decode() for text in (message, hint))
-    return PydanticCustomError("mistake", "{message}", {"message": told, "hint": helps})
+    shown, help_ = (text.encode("utf-8", "replace").decode() for text in (message, hint))
+    return PydanticCustomError("mistake", "{message}", {"message": shown, "hint": help_})
 
 
 def written(number: float) -> str:

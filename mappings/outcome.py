@@ -10,7 +10,7 @@ from mappings.refusals import Reason
 from mappings.row_key import NO_KEY, Fingerprint, RowKey
 
 
-# Made for every row, as are SourceRow and MappedRow: frozen ones take three times as long to make. Nobody changes them.
+# Made for every row, as are SourceRow and MappedRow: frozen ones take three times as long to make. They are never changed.
 @dataclass(slots=True, unsafe_hash=True)
 class RowLocation:
     """A place that a person can open: `Programme!A17`, `events.csv:42`, a record id.

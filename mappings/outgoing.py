@@ -14,23 +14,23 @@ from mappings.spec.values import (
     At,
     ChannelValue,
     Choose,
-    Entry,
     Fields,
     FirstOf,
     ForEach,
     From,
-    Image,
+    ImageValue,
+    InZoneValue,
     Items,
-    Joined,
+    JoinedText,
+    ListEntry,
     Meta,
-    Seen,
     TableValue,
     Value,
 )
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.steps.step import Kind, Step
 from mappings.steps.text import Truncate
-from mappings.strict import Policy, Use
+from mappings.strict import Policy, UsePolicy
 
 T = TypeVar("T")
 JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
@@ -38,7 +38,7 @@ JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What one field of the payload can be. `kind` None: the file does not tell.
+    """What one field of the payload can be. `kind` None: the file does not show it.
 
     `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
     `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
@@ -62,7 +62,7 @@ def one_of(texts: Iterable[str]) -> Outgoing:
 def after(policies: Iterable[Policy | None], found: Outgoing) -> Outgoing:
     """Add what the author's choices may put in a value's place, or leave out."""
     for policy in policies:
-        if isinstance(policy, Use):
+        if isinstance(policy, UsePolicy):
             texts = (policy.use,) if isinstance(policy.use, str) else policy.use
             found = replace(either([_in_place_of(found, texts), found]), is_always=found.is_always)
         elif policy in {"omit", "warn", "draft"}:
@@ -75,7 +75,7 @@ def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
 
 
 def with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
-    """Add what is known of a field, whatever the mapping file says of it."""
+    """Add what is known of a field, besides what the mapping file says of it."""
     values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
     if promise.kind == "integer" and values is not None:
         values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
@@ -125,6 +125,7 @@ def _agreed(one: T | None, other: T | None, join: Callable[[T, T], T]) -> T | No
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _LISTED = frozenset({"classifications"})
 _NEEDED = frozenset(REQUIRED_FIELDS)
+"""A row without one of these is rejected before it is sent."""
 _KNOWN: Mapping[str, Outgoing] = {
     "channelId": Outgoing("integer"),
     "coverImage": Outgoing("integer"),
@@ -135,6 +136,7 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
+"""What our own payload model promises of a field."""
 
 
 def outgoing_of(mapping: FeedMapping) -> Outgoing:
@@ -174,7 +176,7 @@ class _Reading:
                 return self._text(value, path)
             case Fields():
                 return self.object(value.root, path)
-            case Entry():
+            case ListEntry():
                 return replace(self.object(value.fields.root, path), is_always=False)
             case Items():
                 return self._items(value, path)
@@ -182,7 +184,7 @@ class _Reading:
                 found = self._steps(self._text(value.source, path) if value.source[0] == "$" else Outgoing("string"), value.do)
             case FirstOf():
                 found = self._steps(either(self.value(part, path) for part in value.first_of), value.do)
-            case Joined():
+            case JoinedText():
                 found = self._steps(Outgoing("string"), value.do)
             case Choose():
                 branches = [choice.then for choice in value.choose]
@@ -197,9 +199,9 @@ class _Reading:
                 found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
             case ChannelValue():
                 found = Outgoing("integer")
-            case At() | Seen():
+            case At() | InZoneValue():
                 found = _MOMENT
-            case Image():
+            case ImageValue():
                 return Outgoing("integer", is_always=False)
         return after((value.on_empty, value.on_error), found)
 
@@ -216,7 +218,7 @@ class _Reading:
         return Outgoing("array", any(part.is_always for part in parts), item=replace(either(parts), is_always=True))
 
     def _for_each(self, value: ForEach, path: str) -> Outgoing:
-        item = self._item(value.give, path) if isinstance(value.give, Fields | Entry) else self.field(value.give, f"{path}[]")
+        item = self._item(value.give, path) if isinstance(value.give, Fields | ListEntry) else self.field(value.give, f"{path}[]")
         return Outgoing("array", item=replace(item, is_always=True))
 
     def _item(self, part: Value, path: str) -> Outgoing:

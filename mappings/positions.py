@@ -39,7 +39,7 @@ START = Position(1, 1)
 
 
 class Scalar(str):
-    """A YAML scalar: its text, whatever it looks like. Keys are scalars, too."""
+    """A YAML scalar: always text. Keys are scalars, too."""
 
     __slots__ = ("position",)
     position: Position
@@ -60,7 +60,7 @@ class Block(dict[str, Any]):
         return next((key.position for key in self if key == name and isinstance(key, Scalar)), self.position)
 
 
-class Row(list[Any]):
+class YamlList(list[Any]):
     """A YAML sequence."""
 
     __slots__ = ("position",)
@@ -70,7 +70,7 @@ class Row(list[Any]):
         self.position = position
 
 
-Node = Scalar | Block | Row
+Node = Scalar | Block | YamlList
 Loc = tuple[int | str, ...]
 """The way to a part of a document, as keys and indexes."""
 
@@ -85,7 +85,7 @@ class PlacedProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class MappingProblem:
     """A mistake in a document whose position is still to be looked up."""
 
     loc: Loc
@@ -130,9 +130,9 @@ def locate(root: object, loc: Sequence[int | str]) -> tuple[Position, Block | No
     for part in loc:
         if isinstance(current, Block) and part in current:
             block, current = current, current[str(part)]
-        elif isinstance(current, Row) and isinstance(part, int) and part < len(current):
+        elif isinstance(current, YamlList) and isinstance(part, int) and part < len(current):
             current = current[part]
-    position = current.position if isinstance(current, Scalar | Block | Row) else START
+    position = current.position if isinstance(current, Scalar | Block | YamlList) else START
     return position, current if isinstance(current, Block) else block
 
 
@@ -190,7 +190,7 @@ class _Reading:
         if isinstance(node, yaml.MappingNode):
             return self._block(node, position, depth)
         if isinstance(node, yaml.SequenceNode):
-            row = Row(position)
+            row = YamlList(position)
             row.extend(self.node(item, depth + 1) for item in node.value)
             return row
         return self._scalar(node.value, position)
@@ -211,7 +211,7 @@ class _Reading:
                 block[self._scalar(key_node.value, place)] = self.node(value_node, depth + 1)
         for value_node in merged:
             value = self.node(value_node, depth + 1)
-            for other in value if isinstance(value, Row) else [value]:
+            for other in value if isinstance(value, YamlList) else [value]:
                 if isinstance(other, Block):
                     block |= {key: inner for key, inner in other.items() if key not in block}
                 else:

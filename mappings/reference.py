@@ -33,7 +33,7 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`brakes`, inside `publish`": Brakes,
     "`examples`": Example,
 }
-"""The blocks of a file that are no values, by the headings under which they are told."""
+"""The blocks of a file that are no values, by their headings."""
 _SHARED_BY_SOURCES: Mapping[type[AnySource], str] = {
     AnySource: "every kind",
     FileSource: "files",
@@ -75,7 +75,7 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class VocabularySection:
     """One section of the reference: the chapter and heading under which it stands, what it says, and its tables."""
 
     chapter: str
@@ -98,7 +98,7 @@ class Section:
 class Vocabulary:
     """The reference, by its words."""
 
-    sections: tuple[Section, ...]
+    sections: tuple[VocabularySection, ...]
 
     @property
     def text(self) -> str:
@@ -113,7 +113,7 @@ class Vocabulary:
         shared = [word for paragraph in self._opening for word in _CODE.findall(paragraph) if word.isidentifier()]
         return tuple(dict.fromkeys([*named, *(key.strip("`") for key in keys if _CODE.fullmatch(key)), *shared]))
 
-    def about(self, word: str) -> tuple[Section, ...]:
+    def about(self, word: str) -> tuple[VocabularySection, ...]:
         """Return the sections about a word; else those whose tables have a key called so, with that row alone."""
         about = tuple(section for section in self.sections if word in section.words)
         return about or tuple(self._with_key(word)) or tuple(self._in_opening(word))
@@ -122,17 +122,17 @@ class Vocabulary:
         """Return `did you mean "x"?` for a word that the language does not have, or ""."""
         return did_you_mean(word, self.words)
 
-    def _in_opening(self, word: str) -> Iterator[Section]:
+    def _in_opening(self, word: str) -> Iterator[VocabularySection]:
         """Yield what every value shares, which stands once, at the beginning of the page."""
         for paragraph in self._opening:
             if word in _CODE.findall(paragraph):
-                yield Section("The mapping language", f"`{word}`", _one_line(paragraph))
+                yield VocabularySection("The mapping language", f"`{word}`", _one_line(paragraph))
 
     @property
     def _opening(self) -> list[str]:
         return _OPENING.split("\n\n")[2:]
 
-    def _with_key(self, word: str) -> Iterator[Section]:
+    def _with_key(self, word: str) -> Iterator[VocabularySection]:
         for section in self.sections:
             tables = [
                 Grid(table.columns, rows)
@@ -141,7 +141,7 @@ class Vocabulary:
                 and (rows := tuple(row for row in table.rows if row[0] == f"`{word}`"))
             ]
             if tables:
-                yield Section(section.chapter, section.heading, section.promise, tuple(tables))
+                yield VocabularySection(section.chapter, section.heading, section.promise, tuple(tables))
 
 
 def read_vocabulary() -> Vocabulary:
@@ -154,10 +154,10 @@ def write_reference() -> str:
     return read_vocabulary().text
 
 
-def _file() -> Iterator[Section]:
+def _file() -> Iterator[VocabularySection]:
     chapter = "The file"
-    yield Section(chapter, chapter, "", _tables(FeedMapping), 2)
-    yield Section(chapter, "`source`", "Which kind of file it is, where it is, and how it is read.")
+    yield VocabularySection(chapter, chapter, "", _tables(FeedMapping), 2)
+    yield VocabularySection(chapter, "`source`", "Which kind of file it is, where it is, and how it is read.")
     for model, title in _SHARED_BY_SOURCES.items():
         kinds = [f"`{kind}`" for kind, source in SOURCES.items() if issubclass(source, model)]
         heading = title if model is AnySource else f"{title}: {', '.join(kinds)}"
@@ -168,8 +168,8 @@ def _file() -> Iterator[Section]:
         yield _section(chapter, heading, part)
 
 
-def _values() -> Iterator[Section]:
-    yield Section("Values", "Values", level=2)
+def _values() -> Iterator[VocabularySection]:
+    yield VocabularySection("Values", "Values", level=2)
     for word, model in union_members(Value).items():
         if word in MARKERS:
             yield from _with_block("Values", word, model, frozenset() if word == "image" else _OF_VALUES)
@@ -177,26 +177,26 @@ def _values() -> Iterator[Section]:
             yield _section("Values", "Objects in a list", model)
 
 
-def _rules() -> Iterator[Section]:
+def _rules() -> Iterator[VocabularySection]:
     told = (
         "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
         " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
     )
-    yield Section("Rows", "Rows", told, (), 2)
+    yield VocabularySection("Rows", "Rows", told, (), 2)
     for word, model in union_members(Rule).items():
         yield from _with_block("Rows", word, model)
     conditions = union_members(Condition).values()
     lines = [f"* {_one_line(each.__doc__)} Keys: {', '.join(f'`{key}`' for key in _fields(each))}." for each in conditions]
-    yield Section("Conditions", "Conditions", " ".join(lines), _tables(Test), 2)
+    yield VocabularySection("Conditions", "Conditions", " ".join(lines), _tables(Test), 2)
 
 
-def _steps() -> Iterator[Section]:
+def _steps() -> Iterator[VocabularySection]:
     for family, steps in FAMILIES.items():
         chapter = f"Steps: {family.lower()}"
-        yield Section(chapter, chapter, level=2)
+        yield VocabularySection(chapter, chapter, level=2)
         for step in steps:
             tables = (*_tables(step, _OF_STEPS), _examples(step))
-            yield Section(chapter, f"`{step.name}`", _one_line(step.__doc__), tables)
+            yield VocabularySection(chapter, f"`{step.name}`", _one_line(step.__doc__), tables)
 
 
 def _examples(step: type[Step]) -> Grid:
@@ -204,19 +204,21 @@ def _examples(step: type[Step]) -> Grid:
     return Grid(("written", "goes in", "comes out"), tuple(rows))
 
 
-def _event() -> Iterator[Section]:
+def _event() -> Iterator[VocabularySection]:
     told = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
     required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
     rows = tuple((f"`{name}`", "yes" if name in required else "no") for name in Event.__annotations__)
-    yield Section("The event", "The event", told, (Grid(("field", "required"), rows),), 2)
+    yield VocabularySection("The event", "The event", told, (Grid(("field", "required"), rows),), 2)
 
 
-def _reasons() -> Iterator[Section]:
+def _reasons() -> Iterator[VocabularySection]:
     rows = tuple((f"`{code}`", text) for code, text in REASON_TEXTS.items())
-    yield Section("Why a row is rejected", "Why a row is rejected", "", (Grid(("code", "in words"), rows),), 2)
+    yield VocabularySection("Why a row is rejected", "Why a row is rejected", "", (Grid(("code", "in words"), rows),), 2)
 
 
-def _with_block(chapter: str, word: str, model: type[Strict], left_out: frozenset[str] = frozenset()) -> Iterator[Section]:
+def _with_block(
+    chapter: str, word: str, model: type[Strict], left_out: frozenset[str] = frozenset()
+) -> Iterator[VocabularySection]:
     """Yield the section of a word, and that of the block of keys that it takes, if it takes one."""
     yield _section(chapter, f"`{word}`", model, left_out)
     block = _fields(model)[word].annotation
@@ -224,8 +226,8 @@ def _with_block(chapter: str, word: str, model: type[Strict], left_out: frozense
         yield _section(chapter, f"inside `{word}`", block, level=4)
 
 
-def _section(chapter: str, heading: str, model: type[Strict], left_out: Iterable[str] = (), level: int = 3) -> Section:
-    return Section(chapter, heading, _one_line(model.__doc__), _tables(model, left_out), level)
+def _section(chapter: str, heading: str, model: type[Strict], left_out: Iterable[str] = (), level: int = 3) -> VocabularySection:
+    return VocabularySection(chapter, heading, _one_line(model.__doc__), _tables(model, left_out), level)
 
 
 def _tables(model: type[Strict], left_out: Iterable[str] = ()) -> tuple[Grid, ...]:

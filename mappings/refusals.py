@@ -35,9 +35,9 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
 
     def about(self, column: str, found: str, step: str) -> Refusal:
         """Fill in what the raiser could not know; what it did know stays."""
-        told = Refusal(self.code, self.hint, column=self.column or column, found=self.found or found, step=self.step or step)
-        told.is_final = self.is_final
-        return told
+        filled = Refusal(self.code, self.hint, column=self.column or column, found=self.found or found, step=self.step or step)
+        filled.is_final = self.is_final
+        return filled
 
     def reason(self, field: str) -> Reason:
         """The reason shown to people, for the event's `field`."""
@@ -135,7 +135,7 @@ REASON_TEXTS: Mapping[ReasonCode, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One problem of one row, told to whoever can mend it.
+    """One problem of one row, for the person who can mend it.
 
     `field` is the path in the event (`startAt`, `offers[0].url`) or "" where the row as a whole is meant; `column` the
     source's own column name, "" where there is none; `found` the raw value; `step` the step that refused it, "" if

@@ -40,7 +40,7 @@ def _escaped(part: str) -> str:
 
 
 def event_key(stem: RowKey, part: str) -> RowKey:
-    """Return the key of one event of a row that stands for several: the row's key, and what tells the event apart."""
+    """Return the key of one event of a row that stands for several: the row's key, and what distinguishes the event."""
     return RowKey(f"{stem}{_SEPARATOR}{row_key((part,))}")
 
 
@@ -60,7 +60,7 @@ def idempotency_key(namespace: str, feed: FeedName, key: RowKey, *, action: str 
     length, so that no two different tuples share an input.
     """
     digest = _begun(namespace, feed).copy()
-    digest.update(_told_apart(key) + _ended(action, revision))
+    digest.update(_length_prefixed(key) + _ended(action, revision))
     return IdempotencyKey("es1-" + digest.hexdigest())
 
 
@@ -101,15 +101,15 @@ _UNKEYED = hashlib.blake2b(digest_size=16)
 def _begun(namespace: str, feed: FeedName) -> hashlib.blake2b:
     """What all keys of a feed begin with."""
     digest = _UNKEYED.copy()
-    digest.update(_told_apart(namespace) + _told_apart(feed))
+    digest.update(_length_prefixed(namespace) + _length_prefixed(feed))
     return digest
 
 
 @lru_cache(maxsize=64)
 def _ended(action: str, revision: int) -> bytes:
-    return _told_apart(action) + _told_apart(str(revision))
+    return _length_prefixed(action) + _length_prefixed(str(revision))
 
 
-def _told_apart(part: str) -> bytes:
+def _length_prefixed(part: str) -> bytes:
     encoded = part.encode("utf-8", "surrogatepass")
     return len(encoded).to_bytes(8, "big") + encoded

@@ -33,7 +33,7 @@ def union_members(union: Any) -> dict[str, Any]:
 Word = Literal["reject", "omit", "warn", "draft"]
 
 
-class Use(Strict):
+class UsePolicy(Strict):
     """Put a fixed value in its place; `warn` also counts and shows the row, `draft` also sends it for review."""
 
     use: Text | tuple[Text, ...] = Field(description="The text, or list of texts, to use instead.")
@@ -42,7 +42,7 @@ class Use(Strict):
 
 
 def _tag_of_policy(value: object) -> str:
-    return "policy:use" if isinstance(value, dict | Use) else "policy:word"
+    return "policy:use" if isinstance(value, dict | UsePolicy) else "policy:word"
 
 
 MissWord = Literal["reject", "omit", "warn", "draft", "keep"]
@@ -51,13 +51,13 @@ _CHOICES = (
     " and the event sent as a draft; {use: X}: X stands in."
 )
 Policy = Annotated[
-    Annotated[Word, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
+    Annotated[Word, Tag("policy:word")] | Annotated[UsePolicy, Tag("policy:use")],
     Discriminator(_tag_of_policy),
     Field(description=_CHOICES),
 ]
 """reject (default), omit, warn, draft, or a value to use instead."""
 MissPolicy = Annotated[
-    Annotated[MissWord, Tag("policy:word")] | Annotated[Use, Tag("policy:use")],
+    Annotated[MissWord, Tag("policy:word")] | Annotated[UsePolicy, Tag("policy:use")],
     Discriminator(_tag_of_policy),
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]

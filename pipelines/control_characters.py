@@ -1,4 +1,4 @@
-"""Text of strangers made harmless: control characters (C0, C1), direction overrides (bidi) and lone surrogates never get out.
+"""Texts of others made harmless: control characters (C0, C1), direction overrides (bidi) and lone surrogates are replaced.
 
 Direction marks (U+200E, U+200F, U+061C) stay: Arabic and Hebrew text needs them, and they change no order for long.
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Clock
 from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
@@ -94,7 +94,7 @@ class Desk:
     is_plain: bool = False
     feed: Feed = field(default_factory=Feed)
     channels: Mapping[str, int] = field(default_factory=lambda: {"city": 7})
-    clockwork: Clockwork = REAL
+    clockwork: Clock = REAL_CLOCK
     read: list[int] = field(default_factory=list)
     is_doomed: bool = False
     events: int = 1000

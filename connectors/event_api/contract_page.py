@@ -1,6 +1,6 @@
-"""The service's OpenAPI page as a tree of plain values: bounded in bytes, depth and size, whoever wrote it.
+"""The service's OpenAPI page: fetch it, and read it as a tree of plain values, bounded in bytes, depth and size.
 
-What the tree says is read by `contract_schema`; YAML's own guesses (dates, octal numbers, `no`) are not made here.
+YAML's own guesses (dates, octal numbers, `no`) are not made here, as a page means text by them.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ async def ask_page(exchange: Exchange, etag: str = "", *, patience_s: float = PA
     except TimeoutError:
         return NoPage(f"the page did not come within {patience_s:.0f} seconds")
     if not isinstance(told, HttpAnswer):
-        return NoPage(f"the page could not be fetched: {told.answer.message}")
+        return NoPage(f"the page could not be fetched: {told.answer.message if told else 'not sent'}")
     return _meaning(told, etag)
 
 

@@ -1,6 +1,6 @@
-"""One route of the service as all of its requests share it: admission, pauses, and its end for everyone.
+"""One route of the service as all of its requests share it: permits, pauses, its end for all; and questions asked over it.
 
-How the pace is learned is `pacing`'s; what one row's answers add up to is `delivery`'s.
+Also the errors in which a refusal of the whole route reaches people: what we tried, what came back, what would help.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Generic, Protocol, TypeVar, cast
 
 import httpx
@@ -35,7 +36,7 @@ from connectors.event_api.answers import (
     foreign_answer,
     interpret_failure,
 )
-from connectors.event_api.transport import Exchange, HeldBackError, HttpAnswer, may_leave
+from connectors.event_api.transport import Exchange, HttpAnswer
 from connectors.rate_limit import RateLimiter
 from connectors.rate_limit_state import Permit
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until, rate_hint
@@ -102,6 +103,9 @@ def request_refused(answer: Answer, asked: str) -> RequestRefusedError:
     )
 
 
+MayLeave = Callable[[], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Closed:
     """No request leaves any more: the whole route has stopped for `cause`."""
@@ -163,13 +167,15 @@ class Route:
         return scope_missing(answer, self._key_tail, self._scope, channel_id)
 
     def heed(self, headers: Mapping[str, str], now: datetime) -> None:
-        """Keep to what the headers of an answer tell of the route's limit, if they do; they have lower-case names."""
+        """Keep to what the headers of an answer state of the route's limit, if they do; they have lower-case names."""
         hint = rate_hint(headers, now)
         if hint is not None:
             self.limiter.hinted(hint)
 
-    async def pass_through(self, send: Callable[[], Awaitable[M]]) -> M | Closed:
-        """Send when the pace allows, again after each 429, and return the first answer that is no 429.
+    async def pass_through(self, send: Callable[[MayLeave], Awaitable[M | None]]) -> M | Closed:
+        """Send when the rate allows, again after each 429, and return the first answer that is no 429.
+
+        `send` gets what says, right before the request leaves, whether it still may; it returns None where it did not.
 
         An answer that concerns every request (401, mostly a missing scope, a redirect, another host) closes the route.
         """
@@ -185,18 +191,16 @@ class Route:
         finally:
             self.limiter.concurrency.leave()
 
-    async def _sent(self, permit: Permit, send: Callable[[], Awaitable[M]]) -> M | None:
+    async def _sent(self, permit: Permit, send: Callable[[MayLeave], Awaitable[M | None]]) -> M | None:
         """Send, and return what came back; None where a pause began before anything was written."""
         began, is_well = self.limiter.clock(), None
         self.limiter.concurrency.sent()
-        looked = may_leave.set(lambda: self.limiter.is_valid(permit))
         try:
-            meaning = await send()
+            meaning = await send(lambda: self.limiter.is_valid(permit))
+            if meaning is None:
+                return None
             is_well = not isinstance(meaning, RateLimited | Failing | Lost | NotReached)
-        except HeldBackError:
-            return None
         finally:
-            may_leave.reset(looked)
             if is_well is None:
                 self.limiter.concurrency.withdraw()
             else:
@@ -271,16 +275,23 @@ class Questions:
         """Ask until an answer settles the question or the policy is spent; returns the last answer as it was understood."""
         clock = self.route.limiter.clock
         started = clock()
+        send: Callable[[MayLeave], Awaitable[Read[T] | Meaning | None]] = partial(self._once, request, read)
+
+        async def ask() -> Read[T] | Meaning | Closed:
+            return cast("Read[T] | Meaning | Closed", await self.route.pass_through(send))
+
         return await ask_until(
             lambda met: self.route.closed is not None or _is_settled(met),
-            lambda: self.route.pass_through(lambda: self._once(request(), read)),
+            ask,
             wait_s=lambda attempt, _: self.policy.wait_s(attempt, self.random),
             is_spent=lambda attempt, wait_s: self.policy.is_spent(attempt, clock() - started, wait_s),
             sleep=self.sleep,
         )
 
-    async def _once(self, request: httpx.Request, read: Callable[[bytes], T | None]) -> Read[T] | Meaning:
-        told = await self.exchange(request)
+    async def _once(
+        self, request: Callable[[], httpx.Request], read: Callable[[bytes], T | None], may_leave: MayLeave
+    ) -> Read[T] | Meaning | None:
+        told = await self.exchange(request(), may_leave)
         if not isinstance(told, HttpAnswer):
             return told
         self.route.heed(told.headers, self.now())

@@ -13,24 +13,17 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 from xml.parsers import expat
 
 from rapidfuzz import fuzz, process, utils
 
 from mappings.errors import PermanentError, TransientError
 
-T = TypeVar("T")
-
 _DAMAGE = (
     *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
     *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
 )
 """Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
-
-_ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RecursionError)
-"""What reading a JSON document raises that is made otherwise than its API describes."""
-
 _NEAR = 50.0
 _MOST_NAMES_SHOWN = 40
 
@@ -107,28 +100,8 @@ def as_bad_source(
 
 
 @contextmanager
-def as_odd_answer(place: str, service: str) -> Iterator[None]:
-    """Raise what an answer of another shape than its API describes leads to in the block as an error of the source.
-
-    Raises:
-        SourceUnavailableError: it is such.
-    """
-    try:
-        yield
-    except _ODD_SHAPE as error:
-        message = f"{place}: {service} answered in another shape than its API describes ({type(error).__name__})"
-        raise SourceUnavailableError(message, hint="run again; if it stays so, please report it") from error
-
-
-def in_known_shape(rows: Iterator[T], place: str, service: str) -> Iterator[T]:
-    """Give the rows that are made of answers while they are asked for; raises as `as_odd_answer`."""
-    with as_odd_answer(place, service):
-        yield from rows
-
-
-@contextmanager
 def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
-    """Let content that ends too early be worth another attempt, where nothing tells that it has come whole.
+    """Let content that ends too early be worth another attempt, where nothing proves that it has come whole.
 
     Raises:
         SourceUnavailableError: in place of `CutOffError`.

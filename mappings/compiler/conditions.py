@@ -10,7 +10,7 @@ from typing import Any, assert_never
 from mappings.compiler.evaluation import Getter, RowState, is_empty
 from mappings.lookup_table import normaliser
 from mappings.patterns import compile_pattern
-from mappings.positions import Loc, Problem
+from mappings.positions import Loc, MappingProblem
 from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.conditions import All, Condition, Not, Test, TestName
 from mappings.spec.conditions import Any as AnyOf
@@ -127,7 +127,7 @@ def parse_time(text: str) -> date | time | datetime:
     return time.fromisoformat(text) if ":" in text else date.fromisoformat(text)
 
 
-def untimely(condition: Condition, loc: Loc) -> Iterator[Problem]:
+def untimely(condition: Condition, loc: Loc) -> Iterator[MappingProblem]:
     """Yield what stands `before` or `after` something in a condition at a place in the file, and is no time."""
     match condition:
         case All():
@@ -142,15 +142,15 @@ def untimely(condition: Condition, loc: Loc) -> Iterator[Problem]:
             yield from _untimely_test(condition, loc)
 
 
-def _untimely_test(test: Test, loc: Loc) -> Iterator[Problem]:
+def _untimely_test(test: Test, loc: Loc) -> Iterator[MappingProblem]:
     for key, text in (("before", test.before), ("after", test.after)):
         if text is None:
             continue
         if test.column is not None:
             hint = "name the column's date under let, and look at that value"
-            yield Problem((*loc, key), "a column is text, and has no earlier or later", hint)
+            yield MappingProblem((*loc, key), "a column is text, and has no earlier or later", hint)
         elif not _is_reference(text) and not _is_time(text):
-            yield Problem((*loc, key), f'"{text}" is not a date or time', 'write it like "2026-07-01"')
+            yield MappingProblem((*loc, key), f'"{text}" is not a date or time', 'write it like "2026-07-01"')
 
 
 def _is_time(text: str) -> bool:

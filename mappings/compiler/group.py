@@ -16,7 +16,7 @@ from mappings.compiler.expand import ExpandedRow
 from mappings.compiler.payload import compile_payload
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import Loc, Problem, ValuePosition
+from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Reason, Refusal, did_you_mean
 from mappings.row_key import RowKey
 from mappings.spec.rules import Choosing, Grouping
@@ -33,17 +33,17 @@ class TooManyHeldError(ConfigError):
 
 
 @dataclass(frozen=True, slots=True)
-class Lot:
+class RowGroup:
     """Rows of one key in the order of the source; a row that no other can join stands alone, without a key."""
 
     key: RowKey | None
     rows: tuple[SourceRow, ...]
 
 
-def lots(
+def row_groups(
     rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey | None], *, is_sorted: bool, held_at_most: int = HELD_AT_MOST
-) -> Iterator[Lot]:
-    """Yield every row in exactly one lot. `key_of` gives the key of a row that others may join, None for any other.
+) -> Iterator[RowGroup]:
+    """Yield every row in exactly one group. `key_of` gives the key of a row that others may join, None for any other.
 
     Raises:
         TooManyHeldError: the file is not said to be sorted, and is too long to be held.
@@ -51,21 +51,21 @@ def lots(
     return _adjacent(rows, key_of) if is_sorted else _far_apart(rows, key_of, held_at_most)
 
 
-def _adjacent(rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey | None]) -> Iterator[Lot]:
+def _adjacent(rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey | None]) -> Iterator[RowGroup]:
     for key, together in groupby(rows, key_of):
         if key is None:
-            yield from (Lot(None, (row,)) for row in together)
+            yield from (RowGroup(None, (row,)) for row in together)
         else:
-            yield Lot(key, tuple(together))
+            yield RowGroup(key, tuple(together))
 
 
-def _far_apart(rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey | None], held_at_most: int) -> Iterator[Lot]:
+def _far_apart(rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey | None], held_at_most: int) -> Iterator[RowGroup]:
     held: dict[RowKey, list[SourceRow]] = {}
     count = 0
     for row in rows:
         key = key_of(row)
         if key is None:
-            yield Lot(None, (row,))
+            yield RowGroup(None, (row,))
             continue
         held.setdefault(key, []).append(row)
         count += 1
@@ -74,20 +74,20 @@ def _far_apart(rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey |
                 f"rows of one key are put together, so all have to be held to the end of the file: more than {held_at_most:,}",
                 hint="have the file sorted by its key, and write `sorted: true` beside that rule",
             )
-    yield from (Lot(key, tuple(together)) for key, together in held.items())
+    yield from (RowGroup(key, tuple(together)) for key, together in held.items())
 
 
 _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 
 
-class OneByOne(Protocol):
+class SingleRowMapper(Protocol):
     """A mapper of rows that know nothing of each other."""
 
-    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
+    def open_row(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out."""
         ...
 
-    def outcomes(self, row: SourceRow, joined: Joined | None = None) -> tuple[RowOutcome, ...]:
+    def outcomes(self, row: SourceRow, joined: GroupedParts | None = None) -> tuple[RowOutcome, ...]:
         """Return what becomes of a row, together with the parts of others that joined it."""
         ...
 
@@ -96,13 +96,13 @@ class OneByOne(Protocol):
         ...
 
 
-Join = Callable[[OneByOne, Iterable[SourceRow]], Iterator[RowOutcome]]
+MapGroups = Callable[[SingleRowMapper, Iterable[SourceRow]], Iterator[RowOutcome]]
 """Maps the rows of a source, those of one key together."""
 
 
 @dataclass(slots=True)
-class Joined:
-    """What later rows add to the event of the first one: lists by field, and whatever was wrong with them."""
+class GroupedParts:
+    """What later rows add to the event of the first one: lists by field, and what was wrong with them."""
 
     fields: tuple[str, ...]
     digests: list[bytes] = field(default_factory=list)
@@ -116,8 +116,8 @@ class Joined:
         for name in self.fields:
             self.lists.setdefault(name, []).extend(_listed(payload.get(name)))
         place = row.origin.place
-        self.reasons.extend(_told_at(reason, place) for reason in state.reasons)
-        self.warnings.extend(_told_at(reason, place) for reason in (*row.warnings, *state.warnings))
+        self.reasons.extend(_located(reason, place) for reason in state.reasons)
+        self.warnings.extend(_located(reason, place) for reason in (*row.warnings, *state.warnings))
         self.is_draft = self.is_draft or state.is_draft
         self.digests.append(digest)
 
@@ -140,41 +140,41 @@ class Joined:
         return replace(outcome, row_digest=self.digest(outcome.row_digest)) if isinstance(outcome, MappedRow) else outcome
 
 
-def compile_grouping(compiler: Compiler, asked: Grouping, event: Fields, loc: Loc) -> Join:
+def compile_grouping(compiler: Compiler, asked: Grouping, event: Fields, loc: Loc) -> MapGroups:
     """Compile the rule that makes one event of all rows with one key."""
     unknown = [name for name in asked.collect if name not in event.root]
     if unknown:
         hint = did_you_mean(unknown[0], event.root) or f"the fields of the event are {', '.join(event.root)}"
-        compiler.problems.append(Problem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
+        compiler.problems.append(MappingProblem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
     collected = Fields.model_construct({name: event.root[name] for name in asked.collect if name in event.root})
     build = compile_payload(compiler, collected).build
 
-    def group(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
-        for lot in lots(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
-            yield from _grouped(mapper, lot, Joined(asked.collect), build)
+    def map_groups(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        for group in row_groups(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
+            yield from _grouped(mapper, group, GroupedParts(asked.collect), build)
 
-    return group
+    return map_groups
 
 
-def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> Join:
+def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> MapGroups:
     """Compile the rule that chooses among rows with one key."""
     if asked.keep == "first":
         return _first_of_each
     rank = None if asked.by is None else _rank(compiler, asked.by, ValuePosition((*loc, "duplicates", "by")))
 
-    def choose(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
-        for lot in lots(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
-            best = lot.rows[-1:] if rank is None else _newest(mapper, lot.rows, rank)
-            for row in lot.rows:
-                if lot.key is None or any(row is one for one in best):
+    def choose(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        for group in row_groups(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
+            best = group.rows[-1:] if rank is None else _newest(mapper, group.rows, rank)
+            for row in group.rows:
+                if group.key is None or any(row is one for one in best):
                     yield from mapper.outcomes(row)
                 else:
-                    yield Absorbed(row.origin, lot.key, Absorption.DUPLICATE)
+                    yield Absorbed(row.origin, group.key, Absorption.DUPLICATE)
 
     return choose
 
 
-def _first_of_each(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+def _first_of_each(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
     """Nothing needs to wait: only the keys are remembered."""
     seen: set[RowKey] = set()
     for row in rows:
@@ -187,37 +187,37 @@ def _first_of_each(mapper: OneByOne, rows: Iterable[SourceRow]) -> Iterator[RowO
         yield from mapper.outcomes(row)
 
 
-def _key_of(mapper: OneByOne, row: SourceRow) -> RowKey | None:
+def _key_of(mapper: SingleRowMapper, row: SourceRow) -> RowKey | None:
     """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
-    opened = mapper.opened(row)
+    opened = mapper.open_row(row)
     return opened.key if isinstance(opened, ExpandedRow) and opened.key and not row.problems else None
 
 
-def _grouped(mapper: OneByOne, lot: Lot, joined: Joined, build: Getter) -> Iterator[RowOutcome]:
-    """Yield one event for a lot; rows that are called off join it no more, unless all of them are."""
-    first, others = lot.rows[0], lot.rows[1:]
-    if others and lot.key is not None:
+def _grouped(mapper: SingleRowMapper, group: RowGroup, joined: GroupedParts, build: Getter) -> Iterator[RowOutcome]:
+    """Yield one event for a group; rows that are called off join it no more, unless all of them are."""
+    first, others = group.rows[0], group.rows[1:]
+    if others and group.key is not None:
         opened = [
-            (row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, ExpandedRow)
+            (row, event) for row, event in ((row, mapper.open_row(row)) for row in group.rows) if isinstance(event, ExpandedRow)
         ]
         (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
-        others = tuple(row for row in lot.rows if row is not first)
-        for row, strand in wanted:
-            joined.add(strand.state, build(strand.state) or {}, row, mapper.digest(row))
+        others = tuple(row for row in group.rows if row is not first)
+        for row, event in wanted:
+            joined.add(event.state, build(event.state) or {}, row, mapper.digest(row))
     yield from mapper.outcomes(first, joined)
-    yield from (Absorbed(row.origin, lot.key or RowKey(""), Absorption.GROUPED) for row in others)
+    yield from (Absorbed(row.origin, group.key or RowKey(""), Absorption.GROUPED) for row in others)
 
 
 def _rank(compiler: Compiler, by: Any, spot: ValuePosition) -> Getter:
     compiled = compiler.value(by, spot)
     if compiled.constant is not None or compiled.flow.is_list or compiled.flow.kind not in _RANKED:
         hint = 'name the column, and read it: {from: UPDATED, do: [{datetime: "%Y-%m-%d %H:%M"}]}'
-        return compiler.misfit(spot, "a date, a moment or a number is needed, to tell which row is newest", hint).get
+        return compiler.misfit(spot, "a date, a moment or a number is needed, to decide which row is newest", hint).get
     return compiled.get
 
 
-def _newest(mapper: OneByOne, rows: Sequence[SourceRow], rank: Getter) -> Sequence[SourceRow]:
-    """Return the newest row, or all of them where that cannot be told: rows that differ then stand against each other."""
+def _newest(mapper: SingleRowMapper, rows: Sequence[SourceRow], rank: Getter) -> Sequence[SourceRow]:
+    """Return the newest row, or all of them where that cannot be decided: rows that differ are then rejected as duplicates."""
     ranked = [(row, _ranked(mapper, row, rank)) for row in rows]
     if any(found is None for _, found in ranked):
         return rows
@@ -228,8 +228,8 @@ def _newest(mapper: OneByOne, rows: Sequence[SourceRow], rank: Getter) -> Sequen
     return [row for row, found in ranked if found == newest]
 
 
-def _ranked(mapper: OneByOne, row: SourceRow, rank: Getter) -> Any:
-    opened = mapper.opened(row)
+def _ranked(mapper: SingleRowMapper, row: SourceRow, rank: Getter) -> Any:
+    opened = mapper.open_row(row)
     if not isinstance(opened, ExpandedRow):
         return None
     try:
@@ -245,6 +245,6 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _told_at(reason: Reason, place: str) -> Reason:
+def _located(reason: Reason, place: str) -> Reason:
     hint = f"{reason.hint} (the row at {place})" if reason.hint else f"the row at {place}"
     return Reason(reason.code, reason.field, reason.column, reason.found, hint, reason.step)

@@ -13,15 +13,15 @@ from typing import Any
 
 import orjson
 
-from mappings.compiler.base import Compiled, Compiler, nothing
+from mappings.compiler.base import CompiledValue, Compiler, nothing
 from mappings.compiler.evaluation import UNSET, Flow, Getter, RowState, nfc, nothing_left, remembered
 from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.positions import Loc, Problem, ValuePosition
+from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
-from mappings.spec.values import Entry, Fields, ForEach, Image, Items, Value
+from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind
 from mappings.zones import EndOfDay
 
@@ -131,7 +131,7 @@ def _tree(compiler: Compiler, fields: Fields, loc: Loc) -> _Tree:
             branch = branch.setdefault(name, _Tree()) if isinstance(branch, _Tree) else branch
         place = (*loc, dotted)
         if not isinstance(branch, _Tree) or last in branch or not all((*outer, last)):
-            compiler.problems.append(Problem(place, f'the field "{dotted}" is filled in two places, or has no name'))
+            compiler.problems.append(MappingProblem(place, f'the field "{dotted}" is filled in two places, or has no name'))
             continue
         branch[last] = _tree(compiler, value, place) if isinstance(value, Fields) else (value, place)
     return root
@@ -206,7 +206,7 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...]) -> Gette
 
 
 def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePosition, name: str = "") -> _Field:
-    if isinstance(value, Image):
+    if isinstance(value, ImageValue):
         if spot.path == "coverImage":
             payload.cover = compile_cover(compiler, value, spot)
         else:
@@ -216,7 +216,7 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePositi
         loop = compile_loop(compiler, value, spot, lambda give, there: _item(compiler, payload, give, there))
         payload.columns[spot.path] = loop.column
         return _Field(name, spot.path, loop.get)
-    if isinstance(value, Items) and any(isinstance(item, Fields | Entry) for item in value.root):
+    if isinstance(value, Items) and any(isinstance(item, Fields | ListEntry) for item in value.root):
         return _Field(name, spot.path, _list_of_objects(compiler, payload, value, spot))
     compiled = compiler.value(value, spot)
     payload.columns[spot.path] = compiled.column
@@ -233,8 +233,8 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePositi
     return _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
 
 
-def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
-    """Return what a value is whatever the row, UNSET where it looks at the row or has something to tell about it."""
+def _same_in_all_rows(compiler: Compiler, compiled: CompiledValue) -> Any:
+    """Return the value if it is the same in every row, UNSET where it reads the row or warns of something."""
     if compiled.constant is not None:
         return compiled.constant
     if compiled.reads is None or compiled.reads or compiler.watch is not None or compiler.problems:
@@ -257,12 +257,12 @@ def _item(compiler: Compiler, payload: Payload, item: Value, spot: ValuePosition
     """Compile one entry of a list in the payload."""
     if isinstance(item, Fields):
         return _listed_object(_fields(compiler, payload, _tree(compiler, item, spot.loc), spot.path, in_list=True), ())
-    if isinstance(item, Entry):
+    if isinstance(item, ListEntry):
         return _entry(compiler, payload, item, spot)
     return _field(compiler, payload, item, spot).read
 
 
-def _entry(compiler: Compiler, payload: Payload, entry: Entry, spot: ValuePosition) -> Getter:
+def _entry(compiler: Compiler, payload: Payload, entry: ListEntry, spot: ValuePosition) -> Getter:
     """Compile an object of a list that is wanted under a condition, or with some of its fields only."""
     tree = _tree(compiler, entry.fields, spot.loc)
     for position, name in enumerate(entry.require):
@@ -282,7 +282,7 @@ _NO_ROW = ReasonCode.NOT_IN_LOOKUP
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """What every payload of a feed is held against: the service's rules, and the classifications that it knows, if asked.
+    """Validates the payloads of a feed by the service's rules, and by the classifications that it knows, if asked.
 
     `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
     table begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
@@ -325,7 +325,7 @@ class Validator:
         return row_digest(self.mapping, self.used(cells))
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
-        """Hold the payload against what the service accepts; a field that has a reason already gets no second one."""
+        """Validate the payload; a field that has a reason already gets no second one."""
         known = {reason.field for reason in state.reasons}
         for path, refusal in judge(payload):
             if not any(_is_about(path, field) for field in known):
@@ -367,13 +367,13 @@ class Validator:
         In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one, nor
         is one of a joined row that is not there.
         """
-        spoilt = [problem.column for problem in problems]
-        if "" in spoilt:
+        broken = [problem.column for problem in problems]
+        if "" in broken:
             return
         absent = tuple(self.joined[one.column] for one in problems if one.code is _NO_ROW and one.column in self.joined)
         for reason in reasons:
-            is_spoilt = reason.column.startswith(absent) or any(_is_about(reason.column, column) for column in spoilt)
-            if reason.code is not ReasonCode.REQUIRED or not is_spoilt:
+            is_consequence = reason.column.startswith(absent) or any(_is_about(reason.column, column) for column in broken)
+            if reason.code is not ReasonCode.REQUIRED or not is_consequence:
                 yield reason
 
     def _column_of(self, path: str) -> str:
@@ -382,7 +382,7 @@ class Validator:
 
 
 def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Tell each problem of a cell once, however many fields it spoils."""
+    """Report each problem of a cell once, however many fields it spoils."""
     kept: dict[tuple[object, ...], Reason] = {}
     for reason in reasons:
         key = (

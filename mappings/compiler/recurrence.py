@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
-from mappings.compiler.base import Compiled, Compiler, lenient
+from mappings.compiler.base import CompiledValue, Compiler, lenient
 from mappings.compiler.evaluation import Getter, RowState, required
 from mappings.compiler.expand import Expand, ExpandedRow, refused
 from mappings.compiler.row_rules import OVER, TOO_FAR
@@ -27,7 +27,7 @@ WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 """The days of the week, Monday first, as `date.weekday` counts them."""
 NO_DAY_LEFT = "every day is excluded"
 LONG_OVER = timedelta(days=31)
-"""An event that began longer ago is over, whatever its length, where a feed leaves out events that are over."""
+"""An event that began longer ago is over, of any length, where a feed leaves out events that are over."""
 STAND_IN = date(2000, 1, 1)
 """The $day of a row whose days cannot be read: the row is rejected, and its other problems are reported as well."""
 _FOLLOWED = timedelta(days=40_000)
@@ -297,12 +297,12 @@ def _optional(
     compiler: Compiler,
     value: Value | None,
     spot: ValuePosition,
-    compile_one: Callable[[Compiler, Value, ValuePosition], Compiled] = Compiler.value,
+    compile_one: Callable[[Compiler, Value, ValuePosition], CompiledValue] = Compiler.value,
 ) -> Getter | None:
     return None if value is None else lenient(compile_one(compiler, value, spot).get)
 
 
-def _compile_date(compiler: Compiler, value: Value, spot: ValuePosition) -> Compiled:
+def _compile_date(compiler: Compiler, value: Value, spot: ValuePosition) -> CompiledValue:
     compiled = compiler.value(value, spot)
     is_text = compiled.flow.kind is Kind.TEXT and (compiled.is_cell or compiled.column)
     if compiled.flow.kind not in _DATES or is_text:

@@ -13,7 +13,7 @@ from mappings.compiler.evaluation import RowState, read_cell
 from mappings.positions import Loc
 from mappings.refusals import Reason, ReasonCode, Refusal
 from mappings.spec.conditions import All, Condition, Not, Test
-from mappings.spec.rules import Assert, Cancelled, Keep, Rule, Skip, Window, WindowSpan
+from mappings.spec.rules import Assert, Cancelled, Keep, Rule, Skip, WindowRule, WindowSpan
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
@@ -45,14 +45,14 @@ def only(rules: tuple[Rule, ...], kind: type[AnyRule]) -> AnyRule | None:
 
 def window_of(rules: tuple[Rule, ...]) -> WindowSpan | None:
     """Return the window among the rules, if there is one."""
-    rule = only(rules, Window)
+    rule = only(rules, WindowRule)
     return None if rule is None else rule.window
 
 
 def compile_window(rules: tuple[Rule, ...], as_of: datetime | None) -> CompiledWindow | None:
     """Compile the window among the rules, as seen from the aware moment `as_of`; None where there is none, or no moment."""
     placed = (
-        CompiledWindow(rule.window, place, as_of) for place, rule in enumerate(rules, 1) if as_of and isinstance(rule, Window)
+        CompiledWindow(rule.window, place, as_of) for place, rule in enumerate(rules, 1) if as_of and isinstance(rule, WindowRule)
     )
     return next(placed, None)
 
@@ -106,7 +106,7 @@ def _leave_out(holds: Holds, because: str, *, when: bool) -> LeaveOut:
 
 
 def _cancel(holds: Holds, because: str) -> LeaveOut:
-    """A cancelled row goes on: only its window and its events' keys can tell what there is to call off."""
+    """A cancelled row goes on: its window and the keys of its events decide what there is to call off."""
 
     def cancel(row: RowState) -> str:
         if not row.cancelled and not row.rejected_by and holds(row):

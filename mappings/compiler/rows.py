@@ -10,19 +10,19 @@ from itertools import chain
 
 from mappings.compiler.base import Compiler, nothing, unknown_name
 from mappings.compiler.expand import Expand, ExpandedRow, compile_explosion, given_day
-from mappings.compiler.group import Join, compile_choice, compile_grouping
+from mappings.compiler.group import MapGroups, compile_choice, compile_grouping
 from mappings.compiler.payload import once
 from mappings.compiler.recurrence import LONG_OVER, DayRange, FirstDay, RunDays, compile_first_day, compile_recurrence
 from mappings.compiler.row_rules import OVER, CompiledWindow, LeaveOut, compile_rule, compile_window, only, window_of
 from mappings.outcome import MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import Reason
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, Window
+from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, WindowRule
 from mappings.zones import find_zone
 
-_ONCE = (Explode, Recur, Group, Duplicates, Window)
+_ONCE = (Explode, Recur, Group, Duplicates, WindowRule)
 PlacedRule = tuple[int, LeaveOut]
 """A rule with its place under `rows:`, from 1."""
 
@@ -31,21 +31,21 @@ PlacedRule = tuple[int, LeaveOut]
 class Expansion:
     """A rule that makes several events of one, and the rules that are asked of each of them."""
 
-    unfold: Expand
+    expand: Expand
     rules: list[PlacedRule]
 
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """The compiled rules of a feed. `rules` are asked of a row before the first of the `ways`; `window` of a payload.
+    """The compiled rules of a feed. `rules` are asked of a row before the first of the `expansions`; `window` of a payload.
 
     `days`: what a run looks at, where events recur.
     """
 
     rules: tuple[PlacedRule, ...]
-    ways: tuple[Expansion, ...]
+    expansions: tuple[Expansion, ...]
     window: CompiledWindow | None
-    join: Join | None
+    join: MapGroups | None
     days: RunDays | None
 
 
@@ -55,25 +55,25 @@ def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | Non
     days = _days(mapping, as_of)
     first_day = _compile_day(compiler, mapping)
     before: list[PlacedRule] = []
-    ways: list[Expansion] = []
+    expansions: list[Expansion] = []
     for position, rule in enumerate(mapping.rows):
         loc = ("rows", position)
         if isinstance(rule, Explode):
-            ways.append(Expansion(compile_explosion(compiler, rule.explode), []))
+            expansions.append(Expansion(compile_explosion(compiler, rule.explode), []))
         elif isinstance(rule, Recur):
-            ways.append(Expansion(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
+            expansions.append(Expansion(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
         elif (leave_out := compile_rule(compiler, rule, loc)) is not None:
-            (ways[-1].rules if ways else before).append((position + 1, leave_out))
+            (expansions[-1].rules if expansions else before).append((position + 1, leave_out))
     return RowRules(
         rules=tuple(before),
-        ways=tuple(ways),
+        expansions=tuple(expansions),
         window=compile_window(mapping.rows, as_of),
         join=_join(compiler, mapping),
         days=days if only(mapping.rows, Recur) else None,
     )
 
 
-def is_unfolding(rules: tuple[Rule, ...]) -> bool:
+def is_expanding(rules: tuple[Rule, ...]) -> bool:
     """Return whether a row may stand for several events."""
     return any(isinstance(rule, Explode | Recur) for rule in rules)
 
@@ -102,13 +102,13 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     return nothing
 
 
-def _of_first_day(problem: Problem) -> Problem:
+def _of_first_day(problem: MappingProblem) -> MappingProblem:
     if problem.message != unknown_name("day"):
         return problem
-    return Problem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
+    return MappingProblem(problem.loc, "$day cannot say on which day a recurrence begins", "name the column with the first day")
 
 
-def _join(compiler: Compiler, mapping: FeedMapping) -> Join | None:
+def _join(compiler: Compiler, mapping: FeedMapping) -> MapGroups | None:
     for position, rule in enumerate(mapping.rows):
         match rule:
             case Group():
@@ -139,19 +139,21 @@ def _zone(mapping: FeedMapping) -> tzinfo:
     return (find_zone(named) if isinstance(named, str) else None) or UTC
 
 
-def _misplaced(mapping: FeedMapping) -> Iterator[Problem]:
+def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield the rules that do not go together."""
     kinds = [type(rule) for rule in mapping.rows]
     for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
         last = len(kinds) - 1 - kinds[::-1].index(kind)
-        yield Problem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
+        yield MappingProblem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
     if Group in kinds and Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
-        yield Problem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
+        yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
     if Explode in kinds and Recur in kinds[: kinds.index(Explode)]:
-        yield Problem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
+        yield MappingProblem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
     for name in (name for name in _given(mapping) if name in mapping.let):
-        yield Problem(("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise")
+        yield MappingProblem(
+            ("let", name), f'"${name}" is what each event of a row is told apart by', "call this value otherwise"
+        )
 
 
 def _given(mapping: FeedMapping) -> Iterator[str]:
@@ -161,44 +163,43 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
         yield "day"
 
 
-_REASONS_TOLD = 20
-"""A row of sixty bad dates is told enough by twenty of them."""
+_MOST_REASONS = 20
+"""Twenty of a row's sixty bad dates are enough to report."""
 
 
 def as_one_row(
-    outcomes: Sequence[RowOutcome], strands: Sequence[ExpandedRow], stem: RowKey, days: RunDays | None
+    outcomes: Sequence[RowOutcome], expanded: Sequence[ExpandedRow], stem: RowKey, days: RunDays | None
 ) -> tuple[RowOutcome, ...]:
-    """Return the outcomes of one row, whose own key is the `stem` of theirs; `strands` are what they came from.
+    """Return the outcomes of one row, whose own key is the `stem` of theirs; `expanded` are what they came from.
 
     Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
-    Days that are over are dropped beside others: nobody needs to hear of them in every run.
+    Days that are over are dropped beside others: they need not be reported in every run.
     """
     silent = Part(silence=Silence(stem)) if stem else Part()
     rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]
     if len(rejections) == len(outcomes):
-        told = chain.from_iterable(_unmuted(*pair) for pair in zip(rejections, strands, strict=True))
-        reasons = once(told)[:_REASONS_TOLD]
-        return (replace(rejections[0], row_key=stem, reasons=reasons, part=silent),)
+        reasons = chain.from_iterable(_unmuted(*pair) for pair in zip(rejections, expanded, strict=True))
+        return (replace(rejections[0], row_key=stem, reasons=once(reasons)[:_MOST_REASONS], part=silent),)
     labels = {_label(outcome) for outcome in outcomes}
     if len(labels) == 1 and ("", 0) not in labels:
         return (replace(outcomes[0], row_key=stem, part=silent),)
-    kept = [pair for pair in zip(outcomes, strands, strict=True) if not _is_of_the_past(*pair, days)]
+    kept = [pair for pair in zip(outcomes, expanded, strict=True) if not _is_of_the_past(*pair, days)]
     if not kept:
         return (Skipped(outcomes[0].origin, OVER, stem, part=silent),)
     return tuple(
-        replace(outcome, part=Part(len(kept), place > 0, _silence(strand))) for place, (outcome, strand) in enumerate(kept)
+        replace(outcome, part=Part(len(kept), place > 0, _silence(event))) for place, (outcome, event) in enumerate(kept)
     )
 
 
-def _silence(strand: ExpandedRow) -> Silence | None:
-    return Silence(strand.key) if strand.is_refused and strand.key else strand.silence
+def _silence(event: ExpandedRow) -> Silence | None:
+    return Silence(event.key) if event.is_refused and event.key else event.silence
 
 
-def _unmuted(rejection: Rejection, strand: ExpandedRow) -> Iterator[Reason]:
+def _unmuted(rejection: Rejection, event: ExpandedRow) -> Iterator[Reason]:
     """Yield the reasons, without those that come of reading a whole list where an item was meant."""
-    muted = (*strand.muted, *(f"{column}." for column in strand.muted))
+    muted = (*event.muted, *(f"{column}." for column in event.muted))
     for reason in rejection.reasons:
-        if reason.step == "explode" or not (reason.column in muted or reason.column.startswith(muted[len(strand.muted) :])):
+        if reason.step == "explode" or not (reason.column in muted or reason.column.startswith(muted[len(event.muted) :])):
             yield reason
 
 
@@ -206,8 +207,8 @@ def _label(outcome: RowOutcome) -> tuple[str, int]:
     return (outcome.because, outcome.rule) if isinstance(outcome, Skipped) and not outcome.is_cancelled else ("", 0)
 
 
-def _is_of_the_past(outcome: RowOutcome, strand: ExpandedRow, days: RunDays | None) -> bool:
-    if days is None or days.today is None or strand.state.day is None:
+def _is_of_the_past(outcome: RowOutcome, event: ExpandedRow, days: RunDays | None) -> bool:
+    if days is None or days.today is None or event.state.day is None:
         return False
     is_over = outcome.outside == OVER if isinstance(outcome, MappedRow) else _label(outcome) == (OVER, 0)
-    return is_over and strand.state.day < days.today
+    return is_over and event.state.day < days.today

@@ -1,7 +1,4 @@
-"""A first mapping file for a calendar: its columns mean what RFC 5545 says, so little is guessed.
-
-The fields that calendars have in common with tables are `infer_file`'s.
-"""
+"""The first mapping file of a calendar, whose columns mean what RFC 5545 says, so that little is guessed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What partners call their columns, in the languages they write: a column's name becomes the parts it may play in an event.
-
-Whether the cells fit such a part is `infer_roles`'s.
-"""
+"""The columns of a sample: what their cells look like, and which parts of an event their names speak for."""
 
 from __future__ import annotations
 

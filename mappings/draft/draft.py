@@ -1,7 +1,4 @@
-"""The door of `eventsync init`: a sample of rows becomes the text of a first mapping file, with how sure each guess is. Pure.
-
-How the sample is read, and how the text is checked and written, is the command's; examples are `infer_examples`'s.
-"""
+"""The first mapping file of a sample of rows, with how sure each guess is, and its examples. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SourceSample:
     """Rows of a source as they were read. `source` are the lines of the mapping's `source` block; `title` what people call it.
 
     `columns` stand in the source's order; `guesses` are what was guessed in order to read it; `joined` what stands
@@ -68,7 +65,7 @@ class Draft:
     guesses: tuple[Guessed, ...]
 
 
-def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
+def draft_feed(sample: SourceSample, wishes: Wishes) -> Draft:
     """Write a first mapping for the sample, without examples."""
     columns = see_columns(sample.columns, sample.rows, sample.joined)
     roles = guess_roles(columns)
@@ -83,7 +80,7 @@ def draft_feed(sample: Sample, wishes: Wishes) -> Draft:
 
 
 def _overwritten(columns: Sequence[ColumnSeen]) -> Iterator[Guessed]:
-    """Yield a doubt for each name in the header that is one of its own column's values: somebody may have typed over it."""
+    """Yield a doubt for each name in the header that is one of its own column's values: it may have been typed over."""
     for column in columns:
         times = column.counts[column.name]
         if times:

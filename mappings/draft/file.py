@@ -1,7 +1,4 @@
-"""A first mapping file written from what a sample shows: every guess beside its evidence, what nobody can know as `fill-in`.
-
-What is guessed is `infer_roles`' and `infer_keys`'; the examples come from `infer_examples`.
-"""
+"""The text of a first mapping file: every guess beside its evidence, what only the author can know as `fill-in`."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ _SURE_WORDS = {
 
 @dataclass(slots=True)
 class FileDraft:
-    """A mapping file being written. `guesses` is what is told to the author besides."""
+    """A mapping file being written. `guesses` are reported to the author besides."""
 
     feed: str
     title: str

@@ -13,7 +13,7 @@ from typing import Any
 from mappings.lint.values import order_of, swapped
 from mappings.steps.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
 from mappings.steps.ranges import read_listed, read_span, span_format
-from mappings.steps.times import Manner, read_clock_span
+from mappings.steps.times import TimeOptions, read_clock_span
 
 LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _DAYS = (
@@ -55,7 +55,7 @@ _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|�
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
 _SEVERAL = frozenset({"dates", "date_range"})
-_AS_WRITTEN = Manner()
+_AS_WRITTEN = TimeOptions()
 _READERS: dict[str, Callable[[Format, str], Any]] = {
     "date": read_date,
     "time": read_clock,
@@ -65,7 +65,7 @@ _READERS: dict[str, Callable[[Format, str], Any]] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Form:
+class TimeForm:
     """One way to read a cell: the step `kind`, its format (none for clocks in words) in one language, and its reader.
 
     `kind`: `date`, `datetime`, `moment` (with an offset), `time`; `clock`, `clock_range`; `dates` (cut apart `by` these
@@ -96,12 +96,12 @@ class Form:
             return False
 
 
-def _forms_of_one(texts: Sequence[str]) -> Iterator[Form]:
+def _forms_of_one(texts: Sequence[str]) -> Iterator[TimeForm]:
     """Yield the formats of one day or time that fit at least one of these texts."""
     return (form for form in _candidates(texts[:_PROBED]) if any(map(form.fits, texts)))
 
 
-def _candidates(probed: Sequence[str]) -> Iterator[Form]:
+def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
     for clock in (*_USUAL_CLOCKS, *_OTHER_CLOCKS):
         yield _form("time", clock)
     clocks = [*_USUAL_CLOCKS, *(clock for clock, sign in _OTHER_CLOCKS.items() if any(sign in text for text in probed))]
@@ -112,7 +112,7 @@ def _candidates(probed: Sequence[str]) -> Iterator[Form]:
             yield from _with_clocks(_NAMED_DAYS, locale, clocks, probed)
 
 
-def _with_clocks(days: Sequence[str], locale: str, clocks: Sequence[str], probed: Sequence[str]) -> Iterator[Form]:
+def _with_clocks(days: Sequence[str], locale: str, clocks: Sequence[str], probed: Sequence[str]) -> Iterator[TimeForm]:
     begun = [day for day in days if any(map(compile_format(day, locale).pattern.match, probed))]
     yield from (_form("date", day, locale) for day in begun)
     for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
@@ -120,14 +120,14 @@ def _with_clocks(days: Sequence[str], locale: str, clocks: Sequence[str], probed
 
 
 @lru_cache(maxsize=8192)
-def _form(kind: str, spelling: str, locale: str = "en") -> Form:
+def _form(kind: str, spelling: str, locale: str = "en") -> TimeForm:
     form, read = compile_format(spelling, locale), _READERS[kind]
-    return Form(
+    return TimeForm(
         kind, lambda text: read(form, text) if form.pattern.fullmatch(text) else None, form, "" if locale == "en" else locale
     )
 
 
-def _forms_of_lists(texts: Sequence[str]) -> Iterator[Form]:
+def _forms_of_lists(texts: Sequence[str]) -> Iterator[TimeForm]:
     """Yield the formats in which at least one of these texts is a list of days."""
     marks = tuple(mark for mark in _SEPARATORS if any(mark in text for text in texts))
     # A comma may also stand inside a day: May 3, 2027; May 4, 2027.
@@ -139,7 +139,7 @@ def _forms_of_lists(texts: Sequence[str]) -> Iterator[Form]:
                     yield replace(day, kind="dates", read=_list_reader(day, whole, by), by=by)
 
 
-def _list_reader(day: Form, whole: Format, by: tuple[str, ...]) -> Callable[[str], Any]:
+def _list_reader(day: TimeForm, whole: Format, by: tuple[str, ...]) -> Callable[[str], Any]:
     span = span_format(whole, day.locale or "en")
 
     def read(text: str) -> Any:
@@ -150,7 +150,7 @@ def _list_reader(day: Form, whole: Format, by: tuple[str, ...]) -> Callable[[str
     return read
 
 
-def _forms_of_ranges(texts: Sequence[str]) -> Iterator[Form]:
+def _forms_of_ranges(texts: Sequence[str]) -> Iterator[TimeForm]:
     """Yield the formats in which at least one of these texts is a range of days."""
     ends = [text[cut.end() :] for text in texts if len(text) <= _LONGEST for cut in _BETWEEN_DAYS.finditer(text)]
     for day, whole in _days(ends):
@@ -160,7 +160,7 @@ def _forms_of_ranges(texts: Sequence[str]) -> Iterator[Form]:
             yield ranged
 
 
-def _days(texts: Iterable[str]) -> list[tuple[Form, Format]]:
+def _days(texts: Iterable[str]) -> list[tuple[TimeForm, Format]]:
     forms = _forms_of_one([*dict.fromkeys(texts)])
     return [(form, form.format) for form in forms if form.kind == "date" and form.format is not None]
 
@@ -174,13 +174,13 @@ def _cut(by: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(by, key=len, reverse=True))))
 
 
-def _clocks_in_words(texts: Sequence[str]) -> Iterator[Form]:
+def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
     """Yield the step for times that no single format reads (19 Uhr 30, kl. 19), or for beginnings and ends (7-9pm)."""
     spans = [span for text in texts if (span := _clock_span(text)) is not None]
     if any(end is not None for _, end in spans):
-        yield Form("clock_range", _clock_span)
+        yield TimeForm("clock_range", _clock_span)
     elif spans:
-        yield Form("clock", _clock_span)
+        yield TimeForm("clock", _clock_span)
 
 
 def _clock_span(text: str) -> tuple[object, object] | None:
@@ -191,7 +191,7 @@ def _clock_span(text: str) -> tuple[object, object] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTimes:
     """How dates or times are written: the formats that one step can try, the commonest first. The fields are those of `Form`."""
 
     kind: str
@@ -208,7 +208,7 @@ class TimesSeen:
     that the other order fits as well, and that `ways` is one of two. `odd` are the first cells that fit nothing.
     """
 
-    ways: tuple[Written, ...]
+    ways: tuple[WrittenTimes, ...]
     fitting: int
     filled: int
     order: str = ""
@@ -273,7 +273,7 @@ def _better(one: TimesSeen | None, other: TimesSeen | None) -> TimesSeen | None:
     return other if one is None or (other is not None and other.fitting > one.fitting) else one
 
 
-def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Form]]) -> TimesSeen | None:
+def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[TimeForm]]) -> TimesSeen | None:
     counts = Counter(text for text in texts if 0 < len(text) <= _LONGEST)
     distinct = [text for text, _ in counts.most_common(_DISTINCT)]
     forms = list(find_forms(distinct))
@@ -291,7 +291,7 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Fo
     return TimesSeen(tuple(_ways(chosen)), fitting, len(texts), order, proving, odd)
 
 
-def _order(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
+def _order(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
     """Return the order of day and month, and how many cells prove it: those that only one order can read.
 
     Cells that prove both are no proof of either.
@@ -305,10 +305,10 @@ def _order(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str])
     return order, 0 if all(proofs.values()) else proofs[order]
 
 
-def _choose(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]) -> list[Form]:
+def _choose(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[str]) -> list[TimeForm]:
     """Return formats until all cells fit or nothing more does, the one with the most cells first."""
     fitting = {form: {text for text in distinct if form.fits(text)} for form in forms}
-    left, chosen = set(distinct), list[Form]()
+    left, chosen = set(distinct), list[TimeForm]()
     while len(chosen) < _MOST_FORMATS:
         gains = {form: sum(counts[text] for text in texts & left) for form, texts in fitting.items()}
         best = max(gains, key=lambda form: gains[form], default=None)
@@ -322,10 +322,10 @@ def _choose(forms: Sequence[Form], counts: Counter[str], distinct: Sequence[str]
     return chosen
 
 
-def _ways(chosen: Iterable[Form]) -> Iterator[Written]:
+def _ways(chosen: Iterable[TimeForm]) -> Iterator[WrittenTimes]:
     """Put the formats that one step can try together, in the order in which they were found."""
     together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
         together.setdefault((form.kind, form.locale, form.by), []).append(form.spelling)
     for (kind, locale, by), formats in together.items():
-        yield Written(kind, tuple(formats), locale, by)
+        yield WrittenTimes(kind, tuple(formats), locale, by)

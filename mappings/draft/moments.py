@@ -1,7 +1,4 @@
-"""When an event begins and ends, written as named values and fields: the formats with their evidence, an open order left open.
-
-Which columns hold days and clocks is `infer_roles`'s.
-"""
+"""When an event begins and ends, as named values and fields of a draft: formats with their evidence, an open order left open."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mappings.draft.columns import ColumnSeen, Role
-from mappings.draft.formats import TimesSeen, Written
+from mappings.draft.formats import TimesSeen, WrittenTimes
 from mappings.draft.roles import RoleGuess, Surety, agreed_order, in_order
 from mappings.draft.write_yaml import column_text, comment, listed, one_or_list, scalar
 
@@ -86,7 +83,7 @@ class Moments:
 
     @property
     def _days_range(self) -> RoleGuess | None:
-        """The column whose cells hold the first and the last day, where no other column tells the last."""
+        """The column whose cells hold the first and the last day, where no other column has the last."""
         return self.roles[Role.START] if self._start_kind == "date_range" and Role.END not in self.roles else None
 
     def _is_read(self, role: Role) -> bool:
@@ -101,7 +98,7 @@ class Moments:
 
     @property
     def _range(self) -> RoleGuess | None:
-        """The column whose cells hold a beginning and an end, where no other column tells the end."""
+        """The column whose cells hold a beginning and an end, where no other column has the end."""
         guess = self.roles.get(Role.CLOCK)
         is_range = guess is not None and guess.column.times is not None and guess.column.times.is_range
         if not is_range or self._start_has_clock or Role.END in self.roles or Role.END_CLOCK in self.roles:
@@ -128,7 +125,7 @@ class Moments:
         needs = "" if role is Role.START else ", on_empty: omit"
         if self._is_open(times):
             yield from (f"# {name}: {_value(guess.column, one.ways, needs)}" for one in (times, times.in_other_order()))
-            none = Written("dates" if times.ways[0].by else "date", (_NO_DAY,), by=times.ways[0].by)
+            none = WrittenTimes("dates" if times.ways[0].by else "date", (_NO_DAY,), by=times.ways[0].by)
             yield f"{name}: {_value(guess.column, (none,), needs)} # put one of the two lines above here"
         else:
             yield f"{name}: {_value(guess.column, times.ways, needs, prefix='range_start' if times.is_range else '')}"
@@ -179,7 +176,7 @@ class Moments:
         return guess.column.name if guess is not None else self.columns[0].name
 
 
-def _value(column: ColumnSeen, ways: Sequence[Written], needs: str, *, prefix: str = "") -> str:
+def _value(column: ColumnSeen, ways: Sequence[WrittenTimes], needs: str, *, prefix: str = "") -> str:
     """Write the value that reads a column: one step, or the first of several that fits."""
     ways = [way for way in ways if (way.kind == "moment") == (ways[0].kind == "moment")]
     if len(ways) == 1:
@@ -189,7 +186,7 @@ def _value(column: ColumnSeen, ways: Sequence[Written], needs: str, *, prefix: s
     return f"{{first_of: [{', '.join([*others, last])}]{needs}}}"
 
 
-def _steps(way: Written, prefix: str) -> str:
+def _steps(way: WrittenTimes, prefix: str) -> str:
     locale = f", locale: {way.locale}" if way.locale else ""
     half = "end" if prefix == "range_end" else "start"
     match way.kind:

@@ -1,4 +1,4 @@
-"""Texts written so that YAML, and every editor's YAML, reads them back as the same text. What is written is `infer_file`'s."""
+"""Texts written so that YAML, and every editor's YAML, reads them back as the same text."""
 
 from __future__ import annotations
 

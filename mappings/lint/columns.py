@@ -1,7 +1,4 @@
-"""Where a mapping file names the columns of its source, and what to say of those that the source does not have.
-
-Which columns a source has is found out by whoever can read it.
-"""
+"""Columns that the source does not have, where a mapping file names them; and fields that the event does not have."""
 
 from __future__ import annotations
 
@@ -10,23 +7,23 @@ from typing import Any
 
 from mappings.event import ApproxLocation, City, Event, Offer
 from mappings.outgoing import Outgoing, outgoing_of
-from mappings.positions import Loc, Problem, walk
+from mappings.positions import Loc, MappingProblem, walk
 from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import Entry, Fields, ForEach, Items, Value
+from mappings.spec.values import Fields, ForEach, Items, ListEntry, Value
 
 _NAMING = ("from", "column", "by_column")
 
 
 def find_missing_columns(
     document: Mapping[str, Any], missing: Collection[str], nearest: Mapping[str, str], source: str
-) -> Iterator[Problem]:
+) -> Iterator[MappingProblem]:
     """Yield each place that names a missing column; `nearest` are columns of the source that are spelt alike."""
     for name in missing:
         near = nearest.get(name)
         hint = f'did you mean "{near}"?' if near else "add it to `optional` in the source, if the partner leaves it out at times"
         for loc in _places(document, name):
-            yield Problem(loc, f'{source} has no column "{name}"', hint)
+            yield MappingProblem(loc, f'{source} has no column "{name}"', hint)
 
 
 def _places(document: Mapping[str, Any], name: str) -> Iterator[Loc]:
@@ -58,7 +55,7 @@ _WORDS = {"offers": ("when", "require")}
 """The keys of an object in a list that are no fields of it."""
 
 
-def find_unknown_names(mapping: FeedMapping) -> Iterator[Problem]:
+def find_unknown_names(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield each field of the event that is neither spelt out nor declared, and each declared one that no event has."""
     sent = outgoing_of(mapping)
     yield from _inside(mapping.event, sent, "", ("event",), mapping.extra)
@@ -66,18 +63,18 @@ def find_unknown_names(mapping: FeedMapping) -> Iterator[Problem]:
         is_there, names = _reach(sent, path)
         if not is_there:
             told = f'the event has no field "{path}"'
-            yield Problem(
+            yield MappingProblem(
                 ("extra", position), told, did_you_mean(path.rpartition(".")[2], names) or "drop it here, or fill it there"
             )
 
 
-def _inside(value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[Problem]:
+def _inside(value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[MappingProblem]:
     """Look through what a value gives: objects, lists of them, and what a lookup puts in an object's place."""
     match value:
         case Fields():
             for name, inner in value.root.items():
                 yield from _named(name.split("."), inner, sent, path, (*loc, name), extra)
-        case Entry():
+        case ListEntry():
             yield from _inside(value.fields, sent, path, loc, extra)
         case Items():
             for place, item in enumerate(value.root):
@@ -89,7 +86,9 @@ def _inside(value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str,
                 yield from _unknown(name, path, loc, extra)
 
 
-def _named(names: list[str], value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[Problem]:
+def _named(
+    names: list[str], value: Value, sent: Outgoing, path: str, loc: Loc, extra: tuple[str, ...]
+) -> Iterator[MappingProblem]:
     """Look at a name, dotted or not, in the object at `path`."""
     for name in names:
         problems = list(_unknown(name, path, loc, extra))
@@ -101,14 +100,14 @@ def _named(names: list[str], value: Value, sent: Outgoing, path: str, loc: Loc, 
     yield from _inside(value, sent, path, loc, extra)
 
 
-def _unknown(name: str, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[Problem]:
+def _unknown(name: str, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator[MappingProblem]:
     inner = f"{path}.{name}" if path else name
     known = _KNOWN.get(path, ())
     if name in known or any(inner == one or inner.startswith(f"{one}.") or one.startswith(f"{inner}.") for one in extra):
         return
     near = did_you_mean(name, (*known, *_WORDS.get(path, ())))
     declare = f"if the service takes it, declare it with extra: [{inner}]"
-    yield Problem(loc, f'unknown field "{name}" in {path or "the event"}', " ".join(filter(None, (near, declare))))
+    yield MappingProblem(loc, f'unknown field "{name}" in {path or "the event"}', " ".join(filter(None, (near, declare))))
 
 
 def _reach(sent: Outgoing, path: str) -> tuple[bool, Mapping[str, Outgoing]]:

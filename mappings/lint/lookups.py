@@ -1,7 +1,4 @@
-"""Rows of lookup files, and keys of maps, that no row of the source asks for: leftovers, or keys that are misspelt.
-
-The rows are mapped by whoever can read the source; other files of the folder are theirs to look through as well.
-"""
+"""Rows of lookup files, and keys of maps, that no row of the source asks for: leftovers, or keys that are misspelt."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mappings.lookup_table import Table
-from mappings.positions import Block, Loc, Problem, walk
+from mappings.positions import Block, Loc, MappingProblem, walk
 from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import Map, places_met
 
 _ENOUGH = 10
-"""So many rows of the source for each row of a list: from fewer, nobody can tell that a row of the list is not needed."""
+"""So many rows of the source for each row of a list: fewer do not show that a row of the list is not needed."""
 _SHOWN = 3
 _HINT = "is it left over, or spelt otherwise than in the source? A source may also be without it for a season"
 
@@ -30,8 +27,8 @@ class LookedAt:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A mapping whose lookups note what they find, while its rows are mapped. `watch` is to be told of every step."""
+class LookupUse:
+    """A mapping whose lookups note what they find, while its rows are mapped. Call `watch` at every step."""
 
     mapping: FeedMapping
     _reached: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -41,8 +38,8 @@ class Asked:
         if step == Map.name:
             self._reached[path].update(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
 
-    def find_unasked(self, document: Mapping[str, Any], looked: LookedAt, shared: Collection[str]) -> Iterator[Problem]:
-        """Yield each list of the `document` with what nobody asked for; nothing of files that are `shared` with other feeds.
+    def find_unasked(self, document: Mapping[str, Any], looked: LookedAt, shared: Collection[str]) -> Iterator[MappingProblem]:
+        """Yield each list of the `document` with what no row asked for; nothing of files that are `shared` with other feeds.
 
         Those are lookup files, as the mapping names them, and files that it includes, by their paths.
         """
@@ -52,7 +49,7 @@ class Asked:
                 yield from _of_table(table, _place_of(name, places), looked)
         yield from self._of_maps(places, looked)
 
-    def _of_maps(self, places: Sequence[tuple[Loc, Mapping[str, Any]]], looked: LookedAt) -> Iterator[Problem]:
+    def _of_maps(self, places: Sequence[tuple[Loc, Mapping[str, Any]]], looked: LookedAt) -> Iterator[MappingProblem]:
         found: dict[str, tuple[Loc, Map, set[str]]] = {}
         for loc, block in places:
             if _is_map(loc, block):
@@ -68,23 +65,23 @@ class Asked:
                 yield from _told(loc, "", shown, looked)
 
 
-def asked(mapping: FeedMapping) -> Asked:
+def asked(mapping: FeedMapping) -> LookupUse:
     """Return the same mapping, made to note what is asked of its lookup files."""
     tables = {name: replace(table, met=set()) for name, table in mapping.tables.items()}
-    return Asked(mapping.loaded(mapping.path, mapping.digest, tables, mapping.warnings))
+    return LookupUse(mapping.loaded(mapping.path, mapping.digest, tables, mapping.warnings))
 
 
-def _of_table(table: Table, loc: Loc, looked: LookedAt) -> Iterator[Problem]:
+def _of_table(table: Table, loc: Loc, looked: LookedAt) -> Iterator[MappingProblem]:
     if table.met:  # a file that is not asked at all is another matter
         lines = [str(line) for place, line in enumerate(table.lines) if place not in table.met]
         yield from _told(loc, f"{table.name}:", lines, looked)
 
 
-def _told(loc: Loc, before: str, unasked: Sequence[str], looked: LookedAt) -> Iterator[Problem]:
+def _told(loc: Loc, before: str, unasked: Sequence[str], looked: LookedAt) -> Iterator[MappingProblem]:
     if unasked:
         them = "it" if len(unasked) == 1 else "them"
         told = f"{before}{_few(unasked)}: no row of {looked.source} asks for {them}; {looked.rows:,} rows looked at"
-        yield Problem(loc, told, _HINT)
+        yield MappingProblem(loc, told, _HINT)
 
 
 def _few(words: Sequence[str]) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.positions import Loc, Problem, walk
+from mappings.positions import Loc, MappingProblem, walk
 
 _SUBJECTS = ("column", "value")
 _IMPLY_PRESENT = frozenset({"equals", "in", "matches", "contains", "before", "after", "less", "greater"})
 
 
-def find_unreachable(document: Mapping[str, Any]) -> Iterator[Problem]:
+def find_unreachable(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
     """Yield rules that leave nothing out, and branches of `choose` that are never taken."""
     rules = document.get("rows")
     if isinstance(rules, list):
@@ -27,14 +27,14 @@ def find_unreachable(document: Mapping[str, Any]) -> Iterator[Problem]:
                 yield from _dead_branches(conditions, (*loc, "choose"))
 
 
-def _rules(rules: Sequence[Any]) -> Iterator[Problem]:
+def _rules(rules: Sequence[Any]) -> Iterator[MappingProblem]:
     windows = [position for position, rule in enumerate(rules) if isinstance(rule, dict) and "window" in rule]
     for position in windows[1:]:
-        yield Problem(("rows", position), "there is a window already", "only the first is looked at: make them one")
+        yield MappingProblem(("rows", position), "there is a window already", "only the first is looked at: make them one")
     for later, rule in enumerate(rules):
         earlier = next((place for place in range(later) if _takes_all(rules[place], rule)), None)
         if earlier is not None:
-            yield Problem(
+            yield MappingProblem(
                 ("rows", later),
                 f"this rule is never reached: rule {earlier + 1} has left out every row that it means",
                 "put the narrower rule first, or drop this one",
@@ -53,16 +53,16 @@ def _takes_all(earlier: object, later: object) -> bool:
             return False
 
 
-def _dead_branches(conditions: Sequence[Any], loc: Loc) -> Iterator[Problem]:
+def _dead_branches(conditions: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
     for later, condition in enumerate(conditions):
         earlier = next((place for place in range(later) if implies(condition, conditions[place])), None)
         if earlier is not None:
             message = f"this branch is never taken: whenever it would be, branch {earlier + 1} is"
-            yield Problem((*loc, later), message, "put the narrower condition first, or drop this branch")
+            yield MappingProblem((*loc, later), message, "put the narrower condition first, or drop this branch")
 
 
 def implies(narrow: object, wide: object) -> bool:
-    """Whether `wide` surely holds wherever `narrow` does; False where that cannot be told from the file."""
+    """Return whether `wide` surely holds wherever `narrow` does, as far as the file shows."""
     if not isinstance(narrow, dict) or not isinstance(wide, dict) or not narrow or not wide:
         return False
     if narrow == wide:

@@ -1,6 +1,6 @@
 """What a whole mapping must have beyond well-formed parts: the required fields, constants that the service would accept.
 
-It looks at the plain document, so that it can speak even where some part is not well-formed. What is merely unwise is `lint`'s.
+Most is found in the plain document, so that it is found even where some part is not well-formed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from mappings.event import REQUIRED_FIELDS, judge
 from mappings.lookup_table import Table
 from mappings.outgoing import JsonKind, Outgoing, outgoing_of
-from mappings.positions import Loc, Problem, walk
+from mappings.positions import Loc, MappingProblem, walk
 from mappings.refusals import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import (
@@ -35,7 +35,7 @@ _MOST_LEVELS = 120
 """So much may stand in a named value, with what it uses: a chain of names is as deep as a value that is written out."""
 
 
-def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[Problem]:
+def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[MappingProblem]:
     """Yield what the service would refuse in every row."""
     event = document.get("event")
     if isinstance(event, dict):
@@ -43,14 +43,14 @@ def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> I
         yield from _bad_constants(event, "", ("event",))
 
 
-def find_circles(let: object) -> Iterator[Problem]:
+def find_circles(let: object) -> Iterator[MappingProblem]:
     """Yield the named values that need themselves, each circle once."""
     for circle in _circles(_extents(let)):
         shown = " -> ".join("$" + each for each in (*circle, circle[0]))
-        yield Problem(("let", circle[0]), f"the named values go in a circle: {shown}")
+        yield MappingProblem(("let", circle[0]), f"the named values go in a circle: {shown}")
 
 
-def find_overgrown(let: object) -> Iterator[Problem]:
+def find_overgrown(let: object) -> Iterator[MappingProblem]:
     """Yield the named values that grow too large once the values that they use are put in their places."""
     extents = _extents(let)
     circular = {name for circle in _circles(extents) for name in circle}
@@ -65,7 +65,7 @@ def find_overgrown(let: object) -> Iterator[Problem]:
         depth = max([extents[name].depth, *(at + depths[other] for other, at in uses)])
         if size > _MOST_VALUES or depth > _MOST_LEVELS:
             message = f"the named values used here repeat each other more than {_MOST_VALUES:,} times, or nest too deeply"
-            yield Problem(("let", name), message, "name fewer values one by means of the other")
+            yield MappingProblem(("let", name), message, "name fewer values one by means of the other")
         else:
             sizes[name], depths[name] = size, depth
 
@@ -77,16 +77,16 @@ def item_names(document: object) -> frozenset[str]:
     return frozenset(name for name in names if isinstance(name, str))
 
 
-def _missing(event: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[Problem]:
+def _missing(event: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[MappingProblem]:
     for path in REQUIRED_FIELDS:
         if not any(_gives(name, value, path, tables) for name, value in event.items()):
             spare = [name for name in event if name not in REQUIRED_FIELDS]
             hint = did_you_mean(path, spare).replace("did you mean", "is it written as")
-            yield Problem(("event",), f'the event lacks the required field "{path}"', hint)
+            yield MappingProblem(("event",), f'the event lacks the required field "{path}"', hint)
 
 
 def _gives(name: str, value: object, path: str, tables: Mapping[str, Table]) -> bool:
-    """True if the field `name` with this value may fill `path`, as far as the file tells."""
+    """Return whether the field `name` with this value may fill `path`, as far as the file shows."""
     if name == path:
         return True
     if not path.startswith(name + "."):
@@ -107,10 +107,10 @@ def _table_gives(value: Mapping[str, Any], column: str, tables: Mapping[str, Tab
         return True
     take, by = value.get("take"), value.get("by")
     results = [take] if isinstance(take, str) else take or table.columns[len(by) if isinstance(by, list) else 1 :]
-    return column in results or len(results) == 1  # a text in an object's place is told where it stands
+    return column in results or len(results) == 1  # a text in an object's place is reported where it stands
 
 
-def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[Problem]:
+def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProblem]:
     if isinstance(value, str):
         yield from _refused(value, path, loc)
     elif isinstance(value, dict) and not any(marker in value for marker in MARKERS):
@@ -124,21 +124,21 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[Problem]:
             yield from _bad_constants(inner, f"{path}[{position}]", (*loc, position))
 
 
-def _no_object(block: Mapping[str, Any], path: str, loc: Loc) -> Iterator[Problem]:
-    """Yield that a block without a kind of value would be sent as an object; with other keys of a value it is told already."""
+def _no_object(block: Mapping[str, Any], path: str, loc: Loc) -> Iterator[MappingProblem]:
+    """Yield that a block without a kind of value would be sent as an object, unless it is reported already."""
     if not any(word in block for word in COMPANIONS):
         for name in [*block][:1]:
             hint = did_you_mean(name, MARKERS) or f"{path} is no object: write one of {', '.join(MARKERS)}"
-            yield Problem((*loc, name), f'unknown value "{name}"', hint)
+            yield MappingProblem((*loc, name), f'unknown value "{name}"', hint)
 
 
-def _refused(text: str, path: str, loc: Loc) -> Iterator[Problem]:
+def _refused(text: str, path: str, loc: Loc) -> Iterator[MappingProblem]:
     if text.startswith("$") or not _CHECKED.search(path):
         return
     constant = int(text) if text.isdigit() and path in {"channelId", "coverImage"} else text
     for told, refusal in judge(_nested(path, constant)):
         if told == path and refusal.code is not ReasonCode.REQUIRED:
-            yield Problem(loc, f'"{text}" is not accepted as {path}', refusal.hint)
+            yield MappingProblem(loc, f'"{text}" is not accepted as {path}', refusal.hint)
 
 
 def _nested(path: str, value: Any) -> Any:
@@ -187,8 +187,6 @@ def _circles(extents: Mapping[str, _Extent]) -> Iterator[list[str]]:
         needs = {name: [other for other in others if other not in circle] for name, others in needs.items() if name not in circle}
 
 
-"""A row without one of these is rejected before it is sent."""
-"""What our own payload model (`event`) promises of a field, whatever the file says."""
 _OBJECT_FIELDS: Mapping[str, str] = {
     "approxLocation": "approxLocation.city.placeId",
     "approxLocation.city": "approxLocation.city.placeId",
@@ -202,7 +200,7 @@ _SHOWN: Mapping[JsonKind, str] = {"array": "a list", "string": "a text", "boolea
 _SEVERAL: Mapping[JsonKind | None, str] = {"array": "lists", "string": "texts", "boolean": "yes and no"}
 
 
-def find_no_objects(mapping: FeedMapping) -> Iterator[Problem]:
+def find_no_objects(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield each object of the event in whose place another thing would be sent in every row."""
     sent = outgoing_of(mapping)
     for path, loc in _places(mapping.event, "", ("event",)):
@@ -210,18 +208,20 @@ def find_no_objects(mapping: FeedMapping) -> Iterator[Problem]:
         if path in _OBJECT_FIELDS and kind not in {None, "object"}:
             told = _told(kind)
             hint = f"one text belongs into {_OBJECT_FIELDS[path]}; a lookup with several result columns gives an object"
-            yield Problem(loc, f"{path} is an object, and this gives {told}", hint)
+            yield MappingProblem(loc, f"{path} is an object, and this gives {told}", hint)
         if path in _LISTS:
             yield from _of_list(path, _reached(sent, path), loc)
 
 
-def _of_list(path: str, given: Outgoing, loc: Loc) -> Iterator[Problem]:
+def _of_list(path: str, given: Outgoing, loc: Loc) -> Iterator[MappingProblem]:
     """Yield what is wrong with the value of a field that is a list of objects."""
     hint = _LISTS[path]
     if given.kind not in {None, "array"}:
-        yield Problem(loc, f"{path} is a list of objects, and this gives {_told(given.kind)}", hint)
+        yield MappingProblem(loc, f"{path} is a list of objects, and this gives {_told(given.kind)}", hint)
     elif given.kind == "array" and _item(given) not in {None, "object"}:
-        yield Problem(loc, f"{path} is a list of objects, and this is a list of {_SEVERAL.get(_item(given), 'numbers')}", hint)
+        yield MappingProblem(
+            loc, f"{path} is a list of objects, and this is a list of {_SEVERAL.get(_item(given), 'numbers')}", hint
+        )
 
 
 def _item(listed: Outgoing) -> JsonKind | None:

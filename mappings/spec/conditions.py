@@ -1,7 +1,4 @@
-"""Conditions as a mapping file spells them: tests of one column or value, and their combinations.
-
-How a condition is decided for a row is `deciding`'s.
-"""
+"""Conditions as a mapping file spells them: tests of one column or value, and their combinations."""
 
 from __future__ import annotations
 

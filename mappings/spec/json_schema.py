@@ -1,6 +1,6 @@
 """The mapping file's JSON Schema for editors: completion, descriptions and red underlines while a file is written.
 
-It knows less than the loader (no names, no lookup files, no formats), and accepts whatever the loader accepts.
+It knows less than the loader (no names, no lookup files, no formats), and accepts all that the loader accepts.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import COMPANIONS, MARKERS
+from mappings.spec.values import COMPANIONS, MARKERS, Fields, FirstOf, From, JoinedText, ListEntry, Meta
 from mappings.steps.catalogue import STEPS
 
 Schema = dict[str, Any]
@@ -31,11 +31,11 @@ def feed_json_schema() -> Schema:
     for step in STEPS.values():
         definition = definitions[step.__name__]
         definition["required"] = sorted({step.name, *definition.get("required", ())})
-    definitions["Fields"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS, "when", "require"]}}
-    definitions["Entry"]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
-    definitions["Entry"]["anyOf"] = [{"required": ["when"]}, {"required": ["require"]}]
-    for name in ("From", "FirstOf", "Joined", "Meta"):
-        definitions[name]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
+    definitions[Fields.__name__]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS, "when", "require"]}}
+    definitions[ListEntry.__name__]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
+    definitions[ListEntry.__name__]["anyOf"] = [{"required": ["when"]}, {"required": ["require"]}]
+    for model in (From, FirstOf, JoinedText, Meta):
+        definitions[model.__name__]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
     ways = schema["properties"]["steps"]
     way = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
     ways |= {"patternProperties": dict.fromkeys(ways["patternProperties"], way), "additionalProperties": False}

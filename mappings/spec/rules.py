@@ -1,7 +1,4 @@
-"""Rules about rows as a mapping file spells them: which rows are wanted, what one row stands for, which belong together.
-
-How they are carried out is `row_rules`', `unfolding`'s and `gathering`'s.
-"""
+"""Rules about rows as a mapping file spells them: which rows are wanted, what one row stands for, which belong together."""
 
 from __future__ import annotations
 
@@ -66,7 +63,7 @@ class WindowSpan(Strict):
         return self
 
 
-class Window(Strict):
+class WindowRule(Strict):
     """Leave out events that are over, too far ahead or too long, once their times are known. An `assert` after it rejects none
     of them; times that cannot be read reject the row.
     """
@@ -219,7 +216,7 @@ Rule = Annotated[
     | Annotated[Recur, Tag("rule:recur")]
     | Annotated[Group, Tag("rule:group")]
     | Annotated[Duplicates, Tag("rule:duplicates")]
-    | Annotated[Window, Tag("rule:window")],
+    | Annotated[WindowRule, Tag("rule:window")],
     Discriminator(_kind_of_rule),
 ]
 """One rule. Those that look at rows or their events apply in their order; explode comes before recur."""

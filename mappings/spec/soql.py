@@ -1,4 +1,4 @@
-"""TODO."""
+"""Queries of Salesforce: SOQL read far enough to know that it only reads and which columns it gives; and tests of fields."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from mappings.strict import Strict
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
+"""Functions whose column is called as the field inside."""
 _HINT = "write one query, like \"SELECT Id, Name FROM Event__c WHERE Status__c = 'Public'\""
 _MARKS = "SELECT ... FOR VIEW, FOR REFERENCE or FOR UPDATE leaves marks or locks on records; reading leaves none"
 
@@ -57,7 +58,7 @@ def parse_query(text: str) -> Query:
     """Read a query.
 
     Raises:
-        PydanticCustomError: it is not one query that reads, or one whose columns cannot be told.
+        PydanticCustomError: it is not one query that reads, or its columns are not known before it is asked.
     """
     text = text.strip()
     tokens = tuple(_tokens(text))
@@ -195,7 +196,9 @@ def _op(text: str) -> str:
 
 
 ApiName = Annotated[str, AfterValidator(_api_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
+"""The API name of an object or a relationship."""
 FieldPath = Annotated[str, AfterValidator(_field_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"})]
+"""The API name of a field, after those of the relationships that lead to it."""
 FieldPaths = Annotated[tuple[FieldPath, ...], OneOrMany()]
 Soql = Annotated[str, AfterValidator(_soql), WithJsonSchema({"type": "string", "minLength": 1})]
 Op = Annotated[str, AfterValidator(_op), WithJsonSchema({"type": "string", "enum": list(_OPS)})]

@@ -1,7 +1,4 @@
-"""What can be told of a SOQL query by reading it: that it only reads, and what its rows will look like.
-
-How one is built from a mapping's words, and what Salesforce says to it, is `connectors.sources`'s.
-"""
+"""Where rows come from: the kinds of source, what they share, and the closed union of them all."""
 
 from __future__ import annotations
 
@@ -39,16 +36,6 @@ from mappings.spec.source_words import (
 )
 from mappings.strict import Strict, union_members
 
-"""A number of bytes."""
-"""The name of the file that says that another one is finished."""
-"""How a part of a sheet is written, in upper case and without dollar signs."""
-"""Those that partners' files are in, to tell an author which was probably meant."""
-"""Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
-"""One character that parts cells: no line break. A tab may be spelt out."""
-"""The same, or null: files are text, and `null` is how they say that there is none."""
-"""The name of a text encoding, as Python's `codecs` knows it."""
-"""A part of a sheet, in upper case without dollar signs; either half may lack its letters or its number."""
-"""Names of columns, or other texts; one needs no list around it."""
 _DAILY = timedelta(days=1)
 _NEVER = timedelta(days=36_500)
 
@@ -108,7 +95,7 @@ class AnySource(Strict):
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Whether a glance tells that something has come or changed, without reading it."""
+        """Whether a probe finds out that something has come or changed, without reading it."""
         return False
 
 
@@ -166,7 +153,7 @@ class FileSource(AnySource):
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Files tell their sizes and times, or a version."""
+        """Files have sizes and times, or a version."""
         return True
 
 
@@ -222,12 +209,6 @@ class RecordSource(FileSource):
     join_lists: Mapping[str, Text] = Field(
         default_factory=dict, description='Columns whose lists of plain values become one text: `{tags: "; "}`.'
     )
-
-
-"""The API name of an object or a relationship."""
-"""The API name of a field, after those of the relationships that lead to it."""
-"""One SELECT."""
-"""How a field is compared."""
 
 
 class SalesforceSource(AnySource):
@@ -365,7 +346,7 @@ class GoogleSheetsSource(GridSource):
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Drive tells its version."""
+        """Drive knows its version."""
         return True
 
     @property

@@ -39,7 +39,7 @@ def is_web_address(path: str) -> bool:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path means all the files that match it; an address of the web never does, as nobody can list the web."""
+    """Whether a path means all the files that match it; an address of the web never does, as the web cannot be listed."""
     return not is_web_address(path) and "::" not in path and any(mark in path for mark in "*?[")
 
 
@@ -63,7 +63,7 @@ def without_secrets(address: str) -> str:
 
 
 def secrets_of(address: str) -> Iterator[str]:
-    """Yield what of an address nobody may see: its password, and its query."""
+    """Yield what must not be shown of an address: its password, and its query."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -121,7 +121,7 @@ class Days(Strict):
 
     @property
     def are_given(self) -> bool:
-        """Whether somebody asked for these very days, whatever day it is."""
+        """Whether these very days were asked for, not days seen from today."""
         return False
 
     def around(self, today: date) -> tuple[date, ...]:
@@ -135,7 +135,7 @@ class Days(Strict):
 
 
 class TheseDays(Days):
-    """The days `first` to `last`, whatever day it is: how a source is read for a window of its past. No mapping file says so."""
+    """The days `first` to `last`: how a source is read for a window of its past. No mapping file says so."""
 
     first: date
     last: date
@@ -151,7 +151,7 @@ class TheseDays(Days):
         return tuple(self.first + timedelta(days=offset) for offset in range((self.last - self.first).days + 1))
 
     def has_changed(self, changed_at: float | None) -> bool:
-        """Whether a file was last changed on one of the days; of one whose age nobody knows that cannot be said."""
+        """Whether a file was last changed on one of the days; False for one of unknown age."""
         if changed_at is None:
             return False
         return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last
@@ -159,11 +159,14 @@ class TheseDays(Days):
 
 MarkerName = Annotated[Text, AfterValidator(checked_marker)]
 CELL_RANGE = re.compile(r"([A-Z]{1,3})?([1-9][0-9]{0,6})?(?::([A-Z]{1,3})?([1-9][0-9]{0,6})?)?")
+"""How a part of a sheet is written, in upper case and without dollar signs; either half may lack its letters or its number."""
 _ENCODINGS = (
     *("utf-8", "windows-1252", "cp932", "windows-1250", "windows-1251", "iso-8859-1", "iso-8859-2", "iso-8859-15"),
     *("utf-16", "shift_jis", "cp949", "euc-kr", "gb18030", "big5", "koi8-r", "macroman"),
 )
+"""Those that partners' files are in, to guess which was meant."""
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape", "mbcs", "oem", "utf_7"})
+"""Codecs of Python that make texts of bytes, and are no character sets of files; UTF-7 is none of the web (WHATWG), and slow."""
 
 
 def _spelt_out(text: object) -> object:
@@ -211,9 +214,11 @@ Mark = Annotated[
     AfterValidator(_one_character),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
 ]
+"""One character that parts cells: no line break. A tab may be spelt out."""
 OptionalMark = Annotated[
     Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
 ]
+"""The same, or null: files are text, and `null` is how they say that there is none."""
 Encoding = Annotated[str, AfterValidator(_text_encoding)]
 CellRange = Annotated[str, AfterValidator(_cell_range)]
 Names = Annotated[tuple[Text, ...], OneOrMany()]

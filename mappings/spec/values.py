@@ -1,7 +1,4 @@
-"""What a value of the event reads of the row itself, as a mapping file spells it: a column, or what is known beside the cells.
-
-What is made of other values is `values`'s; how a value is worked out for a row is `compiling`'s.
-"""
+"""Values as a mapping file spells them: columns, constants, choices, moments, lookups, lists and objects."""
 
 from __future__ import annotations
 
@@ -136,7 +133,7 @@ class Instant(Strict):
     zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone to show it in.")
 
 
-class Seen(Valued):
+class InZoneValue(Valued):
     """A moment as the clocks of a zone show it: the same instant, another offset (the step in_zone, for zones from a column)."""
 
     in_zone: Instant
@@ -167,7 +164,7 @@ class TableValue(Valued):
         return Search(len(self.by), self.take, self.ignore, many=self.many)
 
 
-class Joined(Valued):
+class JoinedText(Valued):
     """Several values in one text; a separator vanishes beside an empty one. Empty where all pieces but the constants are."""
 
     join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
@@ -181,7 +178,7 @@ class ChannelValue(Valued):
     channel: Value = Field(description="The slug, or the value that gives it.")
 
 
-class Image(Strict):
+class ImageValue(Strict):
     """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
 
     image: Value = Field(description="The value that gives the picture's address; of several, the first usable one counts.")
@@ -236,7 +233,7 @@ class Fields(RootModel[dict[str, "Value"]]):
     model_config = {"frozen": True}
 
 
-class Entry(Strict):
+class ListEntry(Strict):
     """An object in a list of the payload that is wanted only under a condition, or only with some of its fields.
 
     Its other keys are its fields. It is left out, as any object in a list, where all that comes from the row is empty.
@@ -283,13 +280,13 @@ Value = Annotated[
     | Annotated[FirstOf, Tag("value:first_of")]
     | Annotated[Choose, Tag("value:choose")]
     | Annotated[At, Tag("value:at")]
-    | Annotated[Seen, Tag("value:in_zone")]
+    | Annotated[InZoneValue, Tag("value:in_zone")]
     | Annotated[TableValue, Tag("value:lookup")]
-    | Annotated[Joined, Tag("value:join")]
+    | Annotated[JoinedText, Tag("value:join")]
     | Annotated[ChannelValue, Tag("value:channel")]
-    | Annotated[Image, Tag("value:image")]
+    | Annotated[ImageValue, Tag("value:image")]
     | Annotated[ForEach, Tag("value:for_each")]
-    | Annotated[Entry, Tag("value:entry")]
+    | Annotated[ListEntry, Tag("value:entry")]
     | Annotated[Meta, Tag("value:meta")],
     Discriminator(_kind_of_value),
 ]

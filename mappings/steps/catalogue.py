@@ -116,4 +116,4 @@ else:
         Union[tuple(Annotated[step, Tag(TAG + name)] for name, step in STEPS.items())],  # noqa: UP007 - built from the catalogue
         Discriminator(_kind_of_step),
     ]
-"""Any step, told apart by its name."""
+"""Any step; its name says which."""

@@ -166,7 +166,7 @@ class _Formatted(Step):
 
 
 class _Dated(_Formatted):
-    """What reads a year, or is told it."""
+    """A step whose formats read a year, or whose `year` says it."""
 
     year: YearRule | None = Field(default=None, description=YEAR)
 

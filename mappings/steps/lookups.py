@@ -103,8 +103,8 @@ def check_columns(table: Table | None, search: Search) -> None:
         return
     key_columns, results = split_columns(table, search.keys, search.take)
     if len(key_columns) < search.keys or not results:
-        told = f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result"
-        raise mistake(told, "add a column with the result to the file, or look up by fewer values")
+        message = f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result"
+        raise mistake(message, "add a column with the result to the file, or look up by fewer values")
     if search.keeps and len(results) > 1:
         raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
     try:
@@ -147,7 +147,7 @@ def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: I
 
 
 def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
-    """Return what tells which of these keys, by their places, a text meets; a list searched so gives what stands there."""
+    """Return the function that gives the places of the keys that a text meets."""
     is_whole = search.match == "whole"
     same = normaliser(search.ignore)
     form: Callable[[str], str] = lambda key: "\x1f".join(map(same, key.split("\x1f"))) if is_whole else key  # noqa: E731 - said once
@@ -181,7 +181,7 @@ def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
 
 
 def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tuple[int, Refusal]]:
-    """Return what tells of key values that a table does not have together: the place of the first unknown, and its refusal.
+    """Return the function that explains a miss of several values: the place of the first unknown one, and its refusal.
 
     What stands beside the values before it is what would be accepted there.
     """
@@ -197,12 +197,12 @@ def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tup
         return known
 
     @lru_cache(maxsize=_MEMO)
-    def told(parts: tuple[str, ...]) -> tuple[int, Refusal]:
+    def explain(parts: tuple[str, ...]) -> tuple[int, Refusal]:
         key, known = tuple(map(normalise, parts)), beside()
         place = next((n for n, part in enumerate(key) if part not in known.get(key[:n], {})), len(key) - 1)
         return place, missed(parts[place], tuple(known.get(key[:place], {}).values()))
 
-    return told
+    return explain
 
 
 def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
@@ -398,7 +398,7 @@ class LastIn(_TableLookup, name="last_in", takes=Kind.LIST, gives=Kind.ANY):
 
 
 def _first_of_path(find: Run, segments: list[str]) -> Found:
-    """Look up the first segment; a miss tells of the last one, which the partner is likelier to have meant."""
+    """Look up the first segment; a miss names the last one, which the partner is likelier to have meant."""
     try:
         return find(segments[0])  # type: ignore[no-any-return] # as above
     except Refusal:

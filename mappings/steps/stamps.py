@@ -20,14 +20,8 @@ from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 IsoKind = Literal["moment", "wall", "date", "time"]
 Forms = Literal["week", "ordinal"]
-_DAY = (
-    r"(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})|(?P<bmonth>[0-9]{2})(?P<bday>[0-9]{2})"
-    r"|-?W(?P<week>[0-9]{2})-?(?P<weekday>[1-7])|-?(?P<ordinal>[0-9]{3}))"
-)
-_CLOCK = (
-    r"(?P<hour>[0-9]{2})(?::(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2}))?|(?P<bminute>[0-9]{2})(?P<bsecond>[0-9]{2})?)?"
-    r"(?:[.,](?P<part>[0-9]{1,12}))?"
-)
+_DAY = r"(?P<day>[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}|-?W[0-9]{2}-?[1-7]|-?[0-9]{3}))"
+_CLOCK = r"(?P<clock>[0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?|[0-9]{2}(?:[0-9]{2})?)?)(?:[.,](?P<part>[0-9]{1,12}))?"
 _OFFSET = r" ?(?P<offset>Z|UTC|[+\-−](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
 _PATTERNS = {
     "date": re.compile(_DAY, re.IGNORECASE),
@@ -41,7 +35,6 @@ _EXAMPLES: dict[IsoKind, str] = {
     "wall": "2026-12-31T19:30:00",
     "moment": "2026-12-31T19:30:00+01:00",
 }
-_LAST_HOUR = 23
 
 
 def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
@@ -50,23 +43,19 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
     Raises:
         NotRealError: it has the shape, and there is no such day or time, or its form is not agreed.
     """
-    if kind == "time" and (found := _PATTERNS["time"].fullmatch(text.removeprefix("T"))):
-        clock = _clock(found)
-        return _day_end(has_day_end=has_day_end) if clock is None else clock
-    if kind == "time":
-        return None
-    found = _PATTERNS[kind].fullmatch(text)
+    found = _PATTERNS[kind].fullmatch(text.removeprefix("T") if kind == "time" else text)
     if found is None:
         _refuse_other_kind(text, kind)
         return None
-    day = _day(found, forms)
+    day = date.min if kind == "time" else _read_day(found["day"], forms)
     if kind == "date":
         return day
-    clock = _clock(found)
-    wall = datetime.combine(day, time() if clock is None else clock)
-    if clock is None:
-        _day_end(has_day_end=has_day_end)
-        wall = _next_day(wall)
+    clock = _read_clock(found["clock"], found["part"])
+    if isinstance(clock, EndOfDay) and not has_day_end:
+        raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
+    if kind == "time":
+        return clock
+    wall = _combined(day, clock)
     return wall.replace(tzinfo=_offset(found["offset"])) if kind == "moment" else wall
 
 
@@ -83,66 +72,49 @@ def _refuse_other_kind(text: str, kind: IsoKind) -> None:
             assert_never(kind)
 
 
-def _day(found: re.Match[str], forms: Collection[Forms]) -> date:
-    year = int(found["year"])
+def _read_day(text: str, forms: Collection[Forms]) -> date:
+    year, rest = int(text[:4]), text[4:].replace("-", "")
     if year < EARLIEST_YEAR:
         raise NotRealError(f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}")
-    if found["week"] is not None:
-        return _day_of_week(found, year, forms)
-    if found["ordinal"] is not None:
-        return _day_of_year(found, year, forms)
-    return real_day(year, int(found["month"] or found["bmonth"]), int(found["day"] or found["bday"]))
-
-
-def _day_of_week(found: re.Match[str], year: int, forms: Collection[Forms]) -> date:
-    if "week" not in forms:
-        raise NotRealError(f"a day of a week is not agreed here: write it like {_EXAMPLES['date']}")
+    if len(rest) == 4 and rest.isdigit():
+        return real_day(year, int(rest[:2]), int(rest[2:]))
+    is_week = not rest.isdigit()
+    if ("week" if is_week else "ordinal") not in forms:
+        what = "a day of a week" if is_week else "a day of the year"
+        raise NotRealError(f"{what} is not agreed here: write it like {_EXAMPLES['date']}")
     try:
-        return date.fromisocalendar(year, int(found["week"]), int(found["weekday"]))
+        day = date.fromisocalendar(year, int(rest[1:3]), int(rest[3])) if is_week else _day_of_year(year, int(rest))
     except ValueError:
-        raise NotRealError(f"the year {year} has no week {found['week']}") from None
-
-
-def _day_of_year(found: re.Match[str], year: int, forms: Collection[Forms]) -> date:
-    if "ordinal" not in forms:
-        raise NotRealError(f"a day of the year is not agreed here: write it like {_EXAMPLES['date']}")
-    try:
-        day = date(year, 1, 1) + timedelta(days=int(found["ordinal"]) - 1)
-    except OverflowError:
-        day = date.min
-    if day.year != year:
-        raise NotRealError(f"the year {year} has no day {found['ordinal']}")
+        day = None
+    if day is None or (not is_week and day.year != year):
+        raise NotRealError(f"the year {year} has no {f'week {rest[1:3]}' if is_week else f'day {rest}'}")
     return day
 
 
-def _clock(found: re.Match[str]) -> time | None:
-    """Return the time of day, or None for 24:00."""
-    hour = int(found["hour"])
-    minute = int(found["minute"] or found["bminute"] or 0)
-    second = int(found["second"] or found["bsecond"] or 0)
-    part = found["part"]
-    if part and not (found["second"] or found["bsecond"]):
+def _day_of_year(year: int, number: int) -> date:
+    return date.fromordinal(date(year, 1, 1).toordinal() + number - 1)
+
+
+def _read_clock(text: str, part: str | None) -> TimeOfDay:
+    numbers = [int(two) for two in re.findall("..", text.replace(":", ""))]
+    if part and len(numbers) < 3:
         raise NotRealError("a fraction stands behind seconds only: write it like 19:30:00.5")
-    microsecond = int((part or "0")[:6].ljust(6, "0"))
-    if hour == _LAST_HOUR + 1 and not (minute or second or microsecond):
-        return None
+    hour, minute, second, microsecond = *numbers, *[0] * (3 - len(numbers)), int((part or "0")[:6].ljust(6, "0"))
+    if hour == 24 and not (minute or second or microsecond):
+        return DAY_END
     try:
         return time(hour, minute, second, microsecond)
     except ValueError:
         raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
 
 
-def _day_end(*, has_day_end: bool) -> EndOfDay:
-    if has_day_end:
-        return DAY_END
-    raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
-
-
-def _next_day(wall: datetime) -> datetime:
+def _combined(day: date, clock: TimeOfDay) -> datetime:
     try:
-        return wall + timedelta(days=1)
+        if isinstance(clock, EndOfDay):
+            return datetime.combine(day, time()) + timedelta(days=1)
     except OverflowError:
         raise NotRealError("a day up to 9999-12-31 would be accepted") from None
+    return datetime.combine(day, clock)
 
 
 def _offset(text: str) -> timezone:

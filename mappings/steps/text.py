@@ -356,7 +356,7 @@ _SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u
 
 
 class FixMojibake(Step, name="fix_mojibake"):
-    """Undo UTF-8 that somebody read as windows-1252, up to three times over.
+    """Undo UTF-8 that was read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
     counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.

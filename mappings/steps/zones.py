@@ -84,7 +84,7 @@ class Plus(Step, name="plus", takes=Kind.ANY, gives=Kind.ANY):
 
 
 def _dated(value: object) -> date:
-    """A value of a kind that the file could not tell is looked at."""
+    """Check a value whose kind the file did not say."""
     if isinstance(value, date):
         return value
     raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")

@@ -17,8 +17,8 @@ from mappings.positions import (
     Node,
     PlacedProblem,
     Position,
-    Row,
     Scalar,
+    YamlList,
     position_after,
     read_yaml,
     walk,
@@ -53,7 +53,7 @@ def include_files(document: Block, folder: Path) -> Iterator[PlacedProblem]:
 
 def _included_names(document: Block) -> list[Scalar]:
     named = document.get("include")
-    return [name for name in (named if isinstance(named, Row) else [named]) if isinstance(name, Scalar)]
+    return [name for name in (named if isinstance(named, YamlList) else [named]) if isinstance(name, Scalar)]
 
 
 def _include(document: Block, file: IncludedFile) -> Iterator[PlacedProblem]:
@@ -130,11 +130,11 @@ class _Insertion:
 
     def steps(self, steps: object, outer: tuple[str, ...]) -> object:
         """Return steps with the named ones in their places; `outer`: the names within which they stand."""
-        items = steps if isinstance(steps, Row) else [steps]
+        items = steps if isinstance(steps, YamlList) else [steps]
         if not any(isinstance(item, Block) and _USE in item for item in items):
             return steps
-        position = steps.position if isinstance(steps, Row | Block) else START
-        row = Row(position)
+        position = steps.position if isinstance(steps, YamlList | Block) else START
+        row = YamlList(position)
         for item in items:
             row.extend(self._steps_of(item, outer))
         if len(row) > _MOST_STEPS:
@@ -151,7 +151,7 @@ class _Insertion:
         name = str(item[_USE])
         opened = self.steps(found, (*outer, name))
         self.named[name] = opened
-        return opened if isinstance(opened, Row) else [opened]
+        return opened if isinstance(opened, YamlList) else [opened]
 
     def _find(self, item: Block, outer: tuple[str, ...]) -> object:
         """Return the steps that are used, or None where they cannot be."""

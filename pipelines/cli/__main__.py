@@ -1,4 +1,4 @@
-"""`python -m pipelines.cli` is `eventsync`. Nothing else lives here."""
+"""Run `eventsync` as `python -m pipelines.cli`."""
 
 from pipelines.cli.entry import main
 

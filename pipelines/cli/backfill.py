@@ -83,7 +83,7 @@ def backfill(  # the options of the surface
         eventsync backfill crm-events --from 2031-05-01 --to 2031-05-31
         # A year of dated files, month by month, as drafts
         eventsync backfill lisbon-agenda --from 2030-01-01 --to 2030-12-31 --by file --slice month --status draft
-        # The events of one week, whatever the source is
+        # The events of one week, of any source
         eventsync backfill krakow-culture --from 2031-06-02 --to 2031-06-08 --by event
         # How far it is; go on; or leave it
         eventsync backfill crm-events --list
@@ -164,7 +164,7 @@ class Backfill(Days):
 
 
 class RehearsedSlice(Days):
-    """What one slice would come to."""
+    """What one slice would do."""
 
     outcome: str
     exit_code: int
@@ -177,7 +177,7 @@ class RehearsedSlice(Days):
 
 
 class BackfillAtWork(TypedDict):
-    """What a backfill has come to so far: rows `read` and `sent` by this command, and where it stands as a whole."""
+    """How far a backfill is: rows `read` and `sent` by this command, and where it stands as a whole."""
 
     exit_code: int
     feed: str
@@ -249,7 +249,7 @@ def cancel_backfill(settings: Settings, mapping: FeedMapping, plan: BackfillPlan
 
 
 def open_one(mapping: FeedMapping, records: Sequence[BackfillRecord], plan: BackfillPlan | None) -> BackfillRecord:
-    """Return the open backfill that is meant; `plan` tells which, where there are several.
+    """Return the open backfill that is meant; `plan` selects one where there are several.
 
     Raises:
         ConfigError: there is none, or more than one.
@@ -334,7 +334,7 @@ _THROUGH = frozenset({"done", "needs attention"})
 
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
-    """What a person asked for: `plan` is None where an open backfill is to be gone on with, whatever its days."""
+    """What the options ask for; `plan` is None to resume the open backfill, of any days."""
 
     settings: Settings
     mapping: FeedMapping
@@ -347,7 +347,7 @@ class BackfillRequest:
 def run_backfill(request: BackfillRequest, output: Output) -> int:
     """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
 
-    Whenever it is interrupted, what was done until then is written down and told.
+    Interrupted at any time, it records and prints what was done until then.
 
     Raises:
         SyncError: no backfill is meant, another process is at it, or the state DB fails.
@@ -430,7 +430,7 @@ class BackfillRun:
                 return
 
     def told(self, exit_code: int) -> int:
-        """Tell how far the backfill has come, as one document or a sentence; return the exit code."""
+        """Print how far the backfill is, as one document or a sentence; return the exit code."""
         self.record = self.kept.one(self.record.backfill_id)
         self.is_out = True
         self.output.document(self._document(exit_code))
@@ -447,7 +447,7 @@ class BackfillRun:
         return exit_code
 
     def last_words(self) -> None:
-        """Print the document, in place of whatever the process hangs in."""
+        """Print the document of an interrupted command that does not end by itself."""
         if not self.is_out:
             self.output.document(self._document(int(ExitCode.INTERRUPTED)))
 
@@ -456,7 +456,7 @@ class BackfillRun:
         with signals_raised():
             if not is_first and is_awaited(self.notes, self.request.mapping.feed, now()):
                 self.output.aside(f"{self.request.mapping.feed}: another run waits for the feed; it goes first")
-                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # whoever waits looks again within that time
+                time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
 
     def _run(self, one: SliceRecord, claim: str, options: RunOptions, title: str) -> RunReport:
         """Run one slice; interrupted while Dagster is still loaded, it has not begun, and is free again."""
@@ -483,7 +483,7 @@ class BackfillRun:
         return self.request.options.model_copy(update={**more, "wait": self.request.options.wait or not is_first})
 
     def _end(self, one: SliceRecord, claim: str, report: RunReport, *, left: int) -> bool:
-        """Write down how a slice ended, and tell; return whether to go on."""
+        """Record and print how a slice ended; return whether to go on."""
         self.rows += report.read["read"] if report.read else 0
         self.sent += _sent(report)
         is_spent = self.request.options.limit is not None and self.sent >= self.request.options.limit
@@ -563,7 +563,7 @@ _REHEARSAL_COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rej
 
 @dataclass(frozen=True, slots=True)
 class DrySlice:
-    """What one slice would come to; `staged` is None where it would not come to its end."""
+    """What one slice would do; `staged` is None where it would fail."""
 
     days: Window
     outcome: Outcome

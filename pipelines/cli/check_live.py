@@ -1,7 +1,4 @@
-"""What the service says of our key: whether it is taken, what it may do as far as that can be told, its channels.
-
-How the service is asked is `asking`'s; its classifications are `slugs`', its own page `contract`'s.
-"""
+"""What `check --live` asks: the service (key, scopes, channels, classifications, contract), the source, the notifications."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from mappings.spec.source_words import WriteBack
 from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.strict import Policy, Use
+from mappings.strict import Policy, UsePolicy
 from pipelines.cli.feed_files import source_words
 from pipelines.cli.findings import LiveFinding, unwise, well, wrong
 from pipelines.cli.service_lists import ServiceAnswers, ask_everything
@@ -106,7 +103,7 @@ def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFin
 
 
 def _numbers(mapping: FeedMapping) -> list[int]:
-    """Return the ids of channels that the mapping can give, as far as its file tells."""
+    """Return the ids of channels that the mapping can give, as far as its file determines them."""
     sent = outgoing_of(mapping).fields.get("channelId")
     return sorted(value for value in (sent.values if sent else None) or () if isinstance(value, int))
 
@@ -184,7 +181,7 @@ def _of_table(table: Table, keys: int, take: tuple[str, ...] | None) -> Iterator
 
 def _of_policies(policies: Iterable[Policy | None]) -> Iterator[Named]:
     for policy in policies:
-        if isinstance(policy, Use):
+        if isinstance(policy, UsePolicy):
             slugs = (policy.use,) if isinstance(policy.use, str) else policy.use
             yield from ((slug, _OWN_FILE) for slug in slugs)
 
@@ -247,7 +244,7 @@ Problems = Mapping[Recipient, str]
 
 
 def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_sending: bool) -> Problems:
-    """Look at the address of everybody who would be told of these feeds; `is_sending`: send each a message."""
+    """Check the addresses of all recipients of these feeds' notifications; `is_sending`: send each a message."""
     recipients = dict.fromkeys(one for mapping in mappings for one in _of_channels(settings, mapping))
     deliver = deliver_over(settings.mask)
     try:
@@ -257,7 +254,7 @@ def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_send
 
 
 def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *, is_sending: bool) -> Iterator[LiveFinding]:
-    """Yield who would be told of a feed, and what keeps somebody from it; nothing of a feed that names nobody."""
+    """Yield who is notified of a feed, and which addresses do not work; nothing for a feed without recipients."""
     for name in settings.channels.unknown(mapping.notify):
         yield unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"{_near(settings.channels, name)}')
     recipients = _of_channels(settings, mapping)
@@ -351,7 +348,7 @@ def ask_for(
 ) -> Mapping[Path, tuple[LiveFinding, ...]]:
     """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
 
-    `is_telling`: whoever would be told of a feed is sent a test.
+    `is_telling`: the recipients of each feed's notifications are sent a test.
 
     Raises:
         SyncError: there is a state DB, and it cannot be opened.

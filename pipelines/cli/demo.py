@@ -1,4 +1,4 @@
-"""`eventsync demo`: the whole thing on this machine, twice, without an account. What it shows is `showcase`'s."""
+"""`eventsync demo`: the whole product on this machine, twice, without an account. Also what `eventsync ui` starts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Demo(TypedDict):
 
 
 SANDBOX = "sandbox"
-"""Where in the demo's folder the service keeps its own; what tells a demo's folder from somebody's."""
+"""The service's folder inside the demo's, by which a demo's folder is recognised."""
 
 
 def show_demo_ui(folder: Path, port: int) -> int:
@@ -125,10 +125,10 @@ def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Sandbox
 
 
 def _emptied(home: Path) -> Path:
-    """Return the folder with nothing in it; one that holds what no demo has left is somebody's, and stays as it is.
+    """Return the folder with nothing in it; refuse one that holds anything but an earlier demo.
 
     Raises:
-        ConfigError: it is somebody's, or cannot be made.
+        ConfigError: it holds other files, or cannot be made.
     """
     try:
         if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
@@ -161,7 +161,7 @@ def sent_in(report: RunReport) -> int:
 
 
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
-    """Run the Dagster UI until Ctrl-C, and tell where it is, with further `lines`; mapping files that change are shown in it."""
+    """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`."""
     output = Output()
     seen = see_folder(settings.feeds)
     with ExitStack() as running:
@@ -184,7 +184,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
 
 @contextmanager
 def _monitored(settings: Settings) -> Iterator[list[str]]:
-    """Serve the numbers of `eventsync metrics` for the length of the block, where a port is set for them; yields what to tell."""
+    """Serve the numbers of `eventsync metrics` while the block runs, where a port is set; yield the lines to print."""
     if settings.metrics_port is None:
         yield []
         return

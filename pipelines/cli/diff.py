@@ -1,4 +1,4 @@
-"""`eventsync diff`: what was delivered against what the source says now. How it is told is `differences`'."""
+"""`eventsync diff`: what was delivered against what the source says now."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def diff(
 
 
 class AsOf(TypedDict):
-    """The read of the source that differences are told from."""
+    """The read of the source that the differences are from."""
 
     run_id: str
     read_at: datetime

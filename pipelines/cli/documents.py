@@ -1,7 +1,6 @@
-"""Which document each verb prints, and its JSON Schema.
+"""Which document each verb prints with `--json`, and its JSON Schema (draft 2020-12), made from the types that the verbs build.
 
-A document never has keys that its type does not name; new ones may come with a new version, so that scripts should not
-mind them.
+A document never has keys that its type does not name; new ones may come with a new version.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ class SchemaFile(TypedDict):
 
 AnySchema = dict[str, Any]
 """A JSON Schema (draft 2020-12)."""
-
 DOCUMENTS: Mapping[str, Any] = {
     "backfill": backfill.BackfillAtWork | backfill.BackfillRehearsal | backfill.BackfillList | backfill.CancelledBackfill,
     "check": check.Check,
@@ -98,7 +96,7 @@ def file_name(verb: str) -> str:
 
 
 class _AsPrinted(GenerateJsonSchema):
-    """Tells of documents as they are printed: every field of a dataclass is there, and titles say nothing that names do not."""
+    """Describes documents as they are printed: every field of a dataclass is required; titles and defaults are left out."""
 
     def field_is_required(
         self,

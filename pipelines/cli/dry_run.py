@@ -1,4 +1,4 @@
-"""What a rehearsal found out, for people and for scripts. How it was found out is `rehearsing`'s."""
+"""A dry run (`run --dry-run`): stages into a copy of the feed's ledger and reports what a run would send."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Owed:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a run of one feed would do. `owed` is None where it would not come to sending.
+    """What a run of one feed would do. `owed` is None where it would send nothing.
 
     `waiting` counts what would wait for a person afterwards, by the word that `rows --state` takes.
     """
@@ -193,7 +193,7 @@ _LAUNCHED_BY = "a rehearsal"
 def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> int:
     """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
 
-    5: a brake would stop it. What only the service's answers to events can tell is not known.
+    5: a brake would stop it. What depends on the service's answers to events is not known.
     """
     rehearsals = []
     for mapping in feeds:
@@ -254,7 +254,7 @@ def _waiting(run: FeedRun) -> Mapping[str, int]:
 
 
 def _owed(run: FeedRun) -> Owed:
-    """Return how many rows the run would send, the first of them in the order of sending, and what nobody has decided on."""
+    """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
     with run.context.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
         outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
         owed = outbox.owed

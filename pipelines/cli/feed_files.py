@@ -1,7 +1,4 @@
-"""One mapping file by a person's word: the path of a file, or the name of a feed in the configured folder.
-
-Which feeds a run means is `chosen`'s.
-"""
+"""Which feeds and mapping files a command means: by a feed's name, by a path, or all of the folder; and files to be included."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
 
 
 def require_folder(settings: Settings) -> None:
-    """Check that there is a folder of mapping files, whatever is in it.
+    """Check that there is a folder of mapping files, even an empty one.
 
     Raises:
         ConfigError: there is none.

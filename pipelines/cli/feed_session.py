@@ -1,4 +1,4 @@
-"""One feed's ledger opened for a person who decides: found by the feed's name, leased for a moment, with the person's name."""
+"""One feed's ledger opened for a decision: found by the feed's name, leased meanwhile, under the name of the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eventsync feeds`: which feeds there are. What is told of each is `feed_list`'s."""
+"""`eventsync feeds`: which feeds there are."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What is found in one mapping file without asking anybody: its mistakes, what is unwise in it, examples that fail.
-
-How findings are shown is `checking`'s; what the service and the source say is `live.findings`'.
-"""
+"""What is found in one mapping file offline: mistakes, unwise settings, failing examples, misfits with a local source."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.columns import find_missing_columns
 from mappings.lint.lookups import LookedAt, asked, has_lists
 from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.positions import Problem
+from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import included_by, including, is_shared
@@ -30,10 +27,10 @@ from pipelines.cli.feed_files import shown_path
 from pipelines.clock import now
 
 _MOST_ROWS = 50_000
-"""A longer source is not looked through: of what nobody asks for in a part of it, nothing is known."""
+"""A longer source is not examined: rows that were not read may use the entry."""
 
 
-def find_unasked(mapping: FeedMapping) -> Iterator[Problem]:
+def find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield what no row of a source of 50,000 rows at most asks for in the lookups; nothing of a longer source.
 
     Raises:
@@ -105,16 +102,16 @@ def look_at_source(mapping: FeedMapping) -> SourceFindings:
     except SourceRefusedError:
         return SourceFindings()
     except SyncError as error:
-        return SourceFindings(warnings=at_places(mapping.path, [Problem(("source", "path"), str(error), error.hint)]))
+        return SourceFindings(warnings=at_places(mapping.path, [MappingProblem(("source", "path"), str(error), error.hint)]))
 
 
-def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
-    """Yield what the rows show; of rows that are all rejected, their lookups tell nothing."""
+def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
+    """Yield what the rows show; where all rows are rejected, lookups are not examined."""
     none = tuple(_none_of(mapping, mapper))
     yield from none or find_unasked(mapping)
 
 
-def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
+def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
     """Say so if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
     outcomes: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -127,7 +124,7 @@ def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[Problem]:
     if rejected and not outcomes[MappedRow.__name__]:
         told = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
         message = f"none of the first {outcomes.total()} rows becomes an event, {rejected} are rejected: {told}"
-        yield Problem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
+        yield MappingProblem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
 
 
 Severity = Literal["ok", "warning", "error"]
@@ -162,7 +159,7 @@ def well(asked: str, told: str) -> LiveFinding:
 
 
 def unwise(asked: str, told: str, difference: Drift | None = None) -> LiveFinding:
-    """Nothing fails yet, and somebody should look."""
+    """Nothing fails yet, but a person should look."""
     return LiveFinding(asked, ok=True, told=told, severity="warning", difference=difference)
 
 
@@ -189,7 +186,7 @@ class FeedFindings:
 
 
 def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
-    """Look through one file, offline; paths are told from the working folder."""
+    """Check one file offline; paths are relative to the working folder."""
     path = shown_path(loaded.path)
     if isinstance(loaded, MappingFileError):
         return FeedFindings(loaded.path.stem, path, problems=_placed(loaded.problems), warnings=_placed(loaded.warnings))
@@ -204,5 +201,5 @@ def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
 
 
 def _placed(problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:
-    """Tell each problem in its file: the feed's own at `path`, or one that it includes."""
+    """Name the file of each problem: the feed's own, or one that it includes."""
     return tuple(replace(problem, path=shown_path(problem.path)) for problem in problems)

@@ -1,10 +1,10 @@
-"""`eventsync init`: a first mapping file from a sample of rows. How the sample is read and the file written is `drafting`'s."""
+"""`eventsync init`: drafts a first mapping file from a sample of rows."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Literal
@@ -17,12 +17,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from pydantic import TypeAdapter
 
-    from connectors.sources.access import Access
     from connectors.sources.catalogue import open_source
+    from connectors.sources.environment import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from mappings.draft.dialect import header_row
-    from mappings.draft.draft import Draft, Sample, Wishes, draft_feed, feed_name, with_examples
+    from mappings.draft.draft import Draft, SourceSample, Wishes, draft_feed, feed_name, with_examples
     from mappings.draft.moments import Guessed
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.measures import parse_zone
@@ -71,23 +71,21 @@ def init(  # one parameter for each option
         # Only look: what would be guessed
         eventsync init https://partner.example/events.json --json --out /dev/null --force
 
-    Up to 2,000 rows are read. What nobody can know from a sample stands as `fill-in` in the file, events are drafts until
+    Up to 2,000 rows are read. What a sample cannot show stands as `fill-in` in the file, events are drafts until
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
-    order = dates.removesuffix("-first") if dates else ""
-    wishes = DraftWishes(feed or "", out, zone, order, is_forced=force)
     settings, output = current_settings(), Output(json=as_json)
-    feed = _feed(wishes.feed) or _feed_of(source)
-    zone = _zone(wishes.zone)
-    out = wishes.out or settings.feeds / f"{feed}.yaml"
-    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
+    feed = _feed(feed or "") or _feed_of(source)
+    zone = _zone(zone)
+    out = out or settings.feeds / f"{feed}.yaml"
+    _refuse_to_overwrite(out, is_forced=force)
     with output.progress(f"reading a sample of {_stem(source)}"):
         sample, is_whole = read_sample(source, out, settings.access)
     if not sample.rows:
         raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
-    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
-    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
+    draft = draft_feed(sample, Wishes(feed, zone, dates.removesuffix("-first") if dates else ""))
+    _write(out, _complete(draft, out, sample), is_forced=force)
     findings = _findings(settings, out)
     output.document(
         Drafted(
@@ -134,18 +132,7 @@ if IS_WORKING:
     _SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
 
 
-@dataclass(frozen=True, slots=True)
-class DraftWishes:
-    """What was said on the command line; "" and None where nothing was."""
-
-    feed: str = ""
-    out: Path | None = None
-    zone: str = ""
-    order: str = ""
-    is_forced: bool = False
-
-
-def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
+def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:
     """Read the first rows of a source as a mapping file at `out` would, as who we are; and whether these are all.
 
     Raises:
@@ -160,7 +147,7 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[Sample, bool]:
     title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
     lines = joined.lines(_path_from(out, source))
     parted = _LISTS_OF_CALENDARS if joined.settings["kind"] == "ics" else joined.settings.get("join_lists", {})
-    return Sample(title, lines, columns, rows, joined.guesses(), parted), is_whole
+    return SourceSample(title, lines, columns, rows, joined.guesses(), parted), is_whole
 
 
 def _first_look(source: str) -> tuple[str, SourceGuess]:
@@ -225,7 +212,7 @@ def _filled(cells: Mapping[str, str]) -> list[str]:
     return texts
 
 
-def _complete(draft: Draft, out: Path, sample: Sample) -> str:
+def _complete(draft: Draft, out: Path, sample: SourceSample) -> str:
     """Return the draft with its examples; without them where it needs a person before it runs."""
     try:
         return with_examples(draft.text, out.absolute(), sample.rows)

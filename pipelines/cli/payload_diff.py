@@ -1,4 +1,4 @@
-"""Two payloads side by side, path by path: `approxLocation.city.name`, `offers[0].url`. Which rows differ is `differences`'."""
+"""Compare two payloads path by path: `approxLocation.city.name`, `offers[0].url`."""
 
 from __future__ import annotations
 

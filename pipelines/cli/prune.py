@@ -1,4 +1,4 @@
-"""`eventsync prune`: the past made shorter. What may be taken out is `state.pruning`'s."""
+"""`eventsync prune`: deletes history older than some days; never ledger entries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count; take out nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Take out what only tells of the past: raw cells of old problems, accounts of old runs, old answers, ended backfills.
+    """Delete old history: raw cells of old problems, accounts of old runs, old answers, ended backfills.
 
     For example:
 
@@ -67,7 +67,7 @@ def prune(
 
 class PrunedCounts(TypedDict):
     """How many went: raw cells of old problems, accounts of old runs, answers of delivered rows, backfills that are done or
-    cancelled, and notices that something is over which reached nobody.
+    cancelled, and undelivered notices that something is over.
     """
 
     problems: int

@@ -1,4 +1,4 @@
-"""`eventsync reconcile`: rows without an event id are looked for in the service's list. How is `reconcile_report`'s."""
+"""`eventsync reconcile`: looks rows without an event id up in the service's list of events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`eventsync reload`: a Dagster that is already running sees the mapping files as they are now. The work is `reloads`'."""
+"""`eventsync reload`: makes a running Dagster read the mapping files again."""
 
 from __future__ import annotations
 

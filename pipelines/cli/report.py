@@ -1,4 +1,4 @@
-"""`eventsync report`: where a feed stands, for the partner's editor. What stands on the page is `reporting.page`'s."""
+"""`eventsync report`: where a feed stands, on one page for the partner's editor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def report(
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Tell the partner's editor what is online, what is not and why, and what to mend.
+    """Show the partner's editor what is online, what is not and why, and what to mend.
 
     For example:
 
@@ -55,7 +55,7 @@ def report(
         # For the weekly mail, with links
         eventsync report lisbon-agenda --html week.html --since 7d --link 'https://events.example/e/{id}'
 
-    The page is one file without scripts: it asks nobody for anything, can be printed, and is read well by a screen reader. It
+    The page is one file without scripts: it loads nothing, can be printed, and is read well by a screen reader. It
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
     settings, output, made_at = current_settings(), Output(json=as_json), now()
@@ -74,7 +74,7 @@ def report(
 
 
 class SectionCounts(TypedDict):
-    """How many rows a section of the page tells of, how many of them since the last one, how many are shown."""
+    """How many rows belong to a section of the page, how many of them are new, how many are shown."""
 
     rows: int
     new: int

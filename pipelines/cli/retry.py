@@ -1,4 +1,4 @@
-"""`eventsync retry`: rows that were turned away are sent again. What happens to them is `retrying`'s."""
+"""`eventsync retry`: makes refused and blocked rows pending again."""
 
 from __future__ import annotations
 

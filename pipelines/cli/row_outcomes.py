@@ -1,7 +1,4 @@
-"""Rows of one source that claim the same identifier, or look like copies of each other: what a first run would make of them.
-
-The ledger's own word on this is `state.comparing`'s; nothing here knows what was sent before.
-"""
+"""What becomes of the rows of one source in a first run, as text and as documents: also duplicates and contradictions."""
 
 from __future__ import annotations
 
@@ -174,7 +171,7 @@ def outcome_document(outcome: Foreseen) -> Outcome:
 
 
 def outcome_told(outcome: Foreseen) -> str:
-    """Tell people: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
+    """Return an outcome as text: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
     match outcome:
         case MappedRow():
             payload = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False)
@@ -198,7 +195,7 @@ def outcome_told(outcome: Foreseen) -> str:
 
 
 def reason_told(reason: Reason) -> str:
-    """Tell one problem: where, what was found, what is wrong with it, what would be accepted."""
+    """Return one problem as text: where, what was found, what is wrong with it, what would be accepted."""
     where = reason.field or "the row"
     found = f"found {reason.found!r}" if reason.found else "empty"
     cell = f" (column {reason.column}, {found})" if reason.column else ""

@@ -1,7 +1,4 @@
-"""`eventsync run`: stage, checks, publish; seen in the Dagster UI like a scheduled run unless `--no-dagster`.
-
-What a run does is `pipelines.feed_run`'s; how it meets Dagster `pipelines.dagster_run`'s.
-"""
+"""`eventsync run`: stage, checks, publish; visible in the Dagster UI like a scheduled run unless `--no-dagster`."""
 
 from __future__ import annotations
 
@@ -175,7 +172,7 @@ def _brakes(words: list[str]) -> tuple[str, ...]:
 
 
 def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
-    """Tell of those feeds whose last run was lost. What cannot be told is logged, and keeps no run from beginning."""
+    """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
     from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
@@ -190,14 +187,13 @@ def tell_after(
     reports: Iterable[RunReport],
     broken: Sequence[MappingFileError] | None,
 ) -> None:
-    """Tell of the feeds that were run, once that is reported. What cannot be told is logged, and fails no run; whoever
-    interrupts does not want to wait for a chat, and nothing else.
+    """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.
 
     `broken`: the files of the folder that cannot be used, None where only a part of it was looked at.
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.causes import Cause, Concern  # as above
+    from pipelines.notifications.causes import Cause, Concern
     from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
 
     crashes = {
@@ -310,11 +306,11 @@ def run_in_process(
     *,
     launched_by: str = "cli",
 ) -> Iterator[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI; people are told what is waited for."""
+    """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
     prepare_dagster_home(settings.dagster_home)
     with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.orchestration.in_process import run_job  # as above
+        from pipelines.orchestration.in_process import run_job
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)

@@ -30,7 +30,7 @@ class Runs(TypedDict):
 
 
 class Run(TypedDict):
-    """A run as the books have it. `read` and `publish` balance; what it did not come to is null, and so is the end of one that
+    """A run as the books have it. `read` and `publish` balance; what it did not reach is null, and so is the end of one that
     is at work. `pace`: how fast it sent, in numbers. `standing`: the entries that waited for a person when it ended, by the word
     of `rows --state`; null for runs of versions before 0.2.
     """
@@ -162,7 +162,7 @@ def report_of(
     report = _as_dagster_saw_it(replace(_from_books(mapping, record), unmapped=unmapped), dagster_status)
     if outcome is None or record.outcome is not None:
         return report
-    # A state DB that takes no more words has not heard how its run ended.
+    # Where the state DB could not be written, it does not know how its run ended.
     return replace(report, outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, hint=outcome.hint)
 
 
@@ -174,7 +174,7 @@ def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -
 
 
 def show_report(output: Output, report: RunReport) -> None:
-    """Tell people how one run went: the accounts, and the first rejected rows."""
+    """Print how one run went: the accounts, and the first rejected rows."""
     show_accounts(output, report)
     if report.rejections:
         rejected = report.read["rejected"] if report.read else len(report.rejections)
@@ -194,7 +194,7 @@ def _show_unmapped(output: Output, report: RunReport) -> None:
 
 
 def show_accounts(output: Output, report: RunReport) -> None:
-    """Tell people how one run went, in numbers that balance."""
+    """Print how one run went, in numbers that balance."""
     output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
     for line in _lines(report):
         output.note(f"  {line}")
@@ -219,7 +219,7 @@ def _lines(report: RunReport) -> list[str]:
 
 
 def _noticed(report: RunReport) -> str:
-    """Name what no equation shows, or shows without saying that somebody has to look at it."""
+    """Name what no equation shows, or what needs a person though an equation shows it."""
     told = {
         "newly gone from the source": report.vanished,
         "rejected by earlier reads and not read again (--state rejected)": report.rejected_before,

@@ -1,4 +1,4 @@
-"""`eventsync runs`: past runs and their accounts. How one is told is `run_list`'s."""
+"""`eventsync runs`: past runs and their accounts."""
 
 from __future__ import annotations
 

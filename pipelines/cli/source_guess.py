@@ -1,7 +1,4 @@
-"""What kind of file a partner has sent, and how it is read, by its first bytes: the `source` block of a first mapping.
-
-Reading its rows is `connectors.sources`'; what the rows mean is `mappings.infer`'s.
-"""
+"""Guess from its first bytes what kind of file a partner has sent and how to read it: the `source` block of a first mapping."""
 
 from __future__ import annotations
 
@@ -65,7 +62,7 @@ class SourceGuess:
 
 
 def is_google_sheet(source: str) -> bool:
-    """Tell whether that is the address of a Google spreadsheet, as a browser shows it."""
+    """Whether that is the address of a Google spreadsheet, as a browser shows it."""
     return source.startswith("https://docs.google.com/spreadsheets/")
 
 
@@ -225,4 +222,4 @@ _KINDS: tuple[tuple[Callable[[bytes, str], bool], Callable[[Head], SourceGuess]]
     (lambda begin, suffix: begin[:1] in {b"{", b"["} and suffix not in {".csv", ".tsv"}, _json),
     (lambda begin, suffix: begin[:1] == b"<" and suffix not in {".csv", ".tsv"}, _xml),
 )
-"""What tells the kinds apart, tried in order; everything else is delimited text."""
+"""How the kinds are recognised, in this order; everything else is delimited text."""

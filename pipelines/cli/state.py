@@ -1,7 +1,4 @@
-"""`eventsync state`: the state DB as such, one verb for each thing that is done to the whole of it.
-
-What a verb does stands in a module of its own.
-"""
+"""`eventsync state`: verify, export, import, migrate the state DB as a whole, or rename its service."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The state DB opened to be read for a person, at the service that is configured, or at all it knows where none is.
+"""Open the state DB for reading, at the configured service, or at all services that it knows where none is configured.
 
-Where there is no state DB, none is made. What is read is `state.books`'.
+Where there is no state DB, none is created.
 """
 
 from __future__ import annotations

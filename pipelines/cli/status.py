@@ -1,4 +1,4 @@
-"""`eventsync status`: where the feeds stand. What is told of each is `standing`'s."""
+"""`eventsync status`: where the feeds stand."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def status(
 
     For example:
 
-        # Every morning: which feeds need somebody
+        # Every morning: which feeds need attention
         eventsync status
         # What one of them needs
         eventsync status lisbon-agenda
@@ -118,11 +118,11 @@ if IS_WORKING:
     _FINE = frozenset({None, ExitCode.DONE, ExitCode.HELD, ExitCode.LATER, ExitCode.INTERRUPTED})
 
 
-"""How a run may have ended that somebody need not look at: the next one goes on."""
+"""Exit codes of runs that need no person: the next run goes on."""
 
 
 def _most(runs: int | None, *, is_one: bool, as_json: bool) -> int:
-    """Return how many runs of a feed are told: people see them where they ask, and the last one of one feed."""
+    """Return how many runs of a feed to show: as many as asked for; else for people the last one, of one feed only."""
     if runs is not None:
         return runs
     if as_json:
@@ -158,7 +158,7 @@ def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> Standing:
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
-    """Show a line for each feed, then how many need somebody and how to find out what."""
+    """Show a line for each feed, then how many need attention and how to see why."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
     output.table("where the feeds stand", _COLUMNS, [_row(status, is_one_service=is_one_service) for status in feeds])
     needy = [status.book.feed for status in feeds if _needs_somebody(status)]
@@ -188,7 +188,7 @@ def _row(status: FeedStatus, *, is_one_service: bool) -> tuple[object, ...]:
 
 
 def _besides(status: FeedStatus) -> Iterator[str]:
-    """Tell in a few words what is under way, and what holds it up."""
+    """Yield in a few words what is in progress, and what holds it up."""
     if status.lease is not None:
         yield "its run is gone, the next takes over" if status.lease.is_gone else f"held by {status.lease.name}"
     if not status.gate.is_open:
@@ -229,7 +229,7 @@ def _lines(status: FeedStatus) -> Iterable[str]:
 
 
 def _waiting_lines(status: FeedStatus) -> Iterable[str]:
-    """Tell what waits for a person and what helps, one line each."""
+    """Yield what waits for a person and what helps, one line each."""
     told = _waiting_told(status)
     yield f"waits for a person: {told}; see `eventsync rows {status.book.feed}`" if told else "waits for a person: nothing"
     for what in status.waiting:

@@ -22,7 +22,6 @@ from pipelines.orchestration.webserver import Webserver
 
 STOP_S = 10.0
 READY_S = 90.0
-
 WORKSPACE = """\
 load_from:
   - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: eventsync}}

@@ -1,4 +1,4 @@
-"""`eventsync ui`: the Dagster UI over the feeds here, or over the demo; runs until Ctrl-C. What it starts is `showcase`'s."""
+"""`eventsync ui`: the Dagster UI over the feeds here, or over the demo, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from pipelines.cli.options import IS_WORKING
+
+if IS_WORKING:
+    from pipelines.cli.demo import show_demo_ui, show_ui
 
 
 def ui(
@@ -24,6 +29,4 @@ def ui(
 
     `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
     """
-    from pipelines.cli.demo import show_demo_ui, show_ui  # keeps `--help` fast
-
     return show_demo_ui(folder, port) if demo else show_ui(port)

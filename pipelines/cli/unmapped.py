@@ -1,7 +1,4 @@
-"""Values that no lookup of a mapping knows, each told once with the rows that have it: whoever mends a list mends it once.
-
-Which rows are looked at is the asking command's matter.
-"""
+"""Values that no lookup of a mapping knows: each once, with the number of rows that have it."""
 
 from __future__ import annotations
 

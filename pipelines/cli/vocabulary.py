@@ -1,4 +1,4 @@
-"""`eventsync vocabulary`: the mapping language's reference, whole or one word. Where it comes from is `mappings.reference`'s."""
+"""`eventsync vocabulary`: the reference of the mapping language, whole or one word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.reference import Grid, Section, Vocabulary, read_vocabulary
+    from mappings.reference import Grid, Vocabulary, VocabularySection, read_vocabulary
     from pipelines.cli.output.console import Output
 
 Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, a value, a rule, a key or a reason's code.")]
@@ -63,7 +63,7 @@ class VocabularyPage(TypedDict):
     sections: Sequence[PageSection]
 
 
-def _about(known: Vocabulary, word: str) -> tuple[Section, ...]:
+def _about(known: Vocabulary, word: str) -> tuple[VocabularySection, ...]:
     found = known.about(word.strip("`"))
     if not found:
         hint = known.near(word) or "`eventsync vocabulary` prints the whole page"
@@ -71,7 +71,7 @@ def _about(known: Vocabulary, word: str) -> tuple[Section, ...]:
     return found
 
 
-def _document(section: Section) -> PageSection:
+def _document(section: VocabularySection) -> PageSection:
     return PageSection(
         chapter=section.chapter,
         heading=_plain(section.heading),
@@ -85,7 +85,7 @@ def _row(table: Grid, cells: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(table.columns, map(_plain, cells), strict=True))
 
 
-def _show(output: Output, section: Section) -> None:
+def _show(output: Output, section: VocabularySection) -> None:
     where = "" if section.chapter == section.heading else f"  ({_plain(section.chapter)})"
     output.note(f"{_plain(section.heading)}{where}")
     output.note(f"  {_plain(section.promise)}\n" if section.promise else "")

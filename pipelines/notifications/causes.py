@@ -1,4 +1,7 @@
-"""What helps with each kind of rows that wait for a person."""
+"""Causes of notifications: why a feed's runs do not succeed, and which of its rows wait for a person.
+
+All is read from the state DB, so that a run and the sensor find the same; broken mapping files are added by the caller.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ HELP = {
 
 
 class Cause(StrEnum):
-    """Why somebody is told. Those of runs first; those of rows are called as `rows --state` calls them."""
+    """Causes of runs first; those of rows are the words of `rows --state`."""
 
     FILE = "file"
     BRAKE = "brake"
@@ -62,12 +65,12 @@ class Cause(StrEnum):
 
     @property
     def is_of_runs(self) -> bool:
-        """Whether the feed as a whole does not get through."""
+        """Whether the feed as a whole is affected."""
         return self in _OF_RUNS
 
 
 _GRACE = timedelta(minutes=5)
-"""A lease of another machine counts for so much longer: clocks differ, and a machine that slept goes on with its own."""
+"""A lease counts for so much longer: clocks of machines differ, and a machine that slept goes on with its own."""
 _OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE})
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
@@ -76,12 +79,12 @@ _CAUSES = {
     ExitCode.LATER: Cause.AWAY,
 }
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
-"""What runs leave with that found the feed held, or that somebody interrupted: they say nothing of how it is."""
+"""Exit codes that say nothing about the feed: it was held, or the run was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """One cause of one feed: what there is to tell, and what would help. `rows`: how many it is about, 0 for a run's."""
+    """One cause of one feed: its text and what would help. `rows`: how many rows it is about, 0 for a cause of runs."""
 
     cause: Cause
     told: str
@@ -90,19 +93,19 @@ class Concern:
 
 
 def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) -> tuple[Concern, ...]:
-    """Return what there is to tell of a feed, the gravest first. `runs`: its latest, the youngest first."""
+    """Return the concerns of a feed, the gravest first. `runs`: its latest, the youngest first."""
     return (*_of_runs(status, runs, now), *_of_rows(status))
 
 
 def was_lost(status: FeedStatus, now: datetime) -> bool:
-    """Whether the feed's last run never came to its end, and nobody works on it any more."""
+    """Whether the feed's last run has no end, and no process works on it any more."""
     run, lease = status.last_run, status.lease
     is_at_work = lease is not None and not lease.is_gone and lease.expires_at + _GRACE > now
     return run is not None and run.finished_at is None and not is_at_work
 
 
 def is_telling(run: RunRecord) -> bool:
-    """Whether a run's end says how the feed is: not one that found it held, or that somebody interrupted."""
+    """Whether a run's end says something about the feed."""
     return run.exit_code is not None and run.exit_code not in SILENT
 
 
@@ -135,7 +138,7 @@ _SPELT = "%Y-%m-%d %H:%M UTC"
 
 
 def runs_came(engine: StateDb, destination: str) -> Mapping[FeedName, datetime]:
-    """Return when each feed last ran, but for backfills: a window of the past says nothing of the feed's freshness.
+    """Return when each feed last ran; backfills do not count.
 
     Raises:
         SyncError: the state DB cannot be read.
@@ -144,7 +147,7 @@ def runs_came(engine: StateDb, destination: str) -> Mapping[FeedName, datetime]:
 
 
 def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, now: datetime) -> Concern | None:
-    """Return that a feed's run has not come, None where it has, or where nobody knows when it should.
+    """Return the concern that a feed's run did not come; None where it did, or without a schedule.
 
     A tick counts once it is an hour old; where ticks come more often, once the next one has come. A feed that never ran
     may be new.
@@ -168,32 +171,24 @@ def _due(schedule: Schedule, now: datetime) -> datetime | None:
 
 
 class Owned(Protocol):
-    """What somebody may be told of: a feed's mapping, or a file that should be one."""
+    """A feed's mapping, or a file that should be one."""
 
     @property
-    def feed(self) -> FeedName:
-        """Under which name it is told of."""
-        ...
+    def feed(self) -> FeedName: ...
 
     @property
-    def owner(self) -> str:
-        """Whose it is, "" where that is not said."""
-        ...
+    def owner(self) -> str: ...
 
     @property
-    def notify(self) -> Sequence[str]:
-        """The channels that hear of it as well."""
-        ...
+    def notify(self) -> Sequence[str]: ...
 
     @property
-    def schedule(self) -> Schedule | None:
-        """When it should run by itself, None where it does not, or where that cannot be known."""
-        ...
+    def schedule(self) -> Schedule | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileOfFeed:
-    """A mapping file by what can still be read of it."""
+    """What can still be read of a broken mapping file."""
 
     feed: FeedName
     owner: str = ""
@@ -202,9 +197,7 @@ class FileOfFeed:
 
 
 def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -> Iterator[tuple[FileOfFeed, Concern]]:
-    """Yield each file that cannot be used, and what there is to tell of it. `taken`: the feeds that are sound, whose names
-    another file may claim by mistake.
-    """
+    """Yield each broken file with its concern. `taken`: sound feeds, whose names a broken file may claim by mistake."""
     for error in errors:
         document = readable_document(error.path)
         name = document.get("feed")

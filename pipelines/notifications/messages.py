@@ -1,7 +1,6 @@
-"""What a message says: for each feed what is new, what is over and what still waits; short, in plain text, bounded.
+"""The text of a notification: for each feed what is new, what is over and what still waits; plain text, bounded.
 
-What there is to tell is found by `causes`. Texts of partners and of the service may stand in it: they can neither
-call a whole chat by name nor break out of their line.
+Texts of partners and of the service in it can neither mention a whole chat nor break out of their line.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from pipelines.notifications.causes import Cause, Concern
 from state.notes import Notice
 
 MOST_FEEDS = 15
-"""So many feeds are told of at length; of more than these only the names."""
+"""Feeds shown at length; of more only the names are listed."""
 MOST_NAMED = 50
 MOST_CHARS = 600
-"""So long may one sentence of a message be."""
+"""Characters of one sentence of a message."""
 _CALLS = re.compile(r"(?<!\w)@(?=\w)|<(?=[!@#])")
 _UNSEEN = "\N{ZERO WIDTH SPACE}"
 
 
 @dataclass(frozen=True, slots=True)
 class FeedNews:
-    """What one recipient is to hear of one feed: what is `new`, what is `over`, and what stands and was told before."""
+    """News of one feed for one recipient: what is `new`, what is `over`, and what was reported before and still stands."""
 
     feed: FeedName
     owner: str
@@ -37,7 +36,7 @@ class FeedNews:
 
 
 def message_of(news: Sequence[FeedNews], service: str, page: str = "") -> Message:
-    """Return the message about all these feeds. `service`: where they are sent to; `page`: where runs can be looked at."""
+    """Return the message about all these feeds. `service`: where events are sent; `page`: where runs are shown."""
     gravest_first = sorted(news, key=_gravity)
     where = f"Service: {service}" if service else ""
     blocks = ["\n".join(_block(one)) for one in gravest_first[:MOST_FEEDS]]
@@ -46,7 +45,7 @@ def message_of(news: Sequence[FeedNews], service: str, page: str = "") -> Messag
 
 
 def lost_books_message(told: str, hint: str) -> Message:
-    """Return the message that nothing can run, and nothing can be told in order, without the state DB."""
+    """Return the message that no feed can run without the state DB."""
     body = f"{harmless(told)}\nWhat would help: {harmless(hint)}" if hint else harmless(told)
     return Message("eventsync: the state DB cannot be used", f"No feed can run.\n{body}", Tone.ALARM)
 
@@ -123,7 +122,7 @@ def _tone(news: Sequence[FeedNews]) -> Tone:
 
 
 def harmless(text: str) -> str:
-    """Return a sentence on one line, not too long, in which no chat finds a name to call."""
+    """Return a sentence on one line, bounded, without mentions that a chat would obey."""
     line = " ".join(replaced(text).split())
     short = line if len(line) <= MOST_CHARS else f"{line[: MOST_CHARS - 1].rstrip()}…"
     return _CALLS.sub(lambda call: f"{call[0]}{_UNSEEN}", short)

@@ -27,7 +27,7 @@ from dagster import (
     SkipReason,
 )
 
-from connectors.sources.access import Access
+from connectors.sources.environment import Access
 from connectors.sources.probe import SourceProbe, probe_source
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName

@@ -1,7 +1,4 @@
-"""A window: the days of a feed's history that one run is limited to, and by what of a row its day is told.
-
-Which rows are in it is `sieves`' matter; how a window is cut into slices `slicing`'s.
-"""
+"""Backfills: windows of a feed's past, their slices, and how a backfill gives way to scheduled runs."""
 
 from __future__ import annotations
 
@@ -25,13 +22,13 @@ from state.backfills import BackfillRecord, SliceRecord
 from state.notes import ServiceNotes
 
 By = Literal["cursor", "file", "event"]
-"""What tells a row's day: when it last changed, the file it came in, or when its event starts."""
+"""What a row's day is: when it last changed, the date of its file, or when its event starts."""
 FIRST_SHOWN = date(2015, 1, 1)
-"""The first day that Dagster shows of a feed's past; earlier ones are brought in all the same."""
+"""The first day that Dagster shows; earlier days can be backfilled all the same."""
 
 
 class Window(Strict):
-    """The days `first` to `last`, both included, by what is named."""
+    """The days `first` to `last`, both included."""
 
     by: By = Field(description="What tells a row's day: cursor, file or event.")
     first: date = Field(description="The first day.")
@@ -56,19 +53,19 @@ class Window(Strict):
 
 
 def usual_way(source: SourceSpec) -> By:
-    """Return by what a feed's days are best told: the least that has to be read for a window."""
+    """Return the way that reads least for a window."""
     if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
         return "file"
     return "cursor" if isinstance(source, SalesforceSource) and source.incremental else "event"
 
 
 def has_days(mapping: FeedMapping) -> bool:
-    """Whether the source of a feed can be asked for days: by its files, or by when its records changed."""
+    """Whether the feed's source can be read by days: by its files, or by when its records changed."""
     return usual_way(mapping.source) != "event"
 
 
 def check_way(mapping: FeedMapping, window: Window) -> None:
-    """Check that the source of a feed can be asked for such a window.
+    """Check that the feed's source can be read for such a window.
 
     Raises:
         ConfigError: it cannot; the hint names a way that it can.
@@ -84,7 +81,7 @@ def check_way(mapping: FeedMapping, window: Window) -> None:
 
 
 def within(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> FeedMapping:
-    """Return the feed with a source that gives no more than a window needs; which of its rows are in it is still to be asked.
+    """Return the feed with a source that is narrowed to the window as far as it can be; its rows still have to be filtered.
 
     Raises:
         ConfigError: the source cannot be asked so, or several of its rows make one event, of which a window tears some apart.
@@ -117,7 +114,7 @@ def _narrowed(source: SourceSpec, window: Window) -> SourceSpec:
 
 
 def _changed_in(field: str, window: Window) -> tuple[FieldTest, FieldTest]:
-    """Return the conditions for records last changed in the window, whose days are those of UTC."""
+    """Return the conditions for records last changed in the window, in days of UTC."""
     begin, end = (datetime.combine(day, time(), UTC).isoformat() for day in (window.first, window.last + timedelta(days=1)))
     return FieldTest(field=field, op=">=", value=(begin,)), FieldTest(field=field, op="<", value=(end,))
 
@@ -128,7 +125,7 @@ _WORDS = ("day", "week", "month")
 
 
 def usual_slice(by: By) -> str:
-    """Return how a window is cut where nobody says: by event each slice reads the source again, so that there should be few."""
+    """Return the default slice: by event each slice reads the source again, so that there should be few."""
     return "month" if by == "event" else "day"
 
 
@@ -189,18 +186,18 @@ class BackfillPlan(Strict):
         return cut(self.window, self.slice)
 
     def window_of(self, one: SliceRecord) -> Window:
-        """Return the window of a slice that was written down."""
+        """Return the window of a recorded slice."""
         days = {"first": date.fromisoformat(one.first), "last": date.fromisoformat(one.last)}
         return self.window.model_copy(update=days)
 
 
 def plan_of_record(record: BackfillRecord) -> BackfillPlan:
-    """Return the plan of a backfill that was written down."""
+    """Return the plan of a recorded backfill."""
     return BackfillPlan.model_validate_json(record.plan)
 
 
 def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: str, slice_: str) -> BackfillPlan:
-    """Return the plan for a feed's days, where "" stands for what is usual for the feed.
+    """Return the plan for a feed's days; "" stands for the feed's default.
 
     Raises:
         ConfigError: the feed cannot be read so, or the words make no window.
@@ -223,30 +220,30 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
 
 BACKFILL = "backfill"
 SCHEDULE = "schedule"
-"""Who launches runs that meet each other, as their holders' names end."""
+"""Launchers of runs, at the end of a lease holder's name."""
 PATIENCE_S = 2.0
 """How often a patient run asks again for a feed that another run holds."""
 _LATELY = timedelta(seconds=2.5 * PATIENCE_S)
 
 
 def is_of(holder: str, launched_by: str) -> bool:
-    """Whether the holder of a lease is a run that was launched so."""
+    """Whether the holder of a lease was launched so."""
     return holder.endswith(f"launched by {launched_by}")
 
 
 def comes_between(holder: str, held_by: str) -> bool:
-    """Whether a run waits for another one though nobody has asked it to: a scheduled one for a slice of a backfill."""
+    """Whether a run waits without being asked to: a scheduled one for a slice of a backfill."""
     return is_of(holder, SCHEDULE) and is_of(held_by, BACKFILL)
 
 
 def say_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
-    """Say that somebody waits for the feed; another slice of a backfill is nobody to give way to."""
+    """Record that a run waits for the feed, unless it is a slice of a backfill itself."""
     if not is_of(holder, BACKFILL):
         notes.write(_note_of(feed), at.isoformat())
 
 
 def is_awaited(notes: ServiceNotes, feed: FeedName, at: datetime) -> bool:
-    """Whether somebody said so a moment ago."""
+    """Whether a run waits for the feed now."""
     said = notes.read(_note_of(feed))
     return said is not None and abs(at - datetime.fromisoformat(said)) < _LATELY
 

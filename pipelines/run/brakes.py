@@ -1,6 +1,5 @@
-"""The brakes: questions asked of a finished stage before anything is sent, each with its verdict in a sentence.
-
-Pure. When they are asked is `sync`'s; the thresholds stand in each feed's mapping file.
+"""The brakes: checks of a finished stage before anything is sent, each with its result in a sentence, and the gate that they
+keep closed.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from state.ledger.ledger import Ledger
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""
 TIMES_THAT_TELL = 2
-"""So many earlier reads that replaced as many rows, and went out, make it this feed's habit: a weekly programme's."""
+"""After so many earlier reads that replaced as many rows and went out, it is this feed's habit, as of a weekly programme."""
 AGREEING = 3
 """Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
 NAMED = 3
-"""So many likely copies are named in a verdict; `eventsync rows` has all of them."""
+"""Likely copies named in a result; `eventsync rows` has all of them."""
 _ROUNDING = 1e-9
 """Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrakeResult:
-    """One brake's answer: `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` says."""
+    """One brake's result: `measured` and `allowed` are shares (0 to 1) or counts, as `sentence` says."""
 
     name: BrakeName
     is_tripped: bool
@@ -42,12 +41,12 @@ class BrakeResult:
 
     @property
     def stops(self) -> bool:
-        """Whether this verdict keeps the run from publishing."""
+        """Whether this result keeps the run from publishing."""
         return self.is_tripped and not self.is_accepted
 
 
 def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
-    """Ask every brake of one finished stage, those that a person accepted included."""
+    """Check every brake after a stage, those that a person accepted included."""
     verdicts = (
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
         *(_copies(report), _scope(report), _keys(report)),
@@ -100,7 +99,7 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     """
     known, new = report.known_before, report.account.new - report.restaged + report.waiting
     wanted, gone = report.account.wanted, _gone(report, new)
-    # What a whole read could have lost is what stood in the source before it; what vanished long ago tells nothing of it.
+    # A whole read can only lack what was in the source before it, not what vanished long ago.
     stood = report.met + gone + report.past if report.is_whole else known
     is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
     is_still_braked = report.waiting > 0 and "new" in report.stood
@@ -118,7 +117,7 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
 
 
 def _beside(report: StageReport, gone: int) -> str:
-    """Say what became of the known rows: a read that has none of them is another list."""
+    """Return what happened to the known rows: a read that has none of them is another list."""
     known, met = report.known_before, report.met
     if not report.is_whole or not known:
         return f"beside {known} known ones"
@@ -134,7 +133,7 @@ def _about_drafts(report: StageReport) -> str:
 
 
 def _gone(report: StageReport, new: int) -> int:
-    """Return how many known rows this read has newly missed; where a feed wants none marked, what its length tells of that."""
+    """Return how many known rows this read newly lacks; where a feed marks none, estimated from its length."""
     if report.is_marking or not report.is_whole:
         return report.vanished
     return min(max((report.last_whole_read or 0) - (report.account.present - new), 0), report.known_before)
@@ -169,7 +168,7 @@ def _scope(report: StageReport) -> _Answer:
 
 
 def said_of_scope(feed: str, namespace: str) -> str:
-    """Say under which name rows are delivered already, and how to go on under it."""
+    """Return under which name rows are delivered already, and how to go on under it."""
     where = " ".join(filter(None, (f"to feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
     remedies = (f"put `feed: {feed}` back" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")
     return f"{where}: {' and '.join(filter(None, remedies))}, or both would deliver them"
@@ -208,7 +207,7 @@ class BrakeError(SyncError):
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
-    """Let what is staged out, if the last stage was released, or if this run accepts everything that stopped it.
+    """Return if the last stage passed its brakes, or if this run accepts all that stopped it.
 
     What a person accepted for an earlier run is not accepted for this one.
 

@@ -28,7 +28,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.compiler.rows import is_unfolding
+from mappings.compiler.rows import is_expanding
 from mappings.errors import ConfigError, SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping, PublishPolicy
@@ -76,8 +76,7 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
     require_service(settings)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
-        if seen is not None:
-            http.watch(seen)
+        http.seen = seen
         concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
         timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
@@ -242,9 +241,9 @@ class RunContext:
             limit=options.limit,
             keys=[RowKey(key) for key in options.keys] or None,
             key_memory_s=mapping.publish.key_memory_s,
-            row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
+            row_parts=len(mapping.key_columns) if is_expanding(mapping.rows) else None,
         )
-        requests = InFlight(lease.assure, lease.is_fresh)
+        requests = InFlight(lease.assure)
         return PublishJob(
             outbox=outbox,
             open_api=lambda: self.api(mapping, requests),

@@ -7,15 +7,12 @@ unanswered rows as there were slots.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from contextvars import Token
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.transport import may_leave
 from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.run.signals import InterruptedRunError
@@ -33,21 +30,24 @@ async def _ours() -> None:
 class InFlight:
     """The requests of a drain that are at the service now, by their tasks; in the event loop's thread only.
 
-    `assure` is awaited before each request leaves, and may raise: then nothing leaves. `still_assured` is asked once more when
-    there is a connection, as getting one may take long. Once `close` was called no request leaves any more: its task waits
-    until it is cancelled.
+    `assure` is awaited right before each request leaves, and may raise: then nothing leaves. Once `close` was called no request
+    leaves any more: its task waits until it is cancelled.
     """
 
-    def __init__(self, assure: Callable[[], Awaitable[None]] = _ours, still_assured: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, assure: Callable[[], Awaitable[None]] = _ours) -> None:
         self._assure = assure
-        self.still_assured = still_assured
         self._in_flight: set[Task | None] = set()
         self._has_left: set[Task | None] = set()
         self._is_closed = False
 
-    def __call__(self) -> _Passage:
-        """Return an async context manager for one request, its answer included."""
-        return _Passage(self)
+    @asynccontextmanager
+    async def __call__(self) -> AsyncIterator[None]:
+        """Let the running task's request leave: a context around all of it, its answer included."""
+        await self._begin()
+        try:
+            yield
+        finally:
+            self._in_flight.discard(asyncio.current_task())
 
     def close(self) -> None:
         """Let no further request leave."""
@@ -61,8 +61,7 @@ class InFlight:
         """Whether the task has ever sent one."""
         return task in self._has_left
 
-    async def begin(self) -> None:
-        """Let the running task's request leave."""
+    async def _begin(self) -> None:
         if self._is_closed:
             await asyncio.get_running_loop().create_future()
         await self._assure()
@@ -71,31 +70,6 @@ class InFlight:
         if task is not None and task not in self._has_left:
             self._has_left.add(task)
             task.add_done_callback(self._has_left.discard)
-
-    def end(self) -> None:
-        """The running task's request has its answer, or none."""
-        self._in_flight.discard(asyncio.current_task())
-
-
-class _Passage:
-    """One request's way out and back."""
-
-    __slots__ = ("_in_flight", "_token")
-
-    def __init__(self, in_flight: InFlight) -> None:
-        self._in_flight = in_flight
-        self._token: Token[Callable[[], bool]] | None = None
-
-    async def __aenter__(self) -> None:
-        await self._in_flight.begin()
-        others = may_leave.get(None)
-        if others is not None:
-            self._token = may_leave.set(lambda: others() and self._in_flight.still_assured())
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._in_flight.end()
-        if self._token is not None:
-            may_leave.reset(self._token)
 
 
 _POLL_S = 0.25
@@ -199,7 +173,7 @@ class Drain:
         for one in answered:
             self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.systemic.cause(one.verdict)
         self.cause = self.cause or (self.api.stopped if self.api else None)
-        aside = len(self.api.courier.aside) if self.api else 0
+        aside = len(self.api.delivery.aside) if self.api else 0
         want = 0 if self.cause else max(self._slots() - len(self._tasks) + aside, 0)
         self._unsettled += answered
         if self._unsettled or want:

@@ -1,7 +1,6 @@
-"""Cover images on their way into an event: remembered, or fetched, checked and uploaded once for each content.
+"""Cover images of events: fetched once per address, uploaded once per content, remembered in the state DB.
 
-How an image is fetched safely is `connectors.event_api.media`'s, what is remembered `state.media`'s; what becomes of an
-event whose image fails is the mapping's choice.
+The mapping chooses what happens to an event whose image fails.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from pipelines.run.systemic_failure import is_same_place, words_of
 from state.notes import MediaMemory
 
 _MEDIA = FeedName("media")
-"""Stands where a feed's name stands in an event's key: feeds share the images of one destination."""
+"""In place of a feed's name in idempotency keys: feeds share the images of one destination."""
 KEYS_OF_AN_IMAGE = 3
-"""So many keys are tried for one image whose upload the service remembers and does not show: a second document of an image
-is seen by nobody."""
+"""Keys tried for one image whose upload the service remembers but does not show: a second document of an image is harmless."""
 OUTAGE = 3
-"""So many images in a row that the service could not take say that it takes none now."""
+"""After so many images in a row that the service could not take, uploads are taken to be down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class CoverProblem:
 
 @dataclass(frozen=True, slots=True)
 class Dressed:
-    """The body to pin and send. `missing`: why the image that the row asked for is not in it; `media_id`: which one is."""
+    """The body to pin and send. `missing`: why the row's image is not in it; `media_id`: the image that is."""
 
     body: bytes
     missing: Reason | None = None
@@ -52,7 +50,7 @@ class Dressed:
 
 
 class CoverImages:
-    """The images of one drain: each address is fetched once, each content uploaded once, whoever asks for it."""
+    """The images of one drain: each address is fetched once, each content uploaded once."""
 
     def __init__(self, fetcher: ImageFetcher, memory: MediaMemory, namespace: str, now: Callable[[], datetime]) -> None:
         self._fetcher = fetcher
@@ -81,9 +79,9 @@ class CoverImages:
         return replace(stand_in, missing=missing) if isinstance(stand_in, Dressed) else stand_in
 
     async def forget(self, media_id: int) -> bool:
-        """Forget an image that the service refuses, as it may have it no longer; return whether another upload is worth a try.
+        """Forget an image that the service refuses, as it may have been deleted there; return whether to upload it again.
 
-        It is once for each image: a service that refuses what was uploaded a moment ago will refuse it again.
+        Once for each image: a service that refuses what was just uploaded will refuse it again.
         """
         if media_id in self._last_tries:
             return False
@@ -127,7 +125,7 @@ class CoverImages:
         return media_id
 
     async def _uploaded_once(self, api: EventApi, image: Image) -> int | ImageProblem:
-        """Upload one content once, also where several addresses show it in this very moment."""
+        """Upload one content once, also where several addresses serve it at the same time."""
         if image.digest not in self._uploads:
             self._uploads[image.digest] = asyncio.create_task(self._uploaded(api, image))
         return await asyncio.shield(self._uploads[image.digest])
@@ -143,9 +141,7 @@ class CoverImages:
         return await self._judged(api, met)
 
     async def _insist(self, api: EventApi, image: Image) -> int | ImageProblem:
-        """Upload under the key of this content, or under the next one where the first was used and its answer is lost, or
-        where it leads to a document that is gone.
-        """
+        """Upload under the key of this content, or under the next one where the first is used up or its document is gone."""
         met: int | ImageProblem = ImageProblem("The image was not uploaded.")
         for revision in range(KEYS_OF_AN_IMAGE):
             key = idempotency_key(self._namespace, _MEDIA, RowKey(image.digest.hex()), action="upload", revision=revision)
@@ -161,7 +157,7 @@ class CoverImages:
         return None if known in self._gone else known
 
     async def _judged(self, api: EventApi, met: ImageProblem) -> ImageProblem:
-        """Tell an image that the service cannot digest from a service that is down: only the latter holds rows up."""
+        """Distinguish an image that the service cannot process from a service that is down: only the latter holds rows up."""
         if not isinstance(met.cause, ServiceUnavailableError):
             return met
         self._not_taken += 1
@@ -175,7 +171,7 @@ class CoverImages:
 
 
 def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked]:
-    """Whether the service has turned a row away for its cover image: by the field, or in its words where it names none."""
+    """Whether the service refused a row for its cover image: by the field, or in its words where it names none."""
     match verdict:
         case Refusal(answer) if not answer.field:
             words = words_of(answer.issue, answer.message)
@@ -187,7 +183,7 @@ def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked]:
 
 
 def _drop(asked: dict[Any, asyncio.Task[int | ImageProblem]], media_id: int) -> None:
-    """Drop what led to this id; what is under way leads to another one, or is asked again."""
+    """Drop the finished tasks that returned this id."""
     for name, task in list(asked.items()):
         if task.done() and not task.cancelled() and task.exception() is None and task.result() == media_id:
             del asked[name]

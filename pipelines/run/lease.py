@@ -1,7 +1,4 @@
-"""A feed held while a run works on it: a heartbeat of its own, and the assurance before each request that it is still ours.
-
-What a lease is, and who may take one over, is told in `state.lease`.
-"""
+"""Keep the lease of a feed while a run works: renew it by a heartbeat, and check it before each request leaves."""
 
 from __future__ import annotations
 
@@ -28,19 +25,19 @@ OnLoss = Callable[[SyncError], None]
 
 
 class Renewable(Protocol):
-    """A lease: `token` is its fence."""
+    """A lease with its fencing token."""
 
     @property
     def token(self) -> int:
-        """What each transaction shows."""
+        """The fencing token."""
         ...
 
     def renew(self) -> None:
-        """Say that we are alive; raises `LeaseLostError`."""
+        """Extend the lease; raises `LeaseLostError`."""
         ...
 
     def release(self) -> None:
-        """Let the next one in."""
+        """Give the lease up."""
         ...
 
 
@@ -55,7 +52,7 @@ class LeaseKeeper:
         self._lease = lease
         self._clock_s = clock_s
         self._beat_s = beat_s
-        self._shown_at = clock_s()
+        self._renewed_at = clock_s()
         self._lost: LeaseLostError | None = None
         self._tell: OnLoss = lambda _lost: None
         self._over = threading.Event()
@@ -65,17 +62,17 @@ class LeaseKeeper:
 
     @property
     def token(self) -> int:
-        """The fence that each transaction shows."""
+        """The fencing token that each transaction shows."""
         return self._lease.token
 
     def on_loss(self, tell: OnLoss) -> None:
-        """Have `tell` called, in the heartbeat's thread, as soon as it is known that another run has the feed."""
+        """Have `tell` called, in the heartbeat's thread, as soon as another run is known to have the feed."""
         self._tell = tell
         if self._lost is not None:
             tell(self._lost)
 
     async def assure(self) -> None:
-        """Return if the feed was ours a moment ago; after a longer silence ask the state DB first.
+        """Return if the lease was renewed a moment ago; after a longer time renew it first.
 
         Raises:
             LeaseLostError: another run has the feed; nothing may be sent any more.
@@ -85,10 +82,10 @@ class LeaseKeeper:
             return
         async with self._asking:
             if not self.is_fresh():
-                await asyncio.to_thread(self._show)
+                await asyncio.to_thread(self._renew)
 
     def __enter__(self) -> Self:
-        """Begin to renew."""
+        """Start the heartbeat."""
         self._thread.start()
         return self
 
@@ -102,21 +99,21 @@ class LeaseKeeper:
             structlog.get_logger().warning("the lease could not be released", problem=str(problem))
 
     def is_fresh(self) -> bool:
-        """Whether the feed was ours a moment ago, as far as can be told without asking."""
-        return self._clock_s() - self._shown_at <= FRESH_S
+        """Whether the lease was renewed a moment ago."""
+        return self._clock_s() - self._renewed_at <= FRESH_S
 
-    def _show(self) -> None:
-        """Renew; what counts is when it was asked for, not when the answer came."""
+    def _renew(self) -> None:
+        """Renew; the time of the request counts, not that of the answer."""
         if self._lost is not None:
             raise self._lost
         asked_at = self._clock_s()
         self._lease.renew()
-        self._shown_at = asked_at
+        self._renewed_at = asked_at
 
     def _beat(self) -> None:
         while not self._over.wait(self._beat_s):
             try:
-                self._show()
+                self._renew()
             except LeaseLostError as lost:
                 self._lose(lost)
                 return

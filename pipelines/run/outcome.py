@@ -1,7 +1,4 @@
-"""What a run ended in: one outcome with its exit code, for scripts, for Dagster and for the books of past runs.
-
-Which rows ended where is the accounts' matter; this page turns accounts and errors into one word.
-"""
+"""The outcome of a run and its exit code, for scripts, Dagster and the state DB; every error has one."""
 
 from __future__ import annotations
 
@@ -47,18 +44,18 @@ class Outcome:
 
     @property
     def told(self) -> str:
-        """The message with what would help, as the books keep it; `message_and_hint` takes it apart."""
+        """The message with the hint, as the state DB keeps it."""
         return f"{self.message}\n{HELP}{self.hint}" if self.hint else self.message
 
 
 def message_and_hint(told: str) -> tuple[str, str]:
-    """Take apart what `Outcome.told` put together."""
+    """Split what `Outcome.told` returned."""
     message, _, hint = told.partition(f"\n{HELP}")
     return message, hint
 
 
 def outcome_of(error: SyncError) -> Outcome:
-    """Say which outcome an error stands for: the one place where the error tree meets the exit codes."""
+    """Return the outcome of an error."""
     name, code = _name_and_code(error)
     return Outcome(name, code, str(error), error.hint)
 

@@ -1,6 +1,5 @@
-"""Before anything is sent: the service's own page is asked once what it expects, and held against what this feed sends.
-
-How they are compared is `connectors.event_api.contract`'s; how a drain is careful about differences is `caution`'s.
+"""Before anything is sent, compare what the feed sends with the service's OpenAPI page, and its list of classifications with
+the one of the last run.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from pipelines.run.systemic_failure import ExpectedRefusal
 from state.notes import ServiceNotes
 
 RULES = "2"
-"""Raised whenever the comparison finds other things than before, so that no remembered result outlives its rules."""
-_TOLD = 5
+"""Version of the comparison: remembered results of another version are ignored."""
+_SHOWN_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the page announces for a feed. `has_changed`: it is another page than at the last look.
+    """What the page announces for a feed. `has_changed`: since the last run.
 
-    `is_disproved`: rows have passed in spite of it, so that its errors are no doubts. `upload_field`: where it wants images.
+    `is_disproved`: rows have passed in spite of its errors. `upload_field`: the form field for images.
     """
 
     drifts: tuple[Drift, ...] = ()
@@ -42,24 +41,28 @@ class Outlook:
 
     @property
     def errors(self) -> tuple[Drift, ...]:
-        """The differences for which every row would be refused, as far as nothing disproves them."""
+        """The differences for which every row would be refused, unless disproved."""
         return () if self.is_disproved else tuple(drift for drift in self.drifts if drift.severity == "error")
 
     @property
     def doubts(self) -> tuple[ExpectedRefusal, ...]:
-        """The same, as the drain's care takes them."""
+        """The same as expected refusals."""
         return tuple(ExpectedRefusal(drift.told, frozenset(drift.fields)) for drift in self.errors)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a run tells of it: every announced refusal; what concerns some rows only once, when the page changes."""
-        told = [str(drift) for drift in self.errors[:_TOLD]]
-        if len(self.errors) > _TOLD:
-            told.append(f"the service's page differs in {len(self.errors) - _TOLD} more places: see `eventsync check --live`")
+        """The notices of a run: every announced refusal; differences for some rows only when the page changes."""
+        notices = [str(drift) for drift in self.errors[:_SHOWN_ERRORS]]
+        if len(self.errors) > _SHOWN_ERRORS:
+            notices.append(
+                f"the service's page differs in {len(self.errors) - _SHOWN_ERRORS} more places: see `eventsync check --live`"
+            )
         warnings = sum(drift.severity == "warning" for drift in self.drifts)
         if self.has_changed and warnings:
-            told.append(f"the service's page has changed, and differs for some rows in {warnings}: see `eventsync check --live`")
-        return tuple(told)
+            notices.append(
+                f"the service's page has changed, and differs for some rows in {warnings}: see `eventsync check --live`"
+            )
+        return tuple(notices)
 
 
 CLEAR = Outlook()
@@ -86,7 +89,7 @@ _REMEMBERED = TypeAdapter(_Remembered)
 
 
 class Preflight:
-    """Looks ahead for one feed at one destination. What it finds is remembered, so that an unchanged page is not read twice."""
+    """Compares for one feed at one destination; an unchanged page is not compared twice."""
 
     def __init__(self, notes: ServiceNotes, mapping: FeedMapping) -> None:
         self._notes = notes
@@ -94,15 +97,15 @@ class Preflight:
         self._name = f"contract of {mapping.feed}"
 
     async def look(self, api: EventApi) -> Outlook:
-        """Ask for the page once and compare it; where it cannot be had or read, nothing is announced.
+        """Fetch the page and compare it; nothing is announced where it cannot be fetched or read.
 
         Raises:
             SyncError: the state DB cannot be read or written.
         """
         before = self._remembered()
         is_ours = before is not None and (before.mapping, before.rules) == (self._mapping.digest.hex(), RULES)
-        told = await api.contract(before.etag if before is not None and is_ours else "")
-        match told:
+        page = await api.contract(before.etag if before is not None and is_ours else "")
+        match page:
             case PageUnchanged() if before is not None:
                 return before.outlook
             case PageBody(body, etag):
@@ -111,10 +114,10 @@ class Preflight:
                     return before.outlook
                 return await self._compared(body, etag, digest, before)
             case _:
-                return _not_had(told.why if isinstance(told, NoPage) else "it answers 304 to nothing")
+                return _no_outlook(page.why if isinstance(page, NoPage) else "it answers 304 to nothing")
 
     def disprove(self) -> None:
-        """Remember that rows passed in spite of what the page announces: until it changes, it is not doubted again."""
+        """Remember that rows passed in spite of what the page announces, until it changes."""
         before = self._remembered()
         if before is not None:
             self._remember(replace(before, is_disproved=True))
@@ -122,7 +125,7 @@ class Preflight:
     async def _compared(self, body: bytes, etag: str, digest: str, before: _Remembered | None) -> Outlook:
         page = await asyncio.to_thread(read_page, body)
         if isinstance(page, NoPage):
-            return _not_had(page.why)
+            return _no_outlook(page.why)
         drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
         found = _Remembered(etag, digest, self._mapping.digest.hex(), RULES, drifts, upload_field=upload_field(page))
         self._remember(found)
@@ -139,7 +142,7 @@ class Preflight:
         self._notes.write(self._name, _REMEMBERED.dump_json(found, ensure_ascii=True).decode("ascii"))
 
 
-def _not_had(why: str) -> Outlook:
+def _no_outlook(why: str) -> Outlook:
     structlog.get_logger().debug("the service's page could not be compared", why=why)
     return CLEAR
 
@@ -150,7 +153,7 @@ _LIST = TypeAdapter(Classifications)
 
 @dataclass(frozen=True, slots=True)
 class ListChange:
-    """Two states of the list. `lost`: slugs that this feed's mapping names and the list has no more."""
+    """How the list of classifications changed. `lost`: slugs of this mapping that the list no longer has."""
 
     before: str
     now: str
@@ -165,28 +168,28 @@ class ListChange:
         return "; ".join(filter(None, (f"the list of classifications changed {versions}", *parts, lost)))
 
     def _gone(self) -> list[str]:
-        """Name what is gone, each with the new slug that it may have become."""
+        """Return the slugs that are gone, each with the new slug that it may have become."""
         named = [(slug, nearest(slug, self.new)) for slug in self.gone[:_SHOWN]]
         told = [f"{slug} (now {near}?)" if near else slug for slug, near in named]
         return told if len(self.gone) <= _SHOWN else [*told, f"and {len(self.gone) - _SHOWN} more"]
 
 
 class ListMemory:
-    """What the runs at one destination have seen of the list: every version once, and for each feed what it was told last."""
+    """The lists that runs at one destination have read: every version once, and the last one of each feed."""
 
     def __init__(self, notes: ServiceNotes) -> None:
         self._notes = notes
 
     def version(self, version: str) -> Classifications | None:
-        """Return the list of a version, None if no run ever met it."""
+        """Return the list of a version, None if no run has read it."""
         return self._read(f"classifications of {version}")
 
     def told(self, feed: FeedName) -> Classifications | None:
-        """Return the list as a feed's last run met it, None if none did."""
+        """Return the list that the feed's last run read, None if none did."""
         return self._read(f"classifications told to {feed}")
 
     def note(self, mapping: FeedMapping, now: Classifications) -> ListChange | None:
-        """Remember the list as this run met it, and return how it changed since the feed's last run; written only if it did."""
+        """Remember the list of this run, and return how it changed since the feed's last run."""
         before = self.told(mapping.feed)
         if before == now:
             return None
@@ -215,7 +218,7 @@ def change_between(before: Classifications, now: Classifications, mapping: FeedM
 
 
 def named_slugs(mapping: FeedMapping) -> frozenset[str]:
-    """Return the slugs that a mapping can give, none where rows decide."""
+    """Return the slugs that a mapping names itself."""
     sent = outgoing_of(mapping).fields.get("classifications")
     values = sent.item.values if sent and sent.item else None
     return frozenset(str(value) for value in values or ())

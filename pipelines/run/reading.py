@@ -38,7 +38,7 @@ class ReadPlan:
     begins anew, "" where there is nothing to tell. `moves`: the next read may go on from where this one ends.
     """
 
-    reach: ReadKind = ReadKind.FULL
+    kind: ReadKind = ReadKind.FULL
     since: str = ""
     fit: str = ""
     began: datetime | None = None
@@ -67,7 +67,7 @@ class ReadPlan:
 FULL_READ = ReadPlan()
 """How a source without cursors is always read."""
 
-CHOSEN_ROWS = ReadPlan(ReadKind.PICKED)
+CHOSEN_ROWS = ReadPlan(ReadKind.CHOSEN)
 """Rows are sought by their keys, or by a window of days, and what is found tells nothing of where the source ends."""
 
 
@@ -122,7 +122,7 @@ def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BO
     if because or is_torn or not bookmark.cursor:
         since = NO_FILES if _are_deliveries(known.mapping) and bookmark.full_read_at is not None else ""
         return ReadPlan(since=since, fit=known.fit, began=known.began, because=because, moves=moves)
-    return ReadPlan(ReadKind.ONWARD, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
+    return ReadPlan(ReadKind.INCREMENTAL, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
 
 
 def _full_every(mapping: FeedMapping) -> timedelta | None:

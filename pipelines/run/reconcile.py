@@ -1,11 +1,10 @@
-"""How alike a payload of ours and an item of the service's list are, field by field, whichever fields the item has.
+"""Look up rows in the service's own list of events: compare field by field, match, and record what was found.
 
-Pure. Which rows and events are compared, and what follows, is `matching`'s.
+Nothing is known about the fields of a list item in advance: what it lacks neither agrees nor differs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import unicodedata
 from collections import defaultdict
@@ -22,23 +21,24 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
 from pipelines.run.drain import Advance
+from pipelines.run.signals import run_async
 from state.ledger.decisions import Found
 from state.ledger.weighing import ReconcileCandidate
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
-"""Where a service may tell the key that an event was created under; another key there is another row's event."""
+"""Fields for the key that an event was created under; another key there is another row's event."""
 REFERENCE_FIELDS = ("externalId", "external_id", "sourceId", "reference")
-"""Where it may stand too; anything else there says nothing."""
+"""Further fields for it; anything else there proves nothing."""
 _CHANNEL = ("channelId", "channel")
 _NAMES_OF_A_THING = ("id", "slug", "name")
-_UNTOLD: tuple[object, ...] = (None, "", [], {})
+_MISSING: tuple[object, ...] = (None, "", [], {})
 _CHANGES_LATER = frozenset({"status"})
 """A draft is published by hand later, or taken back: another status is the same event's."""
 _MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}")
 
 
 class Strength(StrEnum):
-    """How much an item says for being a row's event. `certain`: it shows the row's very key; `strong`: title and start
+    """How strongly an item resembles a row's event. `certain`: it shows the row's very key; `strong`: title and start
     agree, and nothing differs; `weak`: one of the two is not shown, and nothing differs; `near`: title and start agree, and
     something else than the channel differs, as after an edit by hand.
     """
@@ -52,9 +52,7 @@ class Strength(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Likeness:
-    """What agrees and what differs, by the names of our fields; what the item does not tell, or in a way that cannot be
-    compared, is neither.
-    """
+    """The names of our fields that agree and that differ; what the item lacks, or what cannot be compared, is neither."""
 
     strength: Strength
     agree: tuple[str, ...]
@@ -63,18 +61,18 @@ class Likeness:
 
 def likeness(payload: Mapping[str, Any], key: str, item: Mapping[str, Any]) -> Likeness:
     """Compare a row's payload and key with an item."""
-    told = {name: _is_alike(ours, _told(name, item)) for name, ours in payload.items()}
-    agree = tuple(name for name, is_alike in told.items() if is_alike)
-    differ = tuple(name for name, is_alike in told.items() if is_alike is False and name not in _CHANGES_LATER)
-    if tells_key(item, key):
+    alike = {name: _is_alike(ours, _shown(name, item)) for name, ours in payload.items()}
+    agree = tuple(name for name, is_alike in alike.items() if is_alike)
+    differ = tuple(name for name, is_alike in alike.items() if is_alike is False and name not in _CHANGES_LATER)
+    if shows_key(item, key):
         return Likeness(Strength.CERTAIN, ("idempotency key", *agree), differ)
-    if any(item.get(name) not in _UNTOLD for name in KEY_FIELDS):
+    if any(item.get(name) not in _MISSING for name in KEY_FIELDS):
         differ = (*differ, "idempotency key")
     return Likeness(_strength(agree, differ), agree, differ)
 
 
-def tells_key(item: Mapping[str, Any], key: str) -> bool:
-    """Whether an item tells this very idempotency key."""
+def shows_key(item: Mapping[str, Any], key: str) -> bool:
+    """Whether an item shows this idempotency key."""
     return any(item.get(name) == key for name in (*KEY_FIELDS, *REFERENCE_FIELDS))
 
 
@@ -84,7 +82,7 @@ def words(value: object) -> str:
 
 
 def moment(value: object) -> datetime | None:
-    """Return the instant that a text names; None for what names none, or one of an unknown zone."""
+    """Return the instant that a text names; None without a time zone."""
     if not isinstance(value, str) or not _MOMENT.match(value):
         return None
     try:
@@ -102,16 +100,16 @@ def _strength(agree: tuple[str, ...], differ: tuple[str, ...]) -> Strength:
     return Strength.STRONG if len(shown) == 2 else Strength.WEAK if shown else Strength.NONE
 
 
-def _told(name: str, item: Mapping[str, Any]) -> object:
-    """Return what the item says about a field of ours; the channel may be told as a thing."""
+def _shown(name: str, item: Mapping[str, Any]) -> object:
+    """Return the item's value for a field of ours; the channel may be an object."""
     if name in _CHANNEL:
-        return next((item[other] for other in _CHANNEL if item.get(other) not in _UNTOLD), None)
+        return next((item[other] for other in _CHANNEL if item.get(other) not in _MISSING), None)
     return item.get(name)
 
 
 def _is_alike(ours: object, theirs: object) -> bool | None:  # noqa: PLR0911  # a table, one line a kind
-    """Compare two values; None where theirs is not told, or is of a kind that cannot be compared."""
-    if ours in _UNTOLD or theirs in _UNTOLD:
+    """Compare two values; None where theirs is missing or of a kind that cannot be compared."""
+    if ours in _MISSING or theirs in _MISSING:
         return None
     match ours, theirs:
         case dict(), dict():
@@ -157,14 +155,10 @@ def _all_alike(verdicts: list[bool | None]) -> bool | None:
 _KEPT = 20
 _FIELDS_NAMED = 200
 _ORDER = tuple(Strength)
-_CROWD = 50
-"""Rows of one title and start (or of one title, where no start is told): more are not compared one by one."""
 
 
 class Verdict(StrEnum):
-    """What the list says about a row. `found`: one event, and no other row's; `candidate`: events that it may be, for a
-    person to decide; `absent`: none, as far as the list shows.
-    """
+    """`found`: one event of the list is the row's; `candidate`: a person decides which is; `absent`: none, as far as it shows."""
 
     FOUND = "found"
     CANDIDATE = "candidate"
@@ -192,18 +186,21 @@ class _Met:
     """Events of one strength that were met: how many, and the first few with how each is alike, and with which body."""
 
     count: int = 0
-    ids: dict[int, tuple[Likeness, bytes] | None] = field(default_factory=dict)
+    ids: dict[int, tuple[Likeness, bytes]] = field(default_factory=dict)
 
-    def note(self, event_id: int, alike: tuple[Likeness, bytes] | None = None) -> None:
+    def note(self, event_id: int, alike: tuple[Likeness, bytes]) -> None:
         self.count += 1
         if len(self.ids) < _KEPT:
             self.ids[event_id] = alike
 
     @property
-    def first(self) -> Likeness | None:
+    def first(self) -> Likeness:
         """How the first one is alike."""
-        alike = next(iter(self.ids.values()), None)
-        return alike and alike[0]
+        return next(iter(self.ids.values()))[0]
+
+    def free(self, owners: Mapping[int, str]) -> list[int]:
+        """Return the events that are no other row's."""
+        return [event_id for event_id in self.ids if event_id not in owners]
 
 
 @dataclass(slots=True)
@@ -220,30 +217,22 @@ class _Wanted:
         return min(found, key=lambda one: (_ORDER.index(one[0].strength), len(one[0].differ)))
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Rows that share what they are looked up by. `crowd`: events met for all of them, where they are too many."""
-
-    rows: list[_Wanted] = field(default_factory=list)
-    crowd: _Met = field(default_factory=_Met)
-
-
 class Matching:
     """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
 
     def __init__(self, rows: Iterable[ReconcileCandidate]) -> None:
         self._wanted = [_Wanted(row, _payloads(row)) for row in rows]
         self._by_key = {str(one.row.key): one for one in self._wanted}
-        self._alike: dict[tuple[str, datetime | None], _Alike] = defaultdict(_Alike)
+        self._alike: dict[tuple[str, datetime | None], list[_Wanted]] = defaultdict(list)
         for one in self._wanted:
             for place in _places(one):
-                self._alike[place].rows.append(one)
+                self._alike[place].append(one)
         self._unreadable = 0
         self._claims: dict[int, int] = defaultdict(int)
         self.fields: set[str] = set()
 
     def meet(self, event: ListedEvent) -> None:
-        """Take one event of the list into account. One that tells a row's key is compared with no other row."""
+        """Take one event of the list into account. One that shows a row's key is compared with no other row."""
         if len(self.fields) < _FIELDS_NAMED:
             self.fields.update(event.fields)
         if not self._meet_key(event):
@@ -251,8 +240,7 @@ class Matching:
 
     def candidates(self) -> set[int]:
         """Return the ids of all events in question, to ask which of them are rows already."""
-        met = (kind for one in self._wanted for kind in self._all_met(one).values())
-        return {event_id for kind in met for event_id in kind.ids}
+        return {event_id for one in self._wanted for met in one.met.values() for event_id in met.ids}
 
     def verdicts(self, owners: Mapping[int, str]) -> Iterator[RowVerdict]:
         """Yield the verdict on every row that is no rival. `owners`: which events are rows already, by id."""
@@ -268,32 +256,21 @@ class Matching:
     def _meet_likeness(self, event: ListedEvent) -> None:
         title, start = words(event.fields.get("title")), moment(event.fields.get("startAt"))
         self._unreadable += not title and start is None
-        alike = self._alike.get((title, start))
-        if alike is None:
-            return
-        if len(alike.rows) > _CROWD:
-            alike.crowd.note(event.event_id)
-            return
-        for one in alike.rows:
+        for one in self._alike.get((title, start), ()):
             found = one.likeness(event)
             strength = found[0].strength
             if strength is not Strength.NONE:
                 one.met.setdefault(strength, _Met()).note(event.event_id, found)
                 self._claims[event.event_id] += strength is Strength.STRONG
 
-    def _all_met(self, one: _Wanted) -> dict[Strength, _Met]:
-        crowds = (self._alike[place].crowd for place in _places(one))
-        crowd = next((met for met in crowds if met.count), None)
-        return one.met if crowd is None else {Strength.WEAK: crowd} | one.met
-
     def _verdict(self, one: _Wanted, owners: Mapping[int, str]) -> RowVerdict:
-        met = self._all_met(one)
+        met = one.met
         certain = met.get(Strength.CERTAIN, _Met())
         if certain.count:
-            return _settled(one, certain, _free(certain, owners), "it shows the row's idempotency key", owners)
+            return _settled(one, certain, certain.free(owners), "it shows the row's idempotency key", owners)
         strong = met.get(Strength.STRONG, _Met())
-        if strong.count and strong.first:
-            free = _free(strong, owners)
+        if strong.count:
+            free = strong.free(owners)
             shared = [event_id for event_id in free if self._claims[event_id] > 1]
             if shared:
                 why = f"title and start agree, but {self._claims[shared[0]]} rows without an event look like it"
@@ -304,7 +281,7 @@ class Matching:
     def _unsure(self, one: _Wanted, met: Mapping[Strength, _Met], owners: Mapping[int, str]) -> RowVerdict:
         for strength in (Strength.WEAK, Strength.NEAR):
             alike = met.get(strength, _Met())
-            if free := _free(alike, owners):
+            if free := alike.free(owners):
                 return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), _why_unsure(alike.first))
         if taken := [owners[event_id] for alike in met.values() for event_id in alike.ids]:
             return RowVerdict(one.row, Verdict.ABSENT, (), f"each one that looks like it is another row's: {taken[0]}")
@@ -328,24 +305,18 @@ def _places(one: _Wanted) -> Iterable[tuple[str, datetime | None]]:
     return found
 
 
-def _free(met: _Met, owners: Mapping[int, str]) -> list[int]:
-    return [event_id for event_id in met.ids if event_id not in owners]
-
-
 def _settled(one: _Wanted, met: _Met, free: list[int], why: str, owners: Mapping[int, str]) -> RowVerdict:
     if not free and met.count <= _KEPT:
         owner = owners.get(next(iter(met.ids)), "another row")
         return RowVerdict(one.row, Verdict.ABSENT, (), f"the one that looks like it is {owner}")
     if len(free) == 1 and met.count <= _KEPT:
         alike = met.ids[free[0]]
-        is_asked = alike is not None and not alike[0].differ and alike[1] not in {one.row.body, one.row.baseline}
-        return RowVerdict(one.row, Verdict.FOUND, (free[0],), why, alike[1] if alike is not None and is_asked else None)
+        is_asked = not alike[0].differ and alike[1] not in {one.row.body, one.row.baseline}
+        return RowVerdict(one.row, Verdict.FOUND, (free[0],), why, alike[1] if is_asked else None)
     return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), f"{met.count} events look like it")
 
 
-def _why_unsure(alike: Likeness | None) -> str:
-    if alike is None:
-        return "many rows and events are alike"
+def _why_unsure(alike: Likeness) -> str:
     if alike.differ:
         return f"{', '.join(alike.agree)} agree, but not {', '.join(alike.differ)}"
     return f"no more than {', '.join(alike.agree)} can be compared"
@@ -360,7 +331,8 @@ class UnaccountedRowsError(SyncError):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileJob:
-    """One look at the list. `rows`: those looked for, and their rivals; `owners`: which events are rows already, by id;
+    """`rows`: those looked for, and their rivals; `owners`: which events belong to rows already, by id.
+
     `record`: makes found rows delivered and returns those that it did, None to record nothing.
     """
 
@@ -373,7 +345,7 @@ class ReconcileJob:
 
 @dataclass(frozen=True, slots=True)
 class ListRead:
-    """How the reading went. `is_whole`: as many events were seen as the service counts; `fields`: what items tell."""
+    """How the list was read. `is_whole`: as many events were read as the service counts; `fields`: what items have."""
 
     events: int
     total: int | None
@@ -408,7 +380,7 @@ def reconcile(job: ReconcileJob) -> Reconciled:
         SyncError: the list cannot be read, or the state DB cannot record; nothing was recorded.
     """
     matching = Matching(job.rows)
-    listed = asyncio.run(_read(job, matching))
+    listed = run_async(lambda: _read(job, matching))
     owners = job.owners(matching.candidates())
     verdicts = tuple(matching.verdicts(owners))
     read = ListRead(listed.read, listed.total, listed.is_whole, listed.without_id, tuple(sorted(matching.fields)))
@@ -430,7 +402,7 @@ def is_listed(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], eve
                     return None
             return listed
 
-    return asyncio.run(look())
+    return run_async(look)
 
 
 async def _read(job: ReconcileJob, matching: Matching) -> EventList:
@@ -444,7 +416,7 @@ async def _read(job: ReconcileJob, matching: Matching) -> EventList:
 
 
 def _recorded(record: Callable[[Sequence[Found]], Collection[Found]], verdicts: tuple[RowVerdict, ...]) -> tuple[RowVerdict, ...]:
-    """Record what was found; a row that somebody else has changed meanwhile is left for a person."""
+    """Record what was found; a row that changed meanwhile is left for a person."""
     found = {one.row.entry_id: _as_found(one) for one in verdicts if one.verdict is Verdict.FOUND}
     written = {one.entry_id for one in record(tuple(found.values()))} if found else set()
     lost = found.keys() - written

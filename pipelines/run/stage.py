@@ -18,7 +18,7 @@ from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.files.snapshot import FileSnapshot
 from mappings.compiler.mapper import RowMapper
-from mappings.compiler.rows import is_unfolding
+from mappings.compiler.rows import is_expanding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
@@ -108,7 +108,7 @@ def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, las
         return None
     verdicts: list[BrakeResult] = []
     repetition = UnchangedRead(last_stamp, str(fingerprint))
-    report = job.ledger.repeat_read(job.run_id, job.fence, _terms(job, ReadKind.FULL), repetition, _brake(job, verdicts))
+    report = job.ledger.repeat_read(job.run_id, job.fence, _stage_policy(job, ReadKind.FULL), repetition, _brake(job, verdicts))
     if report is None:
         return None
     job.advance(report.account.read)
@@ -152,13 +152,13 @@ def _read(
         reading = stack.enter_context(job.source.read())
         is_as_seen = snapshot is not None and fingerprint is not None and reading.stamp == snapshot.read_as
         uses_digests = is_as_seen and job.mapper.takes_rows_alone
-        reach = _reach(job, reading)
+        kind = _read_kind(job, reading)
         staging = job.ledger.open_stage(
             job.run_id,
-            is_whole=reading.is_whole and reach is not ReadKind.PICKED,
+            is_whole=reading.is_whole and kind is not ReadKind.CHOSEN,
             fence=job.fence,
             stamp=str(fingerprint) if is_as_seen else "",
-            terms=_terms(job, reach),
+            policy=_stage_policy(job, kind),
             digests_of=known_stamp if uses_digests else None,
         )
         if uses_digests and known_stamp:
@@ -173,12 +173,12 @@ def _read(
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
             del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
-        bookmark = job.plan.bookmark(ending.cursor, is_full=reach is ReadKind.FULL)
+        bookmark = job.plan.bookmark(ending.cursor, is_full=kind is ReadKind.FULL)
         brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
         with signals_deferred():
             report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
     report.account.check()
-    noticed = (*_noticed(report, reach, ending), *(window_filter.notices() if window_filter else ()))
+    noticed = (*_noticed(report, kind, ending), *(window_filter.notices() if window_filter else ()))
     notices = (*job.notices, *job.plan.notices, *noticed)
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))
 
@@ -201,20 +201,20 @@ def _version(stamp: str) -> str:
     return blake2b(stamp.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if stamp else ""
 
 
-def _reach(job: StageJob, reading: Reading) -> ReadKind:
+def _read_kind(job: StageJob, reading: Reading) -> ReadKind:
     """Return what the read takes in: a source that was to go on may have lost its place, and begin anew."""
     if job.options.keys or job.options.window:
-        return ReadKind.PICKED
-    return ReadKind.FULL if reading.is_whole else job.plan.reach
+        return ReadKind.CHOSEN
+    return ReadKind.FULL if reading.is_whole else job.plan.kind
 
 
-def _noticed(report: StageReport, reach: ReadKind, ending: Ending) -> Iterator[str]:
+def _noticed(report: StageReport, kind: ReadKind, ending: Ending) -> Iterator[str]:
     yield from ending.notices
-    if report.is_blind and reach is ReadKind.ONWARD:
+    if report.is_blind and kind is ReadKind.INCREMENTAL:
         yield "rows that an earlier run staged were not among those that changed: the next run reads the source whole"
 
 
-def _terms(job: StageJob, reach: ReadKind) -> StagePolicy:
+def _stage_policy(job: StageJob, kind: ReadKind) -> StagePolicy:
     policy, options = job.mapping.publish, job.options
     return StagePolicy(
         on_change=policy.on_change,
@@ -222,8 +222,8 @@ def _terms(job: StageJob, reach: ReadKind) -> StagePolicy:
         drafts_only=options.status == "draft",
         accepted=options.accept,
         days=job.mapper.days,
-        reach=reach,
-        row_parts=len(job.mapping.key_columns) if is_unfolding(job.mapping.rows) else None,
+        kind=kind,
+        row_parts=len(job.mapping.key_columns) if is_expanding(job.mapping.rows) else None,
         key_definition=_key_definition(job.mapping),
     )
 

@@ -1,4 +1,4 @@
-"""The words by which a person asks for rows, and what is said of rows that wait for a person."""
+"""What waits for a person at the end of a run: the words for it, and the outcome that it leads to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STANDING_TEXTS: Mapping[str, str] = {
 }
 """By the word that `rows --state` takes; a number of rows stands before it."""
 NAMED = 3
-"""So many pictures are named in the message of a run; `eventsync rows` has all of them."""
+"""Images named in the message of a run; `eventsync rows` has all of them."""
 _DRIFTS = {
     DriftKind.EDITED: "edited",
     DriftKind.TO_PUBLISH: "to be published by hand",
@@ -44,7 +44,7 @@ _DRIFTS = {
 
 
 def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcome:
-    """Judge a finished drain: its cause if it stopped early, else what waits for a person, since this drain or longer."""
+    """Return the outcome of a drain: its cause if it stopped early, else by what waits for a person."""
     if isinstance(published.cause, SyncError):
         outcome = outcome_of(published.cause)
         return replace(outcome, message="\n".join((outcome.message, *_about_copies(published.standing, mapping))))

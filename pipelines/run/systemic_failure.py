@@ -1,4 +1,7 @@
-"""Systemic failure of a drain: its verdicts say together that the mapping or the key is wrong, and not a row."""
+"""Stop a drain whose answers show together that the mapping or the key is wrong, and not single rows.
+
+Where the service's OpenAPI page announces that rows will be refused, one row is sent first.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from mappings.errors import SyncError
 from pipelines.run.brakes import BrakeError
 
 SAME_REFUSALS = 25
-"""So many first answers, all the same refusal (field and issue), say that the mapping is wrong and not the rows."""
+"""After so many first answers that are the same refusal (field and issue), the mapping is taken to be wrong."""
 MOST_IN_A_ROW = 1000
-"""So many refusals in a row that are all the same stop any run, however long it is and whatever went out before."""
+"""So many equal refusals in a row stop any run, however long it is and even after deliveries."""
 OUT_OF_SCOPE_IN_A_ROW = 1000
-"""So many rows in a row for whose channels the key lacks the scope say that it lacks it for all."""
+"""After so many rows in a row for whose channels the key lacks the scope, it is taken to lack it for all."""
 _ROUNDING = 1e-9
 """Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
 
 
 class SameRefusalError(BrakeError):
-    """So many rows were refused for one reason that it is no row's own. `reason` stays the same for the same refusal."""
+    """Rows are refused for a reason that is not their own. `reason` is equal for equal refusals."""
 
     def __init__(self, which: str, reason: str) -> None:
         super().__init__(
@@ -38,9 +41,8 @@ class SameRefusalError(BrakeError):
 class SystemicFailure:
     """Stops a drain in which the same refusal comes again and again, or in which the key lacks the scope for every channel.
 
-    `patience`: so many refusals in a row that are all the same stop a run in which other rows have passed before.
-    `stopped_by`: the reason for which an earlier run was stopped so; then rows go one by one until one has passed, and the
-    same refusal of the first one stops this run, too.
+    `patience`: so many equal refusals in a row stop a run in which other rows have passed before. `stopped_by`: the reason for
+    which an earlier run was stopped; then rows are sent one by one until one has passed.
     """
 
     patience: int = MOST_IN_A_ROW
@@ -48,14 +50,14 @@ class SystemicFailure:
     refusals: int = 0
     in_a_row: int = 0
     issue: str | None = None
-    is_telling: bool = True
+    is_first: bool = True
     has_passed: bool = False
     out_of_scope: int = 0
     scope_cause: SyncError | None = None
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether rows are sent one by one, as an earlier run was stopped and none has passed since."""
+        """Whether rows are sent one by one because an earlier run was stopped and none has passed since."""
         return bool(self.stopped_by) and not self.has_passed
 
     def cause(self, verdict: Verdict) -> SyncError | None:
@@ -70,19 +72,19 @@ class SystemicFailure:
                 return None
             case _:
                 self.out_of_scope = 0
-                # A refusal of long ago, told again, is no row's last word: the row goes out once more under its next key.
+                # An old refusal that is repeated is not final: the row is sent once more under its next key.
                 return None if isinstance(verdict, Superseded) else self._after_answer(verdict)
 
     def cause_at_end(self) -> SyncError | None:
-        """Return why a drain that went to its end has left rows for later: their channels are out of the key's scope."""
+        """Return why a drain that sent everything left rows pending: their channels are out of the key's scope."""
         return self.scope_cause
 
     def _after_answer(self, verdict: Verdict) -> SyncError | None:
         if isinstance(verdict, Refusal):
-            # A refusal of our own (a broken image in many rows) was never sent: it says nothing about the mapping.
+            # A refusal of our own (a broken image in many rows) was never sent: it proves nothing about the mapping.
             return self._after_refusal(verdict) if verdict.attempts else None
         self.has_passed = self.has_passed or isinstance(verdict, Receipt | Unconfirmed)
-        self.is_telling = self.is_telling and not isinstance(verdict, Receipt | Unconfirmed)
+        self.is_first = self.is_first and not isinstance(verdict, Receipt | Unconfirmed)
         self.in_a_row = 0
         return None
 
@@ -91,21 +93,20 @@ class SystemicFailure:
         issue = " ".join(filter(None, (answer.code, answer.field, answer.issue)))
         if self.is_doubtful and issue == self.stopped_by:
             return SameRefusalError("the row that was sent first after a stop was", issue)
-        self.is_telling = self.is_telling and self.issue in {None, issue}
+        self.is_first = self.is_first and self.issue in {None, issue}
         self.refusals, self.in_a_row = self.refusals + 1, self.in_a_row + 1 if issue == self.issue else 1
         self.issue = issue
-        if self.is_telling and self.refusals >= SAME_REFUSALS:
+        if self.is_first and self.refusals >= SAME_REFUSALS:
             return SameRefusalError(f"the first {self.refusals} rows were all", issue)
-        if not self.is_telling and self.in_a_row >= self.patience:
+        if not self.is_first and self.in_a_row >= self.patience:
             return SameRefusalError(f"{self.in_a_row} rows in a row were all", issue)
         return None
 
 
 def patience_with(owed: int, bad_share: float | None) -> int:
-    """Return how many refusals in a row that are all the same stop a run that owes so many rows, once rows have passed.
+    """Return how many equal refusals in a row stop a run that owes so many rows, once rows have passed.
 
-    A partner may well have listed bad rows side by side: as many as the feed lets be bad (`rejected`; None: any) are no
-    sign of more, one beyond them is. Never fewer than would tell at the beginning of a run.
+    A partner may have listed bad rows side by side: as many as the feed allows (`rejected`; None: any) are no sign of more.
     """
     beyond = MOST_IN_A_ROW if bad_share is None else int(owed * bad_share + _ROUNDING) + 1
     return min(max(SAME_REFUSALS, beyond), MOST_IN_A_ROW)
@@ -114,9 +115,9 @@ def patience_with(owed: int, bad_share: float | None) -> int:
 _PLACES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
 
 
-def is_same_place(told: str, ours: str) -> bool:
-    """Compare two paths whatever the service's spelling."""
-    one, other = _plain(told), _plain(ours)
+def is_same_place(theirs: str, ours: str) -> bool:
+    """Compare two paths, however the service spells them."""
+    one, other = _plain(theirs), _plain(ours)
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
 
@@ -126,7 +127,7 @@ def last_name(path: str) -> str:
 
 
 def words_of(*texts: str) -> set[str]:
-    """Return the words of a service's sentences, without regard to case."""
+    """Return the words of texts, without regard to case."""
     return set(re.findall(r"\w+", " ".join(texts).casefold()))
 
 
@@ -135,23 +136,23 @@ def _plain(path: str) -> str:
 
 
 PATIENT_ANSWERS = 10
-"""So many rows that neither pass nor are refused as announced say that the page's word decides nothing here."""
+"""After so many rows that neither pass nor are refused as announced, the page is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRefusal:
-    """One difference by which the page says every row will be refused.
+    """A refusal that the service's page announces for every row.
 
     `fields`: paths in the payload that a refusal may name for it; none where the request as a whole is meant.
     """
 
-    told: str
+    text: str
     fields: frozenset[str] = frozenset()
 
     def explains(self, answer: Answer) -> bool:
-        """Whether a refusal is the announced one: it names such a field, in its place for fields or else in its words.
+        """Whether a refusal is the announced one: it names such a field, as its field or in its words.
 
-        Where the request as a whole is meant, it names no field. What a key may not do (403) is never announced.
+        Where the request as a whole is meant, it names no field. A 403 is never announced.
         """
         if not self.fields:
             return not answer.field and answer.status != 403
@@ -165,32 +166,32 @@ class ExpectedRefusal:
 
 @dataclass(slots=True)
 class CautiousStart:
-    """One drain's care: while it `is_on`, one row is under way at a time. Without doubts it is never on.
+    """While it `is_on`, one row is in flight at a time; never without doubts.
 
-    `owed`: rows that the drain would send. A row that passes ends the care: the page's word alone stops nothing.
+    `owed`: rows that the drain would send. A row that passes ends it: the page alone stops nothing.
     """
 
     doubts: tuple[ExpectedRefusal, ...] = ()
     owed: int = 0
     answers: int = 0
-    telling: int = 0
+    conclusive: int = 0
     has_passed: bool = False
 
     @property
     def is_on(self) -> bool:
         """Whether rows are sent one by one."""
-        return bool(self.doubts) and not self.has_passed and self.telling < PATIENT_ANSWERS
+        return bool(self.doubts) and not self.has_passed and self.conclusive < PATIENT_ANSWERS
 
     def cause(self, intent: Intent, verdict: Verdict) -> SyncError | None:
         """Take one more verdict into account; return why the drain must stop, if it must.
 
-        An intent that an earlier run may have sent tells nothing: its answer may be that of the earlier attempt, under
+        An intent that an earlier run may have sent proves nothing: its answer may be that of the earlier attempt, under
         an earlier contract.
         """
         if not self.is_on or isinstance(verdict, Superseded):
             return None
         self.answers += 1
-        self.telling += not intent.is_unanswered
+        self.conclusive += not intent.is_unanswered
         match verdict:
             case Receipt():
                 self.has_passed = not intent.is_unanswered
@@ -207,7 +208,7 @@ class CautiousStart:
         said = ": ".join(filter(None, (answer.field, answer.issue or answer.message)))
         unsent = max(self.owed - self.answers, 0)
         return BrakeError(
-            f"{announced.told}; a row was refused for it ({answer.status} {said}), {unsent} rows were not sent",
+            f"{announced.text}; a row was refused for it ({answer.status} {said}), {unsent} rows were not sent",
             brakes=("contract",),
             hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
         )

@@ -1,7 +1,4 @@
-"""Structured logs on stderr: `pretty` for people, `json` for machines; secrets are masked wherever they would stand.
-
-What is logged is said where it happens; a run says when it began, when it staged, when it published and how it ended.
-"""
+"""Structured logs on stderr: `pretty` for people, `json` for machines; secrets are masked in every line."""
 
 from __future__ import annotations
 
@@ -27,20 +24,20 @@ def configure_logs(settings: Settings) -> None:
             _masking(settings.mask),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level[settings.log_level]),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # as it is then: somebody may have put another in its place
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # looked up at each line: tests replace it
         cache_logger_on_first_use=False,
     )
 
 
 def _rendering(log_format: str) -> tuple[structlog.typing.Processor, ...]:
-    """Return what makes a line of an event; of a trace only its lines of code are shown, never the values they worked on."""
+    """Return the last processors; a stack trace shows code only, never values."""
     if log_format == "json":
         return structlog.processors.format_exc_info, structlog.processors.JSONRenderer()
     return (structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),)
 
 
 def _masking(mask: Mask) -> structlog.typing.Processor:
-    """Hide the secrets in the finished line, wherever in the event they stood, and escape what a terminal would obey."""
+    """Mask secrets in the finished line, and escape what a terminal would obey."""
 
     def hide(_logger: object, _method: str, line: object) -> str:
         return escaped(mask.hide(str(line)))

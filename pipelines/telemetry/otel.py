@@ -10,116 +10,38 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import structlog
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
-from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_current_span
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 from connectors.event_api.transport import Exchanged, Seen
-from pipelines.telemetry.tracing import Advance, Exporter, Telemetry, Wanted, Work
+from pipelines.telemetry.tracing import Advance, Telemetry, Wanted, Work
 
 PATIENCE_S = 2.0
-"""How long the end of a run waits for a collector. One that is not heard of by then is not waited for again."""
+"""How long the end of a run waits for a collector. One that does not answer by then is not waited for again."""
 _NAME = "eventsync"
 
 
-@dataclass(slots=True)
-class Exporting:
-    """Both providers of this process; with their own they leave OpenTelemetry's global ones to others."""
-
-    traces: TracerProvider
-    metrics: MeterProvider
-    is_deaf: bool = False
-    _told: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def tracer(self) -> Tracer:
-        """What makes spans."""
-        return self.traces.get_tracer(_NAME, version(_NAME))
-
-    @property
-    def meter(self) -> Meter:
-        """What counts."""
-        return self.metrics.get_meter(_NAME, version(_NAME))
-
-    def flush(self) -> None:
-        """Send what there is, for at most a few seconds: an unreachable collector holds up one run, once."""
-        if self.is_deaf:
-            return
-        over = threading.Event()
-
-        def send() -> None:
-            self.traces.force_flush()
-            self.metrics.force_flush()
-            over.set()
-
-        threading.Thread(target=send, name="eventsync-otel", daemon=True).start()
-        if not over.wait(PATIENCE_S):
-            self.is_deaf = True
-            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT; runs are not affected"
-            structlog.get_logger().warning("the OpenTelemetry collector does not answer", waited_s=PATIENCE_S, hint=hint)
-
-
-def exporting(wanted: Wanted, ids: IdGenerator) -> Exporting:
-    """Open the way to where the signals go. Nothing is registered for the process's end: `flush` is called before it."""
-    _forward_complaints()
-    resource = _resource()
-    traces = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
-    spans, numbers = _span_exporter(wanted.traces), _metric_exporter(wanted.metrics)
-    if spans is not None:
-        traces.add_span_processor(BatchSpanProcessor(spans))
-    readers = [] if numbers is None else [PeriodicExportingMetricReader(numbers)]
-    return Exporting(traces, MeterProvider(readers, resource, shutdown_on_exit=False))
-
-
-def _resource() -> Resource:
-    """Return what the environment says we are; where it does not name the service, it is `eventsync`."""
-    found = Resource.create()
-    name = str(found.attributes.get("service.name", ""))
-    named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
-    return found.merge(Resource({**named, "service.version": version(_NAME)}))
-
-
-def _span_exporter(exporter: Exporter) -> SpanExporter | None:
-    match exporter:
-        case "otlp":
-            return OTLPSpanExporter()
-        case "console":
-            return ConsoleSpanExporter(out=sys.stderr)
-        case "none":
-            return None
-
-
-def _metric_exporter(exporter: Exporter) -> MetricExporter | None:
-    match exporter:
-        case "otlp":
-            return OTLPMetricExporter()
-        case "console":
-            return ConsoleMetricExporter(out=sys.stderr)
-        case "none":
-            return None
-
-
 class _Forward(logging.Handler):
-    """Tells in our own log what the SDK complains of, each kind of complaint once: it repeats itself every few seconds."""
+    """Logs warnings of the SDK in our own log, each kind once: it repeats them every few seconds."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._known: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one complaint."""
+        """Log one warning."""
         if str(record.msg) not in self._known:
             self._known.add(str(record.msg))
             structlog.get_logger().warning("OpenTelemetry complains", complaint=record.getMessage())
@@ -132,15 +54,15 @@ def _forward_complaints() -> None:
 
 
 FAILURES_TOLD = 200
-"""So many requests of a phase that failed get spans of their own; beyond that only a share of them, as of all others."""
+"""So many failed requests of a phase get spans of their own; beyond that a share of them, as of all others."""
 _NS = 1_000_000_000
 
 
 class RunIds(RandomIdGenerator):
-    """Gives the spans of one run one trace, also those of other processes: its id follows from the run's."""
+    """Gives the spans of one run one trace, across processes: its id follows from the run's."""
 
     def generate_trace_id(self) -> int:
-        """Return the trace of the run that is at work here."""
+        """Return the trace of the current run."""
         work = _WORK.get()
         return super().generate_trace_id() if work is None else trace_id_of(work.run_id)
 
@@ -151,20 +73,21 @@ def trace_id_of(run_id: str) -> int:
 
 
 def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], float]) -> Telemetry:
-    """Return what records the runs of this process and sends them where the environment says."""
-    way = exporting(wanted, RunIds())
-    return Recorder(way, trace_requests, random)
-
-
-class Numbers:
-    """What is counted and measured, by name; the names are part of what people rely on."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
-        self.rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was written down.")
-        self.rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
-        self.phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
-        self.requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
+    """Return the recorder of this process. OpenTelemetry's global providers are left to others."""
+    _forward_complaints()
+    found = Resource.create()
+    name = str(found.attributes.get("service.name", ""))
+    named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
+    resource = found.merge(Resource({**named, "service.version": version(_NAME)}))
+    traces = TracerProvider(resource=resource, id_generator=RunIds(), shutdown_on_exit=False)
+    readers: list[MetricReader] = []
+    if wanted.traces != "none":
+        spans = OTLPSpanExporter() if wanted.traces == "otlp" else ConsoleSpanExporter(out=sys.stderr)
+        traces.add_span_processor(BatchSpanProcessor(spans))
+    if wanted.metrics != "none":
+        numbers = OTLPMetricExporter() if wanted.metrics == "otlp" else ConsoleMetricExporter(out=sys.stderr)
+        readers.append(PeriodicExportingMetricReader(numbers))
+    return Recorder(traces, MeterProvider(readers, resource, shutdown_on_exit=False), trace_requests, random)
 
 
 @dataclass(slots=True)
@@ -182,14 +105,19 @@ _PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
 
 
 class Recorder(Telemetry):
-    """Tells OpenTelemetry. `trace_requests`: the share of requests, 0 to 1, that get a span though nothing is odd about them."""
+    """Reports to OpenTelemetry. `trace_requests`: the share of ordinary requests, 0 to 1, that get a span."""
 
-    def __init__(self, way: Exporting, trace_requests: float, random: Callable[[], float]) -> None:
-        self._way = way
-        self._tracer = way.tracer
-        self._numbers = Numbers(way.meter)
-        self._trace_requests = trace_requests
-        self._random = random
+    def __init__(
+        self, traces: TracerProvider, metrics: MeterProvider, trace_requests: float, random: Callable[[], float]
+    ) -> None:
+        self._traces, self._metrics, self._is_unreachable = traces, metrics, False
+        self._trace_requests, self._random = trace_requests, random
+        self._tracer, meter = traces.get_tracer(_NAME, version(_NAME)), metrics.get_meter(_NAME, version(_NAME))
+        self._rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
+        self._rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was written down.")
+        self._rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
+        self._phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
+        self._requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
 
     @property
     def seen(self) -> Seen | None:
@@ -198,7 +126,7 @@ class Recorder(Telemetry):
 
     @contextmanager
     def run(self, work: Work) -> Iterator[None]:
-        """Open the trace of a run; log lines name it. What is known of it is sent before the block ends, if that is soon done."""
+        """Open the trace of a run; log lines name it. It is exported before the block ends, if the collector answers soon."""
         token = _WORK.set(work)
         about = {"eventsync.feed": work.feed, "eventsync.run_id": work.run_id, "eventsync.launched_by": work.launched_by}
         try:
@@ -206,7 +134,27 @@ class Recorder(Telemetry):
                 yield
         finally:
             _WORK.reset(token)
-            self._way.flush()
+            self._flush()
+
+    def _flush(self) -> None:
+        """Export what is collected, for at most a few seconds: an unreachable collector delays one run, once.
+
+        In a thread: the exporters' own timeouts do not bound a connection that hangs.
+        """
+        if self._is_unreachable:
+            return
+        is_over = threading.Event()
+
+        def export() -> None:
+            self._traces.force_flush()
+            self._metrics.force_flush()
+            is_over.set()
+
+        threading.Thread(target=export, name="eventsync-otel", daemon=True).start()
+        if not is_over.wait(PATIENCE_S):
+            self._is_unreachable = True
+            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT; runs are not affected"
+            structlog.get_logger().warning("the OpenTelemetry collector does not answer", waited_s=PATIENCE_S, hint=hint)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -219,7 +167,7 @@ class Recorder(Telemetry):
         finally:
             _PHASE.reset(token)
             about = {**_feed(), "eventsync.phase": name, "eventsync.outcome": phase.outcome or "interrupted"}
-            self._numbers.phases.record((time.time_ns() - began_ns) / _NS, about)
+            self._phases.record((time.time_ns() - began_ns) / _NS, about)
 
     def counted(self, account: Mapping[str, int]) -> None:
         """Put the numbers on the phase's span, and count them."""
@@ -228,10 +176,10 @@ class Recorder(Telemetry):
         about = {**_feed(), "eventsync.phase": phase.name if phase else ""}
         for name, count in account.items():
             if count:
-                self._numbers.rows_ended.add(count, {**about, "eventsync.row.outcome": name})
+                self._rows_ended.add(count, {**about, "eventsync.row.outcome": name})
 
     def ended(self, outcome: str, exit_code: int) -> None:
-        """Put it on the phase's span and on the run's: of several phases the last word counts."""
+        """Set the outcome on the span of the phase and of the run: of several phases the last one counts."""
         phase, span = _PHASE.get(), get_current_span()
         for each in (span,) if phase is None else (span, phase.run):
             each.set_attributes({"eventsync.outcome": outcome, "eventsync.exit_code": exit_code})
@@ -244,25 +192,25 @@ class Recorder(Telemetry):
         """Make a span of each chunk, from the end of the one before: reading it, mapping it and writing it down."""
         about, began_ns = _feed(), time.time_ns()
 
-        def told(rows: int) -> None:
+        def advanced(rows: int) -> None:
             nonlocal began_ns
             span = self._tracer.start_span("chunk", start_time=began_ns, attributes={"eventsync.rows": rows})
             began_ns = time.time_ns()
             span.end(began_ns)
-            self._numbers.rows_read.add(rows, about)
+            self._rows_read.add(rows, about)
             advance(rows)
 
-        return told
+        return advanced
 
     def settling(self, advance: Advance) -> Advance:
         """Count the rows; answers come in groups, too many and too small for spans."""
         about = _feed()
 
-        def told(rows: int) -> None:
-            self._numbers.rows_settled.add(rows, about)
+        def advanced(rows: int) -> None:
+            self._rows_settled.add(rows, about)
             advance(rows)
 
-        return told
+        return advanced
 
     def _seen(self, exchanged: Exchanged) -> None:
         about: dict[str, str | int] = {
@@ -274,12 +222,12 @@ class Recorder(Telemetry):
             about["http.response.status_code"] = exchanged.status
         if exchanged.error:
             about["error.type"] = exchanged.error
-        self._numbers.requests.record(exchanged.seconds, about)
-        if self._is_told(exchanged):
+        self._requests.record(exchanged.seconds, about)
+        if self._is_traced(exchanged):
             self._request_span(exchanged, about)
 
-    def _is_told(self, exchanged: Exchanged) -> bool:
-        """Whether a request gets a span: what is no row, what failed (the first of them), and a share of the others."""
+    def _is_traced(self, exchanged: Exchanged) -> bool:
+        """Whether a request gets a span: all that send no row, the first that fail, and a share of the others."""
         if not exchanged.key:
             return True
         phase = _PHASE.get()
@@ -289,7 +237,7 @@ class Recorder(Telemetry):
         return self._random() < self._trace_requests
 
     def _request_span(self, exchanged: Exchanged, about: Mapping[str, str | int]) -> None:
-        """Make a span of a request that is over; of a row that is known here, with its key."""
+        """Record the span of a request that has ended, with the key of its row."""
         ended_ns = time.time_ns()
         row_key = get_contextvars().get("row_key")
         of_row = {"eventsync.idempotency_key": exchanged.key} if exchanged.key else {}
@@ -306,7 +254,7 @@ class Recorder(Telemetry):
 
     @contextmanager
     def _span(self, name: str, about: Mapping[str, str]) -> Iterator[Span]:
-        """Open a span; one that is left by an error says of which kind. Its words may hold anything, and stay in the books."""
+        """Open a span; an error sets its type, not its message, which may hold personal data."""
         with self._tracer.start_as_current_span(
             name, attributes=about, record_exception=False, set_status_on_exception=False
         ) as span:

@@ -1,7 +1,4 @@
-"""What a run tells tracing tools of itself while it works: nothing at all, unless somebody listens.
-
-Who listens is chosen in `chosen`; how it is told to OpenTelemetry is `otel`'s.
-"""
+"""Where a run reports spans and measurements: nowhere, unless OTEL_* variables ask for it."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One run of one feed: what all that is told of it is found by."""
+    """The attributes of all spans of one run."""
 
     feed: str
     run_id: str
@@ -25,40 +22,40 @@ class Work:
 
 
 class Telemetry:
-    """Where nobody listens: every method leaves things as they are, and costs nothing per row."""
+    """The default, which reports nothing and costs nothing per row."""
 
     @property
     def seen(self) -> Seen | None:
-        """What each request to the service is told to; None where nobody wants to know."""
+        """Called with each request to the service; None where requests are not traced."""
         return None
 
     def run(self, work: Work) -> AbstractContextManager[None]:
-        """Stand around all that one process does for a run."""
+        """Open the span of a run."""
         del work
         return nullcontext()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Stand around one of its phases."""
+        """Open the span of a phase."""
         del name
         return nullcontext()
 
     def counted(self, account: Mapping[str, int]) -> None:
-        """Tell how many rows of a phase ended where."""
+        """Report how many rows of a phase ended where."""
 
     def ended(self, outcome: str, exit_code: int) -> None:
-        """Tell how a phase ended, or the run where it came to none."""
+        """Report how a phase or a run ended."""
 
     def reading(self, advance: Advance) -> Advance:
-        """Return what is told after each chunk of rows how many were read, and tells it to `advance`."""
+        """Return a callback for chunks of rows that were read, which calls `advance` too."""
         return advance
 
     def settling(self, advance: Advance) -> Advance:
-        """Return what is told how many rows were settled, and tells it to `advance`."""
+        """Return a callback for rows that were settled, which calls `advance` too."""
         return advance
 
 
 NO_TELEMETRY = Telemetry()
-"""Nobody listens."""
+"""Reports nothing."""
 Exporter = Literal["otlp", "console", "none"]
 PROTOCOL = "http/protobuf"
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -67,7 +64,7 @@ _SIGNALS = ("TRACES", "METRICS")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Where each signal goes. `problems`: what was asked for and cannot be had; it costs the signal, never the run."""
+    """Where each signal goes. `problems`: what was asked for and is not supported; it fails no run."""
 
     traces: Exporter = "none"
     metrics: Exporter = "none"
@@ -75,7 +72,7 @@ class Wanted:
 
     @property
     def is_any(self) -> bool:
-        """Whether anything is to be told to anybody."""
+        """Whether any signal is exported."""
         return {self.traces, self.metrics} != {"none"}
 
 

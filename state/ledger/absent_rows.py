@@ -41,11 +41,11 @@ _PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
 _SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 
 
-def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unspoken: UnreadEvents, now: datetime) -> None:
+def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unread: UnreadEvents, now: datetime) -> None:
     """Note which absent entries have vanished, which are over, and which are of no event that anybody could miss."""
     for few in in_fews(absent):
         for row in connection.execute(_ABSENT, {"entries": few}):
-            if marks.is_present(row.id) or (unspoken.is_any and unspoken.covers(row.row_key)):
+            if marks.is_present(row.id) or (unread.is_any and unread.covers(row.row_key)):
                 continue
             if not row.may_be_out:
                 marks.dropped.append(row.id)

@@ -1,11 +1,11 @@
-"""How a feed replaces its rows: whether new rows resemble rows that are gone, and whether earlier reads replaced as many."""
+"""The end of a read: withdraw and mark what its source no longer asks for, balance the account, set the gate."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any
 
@@ -109,39 +109,36 @@ def _pairs(body: bytes) -> Iterator[int]:
             yield hash((channel, first is title, second is place, first, second))
 
 
-_PAGE = 2_000
 _ALIKE_AT_LEAST = 3
 _LEFT_OUT_AT_LEAST = 3
 """Fewer rows than these trip no brake, and are not counted."""
 
-_SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 # A row that a person has ignored is listed again: that it is gone is a change.
 _VANISH = (
     update(ENTRY)
-    .where(_SOME, ENTRY.c.vanished_at.is_(None))
+    .where(ENTRY.c.id.in_(bindparam("entries", expanding=True)), ENTRY.c.vanished_at.is_(None))
     .values(
         vanished_at=bindparam("now", type_=ENTRY.c.vanished_at.type),
         vanished_by=bindparam("rule"),
         decision=case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision),
     )
 )
-_PAGE_OF_STATE = (
-    ENTRY.c.scope_id == bindparam("scope"),
-    ENTRY.c.state == bindparam("in_state"),
-    ENTRY.c.id > bindparam("after"),
-    ENTRY.c.id <= bindparam("boundary"),
-)
-_ENTRIES = (
-    select(ENTRY.c.id, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
-    .where(*_PAGE_OF_STATE)
+_IDS = (
+    select(ENTRY.c.id)
+    .where(
+        ENTRY.c.scope_id == bindparam("scope"),
+        ENTRY.c.state == bindparam("in_state"),
+        ENTRY.c.id > bindparam("after"),
+        ENTRY.c.id <= bindparam("boundary"),
+    )
     .order_by(ENTRY.c.id)
-    .limit(_PAGE)
+    .limit(2_000)
 )
-_IDS = select(ENTRY.c.id).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
-_KEYS = select(ENTRY.c.id, ENTRY.c.row_key).where(*_PAGE_OF_STATE).order_by(ENTRY.c.id).limit(_PAGE)
+# Apart from the ids, which an index holds: the entries themselves are large.
+_ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
 
 
-def finish(
+def close_stage(
     connection: Connection,
     turn: FencedTransaction,
     opening: Opening,
@@ -149,183 +146,178 @@ def finish(
     brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport:
     """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
-    tally = progress.tally
-    _hear_of_rows(connection, turn, progress)
-    unheard, taken_back = _withdraw(connection, turn, opening, progress)
-    progress.duplicates.write(connection)
-    lock_service(connection, turn.scope_id)
-    held = settle_held(connection, turn, opening, progress)
-    hold_staged_beside(connection, turn, progress)
-    alongside = _alongside(connection, turn, opening, progress)
-    before = progress.marks.count_present() - held
-    is_marking = progress.terms.on_vanish == "report"
-    if is_marking:
-        absent = _absent(connection, turn, opening, progress, present=before - taken_back)
-        sort_out(connection, absent, progress.marks, progress.unspoken, turn.now())
-    tally.vanished = progress.marks.count_vanished()
-    tally.standing = progress.listed.standing
-    tally.redrafted = sum(map(progress.marks.is_mapped, waiting(connection, turn.scope_id)))
-    report = tally.report(
-        turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
-    )
-    report.account.check()
-    present = before - taken_back + tally.new - tally.restaged
-    report = replace(report, is_marking=is_marking, past=len(progress.marks.past))
-    report = replace(report, met=before - tally.unreleased, present=present)
-    report = replace(report, past_rows=report.past if progress.terms.row_parts is None else 0)
-    report = replace(report, alongside=alongside, stood=opening.brakes, **_left_out(connection, turn, progress))
-    report = replace(report, key_definition=progress.terms.key_definition, has_new_keys=_has_new_keys(opening, progress))
-    if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and progress.terms.reach is not ReadKind.PICKED:
-        alike = count_alike(connection, turn, progress.marks, is_whole=opening.is_whole, released_id=opening.released_id)
-        report = replace(report, alike=alike)
-    report = with_history(connection, turn, report)
-    report = _braked(report, brake(report), progress.terms.accepted)
-    report = replace(report, is_blind=bool(unheard) and not opening.is_whole and not opening.was_free)
-    lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
-    if judge(connection, turn, lasting, report):
-        progress.digests.keep(connection, turn.scope_id, progress.marks)
-    if not report.brakes:
-        _mark_vanished(connection, turn, progress)
-        mark_past(connection, chain(progress.marks.past, progress.marks.dropped), turn.now())
-    turn.note(
-        connection,
-        phase=Phase.STAGED.value,
-        is_whole=opening.is_whole,
-        read_account=dump(report.account),
-        stage_report=dump(report),
-        brakes=json.dumps(report.brakes),
-    )
-    return report
+    return _Closing(connection, turn, opening, progress).close(brake)
 
 
-def _alongside(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> Alongside | None:
-    """Return who else delivers the rows of a feed of which nothing was ever let out.
+@dataclass(frozen=True, slots=True)
+class _Closing:
+    connection: Connection
+    turn: FencedTransaction
+    opening: Opening
+    progress: Progress
 
-    Where a person accepts that for this run, the rows that were held for its sake are freed.
-    """
-    if opening.released_id:
-        return None
-    found = find_alongside(connection, turn.scope_id)
-    if found is None and "scope" in opening.brakes:
-        found = _found_before(connection, turn, opening)
-    if found is None or "scope" not in progress.terms.accepted:
-        return found
-    progress.duplicates.apart.add(found.scope_id)
-    settle_held(connection, turn, opening, progress)
-    return replace(found, held=0)
+    def close(self, brake: Callable[[StageReport], Sequence[str]]) -> StageReport:
+        connection, turn, opening, progress = self.connection, self.turn, self.opening, self.progress
+        report = self._report()
+        tripped, accepted = brake(report), progress.policy.accepted
+        report = replace(
+            report,
+            brakes=tuple(name for name in tripped if name not in accepted),
+            accepted=tuple(name for name in tripped if name in accepted),
+        )
+        lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
+        if judge(connection, turn, lasting, report):
+            progress.digests.keep(connection, turn.scope_id, progress.marks)
+        if not report.brakes:  # else the read is not believed so far: nothing has vanished
+            self._mark_vanished()
+            mark_past(connection, chain(progress.marks.past, progress.marks.dropped), turn.now())
+        turn.note(
+            connection,
+            phase=Phase.STAGED.value,
+            is_whole=opening.is_whole,
+            read_account=dump(report.account),
+            stage_report=dump(report),
+            brakes=json.dumps(report.brakes),
+        )
+        return report
 
+    def _report(self) -> StageReport:
+        """Settle all that the read leaves open, and return its report before the brakes are asked."""
+        connection, turn, opening, progress = self.connection, self.turn, self.opening, self.progress
+        marks, tally, policy = progress.marks, progress.tally, progress.policy
+        self._mark_rows_of_stems()
+        unread, withdrawn_present = self._withdraw()
+        progress.duplicates.write(connection)
+        lock_service(connection, turn.scope_id)
+        held = settle_held(connection, turn, opening, progress)
+        hold_staged_beside(connection, turn, progress)
+        alongside = self._alongside()
+        before = marks.count_present() - held
+        if policy.on_vanish == "report":
+            sort_out(connection, self._absent(before - withdrawn_present), marks, progress.unread, turn.now())
+        tally.vanished = marks.count_vanished()
+        tally.standing = progress.listed.standing
+        tally.redrafted = sum(map(marks.is_mapped, waiting(connection, turn.scope_id)))
+        report = tally.report(
+            turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
+        )
+        report.account.check()
+        report = replace(
+            report,
+            is_marking=policy.on_vanish == "report",
+            past=len(marks.past),
+            past_rows=len(marks.past) if policy.row_parts is None else 0,
+            met=before - tally.unreleased,
+            present=before - withdrawn_present + tally.new - tally.restaged,
+            alongside=alongside,
+            stood=opening.brakes,
+            key_definition=policy.key_definition,
+            has_new_keys=opening.has_other_keys(policy.key_definition),
+            is_blind=bool(unread) and not opening.is_whole and not opening.was_free,
+            **self._left_out(),
+        )
+        if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and policy.kind is not ReadKind.CHOSEN:
+            alike = count_alike(connection, turn, marks, is_whole=opening.is_whole, released_id=opening.released_id)
+            report = replace(report, alike=alike)
+        return with_history(connection, turn, report)
 
-def _found_before(connection: Connection, turn: FencedTransaction, opening: Opening) -> Alongside | None:
-    """Return what the last read found, which freed the rows and was let out for nobody."""
-    stored = read_report(connection, turn.scope_id, opening.before_run)
-    found = stored.alongside if stored is not None else None
-    return found if found is not None and found.scope_id in read_neighbours(connection, turn.scope_id) else None
+    def _alongside(self) -> Alongside | None:
+        """Return who else delivers the rows of a feed of which nothing was ever let out.
 
+        Where a person accepts that for this run, the rows that were held for its sake are freed.
+        """
+        opening, progress = self.opening, self.progress
+        if opening.released_id:
+            return None
+        found = find_alongside(self.connection, self.turn.scope_id)
+        if found is None and "scope" in opening.brakes:
+            found = self._found_before()
+        if found is None or "scope" not in progress.policy.accepted:
+            return found
+        progress.duplicates.apart.add(found.scope_id)
+        settle_held(self.connection, self.turn, opening, progress)
+        return replace(found, held=0)
 
-def _left_out(connection: Connection, turn: FencedTransaction, progress: Progress) -> dict[str, Any]:
-    """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
-    rules = Counter(rule for entry_id, rule in progress.left_out.items() if progress.marks.is_vanished(entry_id))
-    if rules.total() < _LEFT_OUT_AT_LEAST:
-        return {}
-    return {"left_out": dict(rules.most_common()), "to_come": count_to_come(connection, turn.scope_id, turn.now())}
+    def _found_before(self) -> Alongside | None:
+        """Return what the last read found, which freed the rows and was let out for nobody."""
+        stored = read_report(self.connection, self.turn.scope_id, self.opening.before_run)
+        found = stored.alongside if stored is not None else None
+        return found if found is not None and found.scope_id in read_neighbours(self.connection, self.turn.scope_id) else None
 
+    def _left_out(self) -> dict[str, Any]:
+        """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
+        marks = self.progress.marks
+        rules = Counter(rule for entry_id, rule in self.progress.left_out.items() if marks.is_vanished(entry_id))
+        if rules.total() < _LEFT_OUT_AT_LEAST:
+            return {}
+        to_come = count_to_come(self.connection, self.turn.scope_id, self.turn.now())
+        return {"left_out": dict(rules.most_common()), "to_come": to_come}
 
-def _has_new_keys(opening: Opening, progress: Progress) -> bool:
-    asked = progress.terms.key_definition
-    return bool(asked and opening.key_definition and asked != opening.key_definition)
+    def _withdraw(self) -> tuple[int, int]:
+        """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
+        longer asks for (gone from a whole read, deleted, or present in this one as rejected or skipped).
 
+        Return how many were not read, and how many known ones that the source has were taken out of the ledger.
+        """
+        unread, known, waiting_rows = 0, 0, 0
+        marks, tally = self.progress.marks, self.progress.tally
+        taken = TakenBack(self.connection, self.turn.now())
+        taken.delete(entry_id for entry_id in marks.conflicting if entry_id > marks.boundary)
+        for row in self._entries(_ROWS, EntryState.PENDING):
+            if row.attempts:
+                continue
+            is_unasked, is_present = not marks.is_mapped(row.id), marks.is_present(row.id)
+            is_unreleased = row.id > self.opening.released_id
+            tally.unreleased += is_unreleased and is_present
+            if marks.is_conflicting(row.id):
+                known += taken.take(row) and is_present
+            elif is_unasked and (self.opening.is_whole or is_present or marks.is_deleted(row.id)):
+                known += taken.take(row) and is_present
+                tally.withdrawn += 1
+            else:
+                unread += is_unasked
+                waiting_rows += not is_unasked and is_unreleased
+        tally.waiting = waiting_rows
+        taken.write()
+        tally.restless += taken.drafts
+        return unread, known
 
-def _withdraw(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> tuple[int, int]:
-    """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
-    longer asks for (gone from a whole read, gone by its word, or met in this one as rejected or skipped). Return how many
-    were not heard of, and how many known ones that the source has were taken out of the ledger.
-    """
-    unheard, waiting_rows, marks = 0, 0, progress.marks
-    taken = TakenBack(connection, turn.now())
-    taken.delete(entry_id for entry_id in marks.conflicting if entry_id > marks.boundary)
-    known = 0
-    for row in _never_sent(connection, turn, marks.boundary):
-        is_unasked, is_unreleased = not marks.is_mapped(row.id), row.id > opening.released_id
-        progress.tally.unreleased += is_unreleased and marks.is_present(row.id)
-        if marks.is_conflicting(row.id) or (
-            is_unasked and (opening.is_whole or marks.is_present(row.id) or marks.is_deleted(row.id))
-        ):
-            known += taken.take(row) and marks.is_present(row.id)
-            progress.tally.withdrawn += not marks.is_conflicting(row.id)
-        else:
-            unheard += is_unasked
-            waiting_rows += not is_unasked and is_unreleased
-    progress.tally.waiting = waiting_rows
-    taken.write()
-    progress.tally.restless += taken.drafts
-    return unheard, known
-
-
-def _braked(report: StageReport, tripped: Sequence[str], accepted: Sequence[str]) -> StageReport:
-    return replace(
-        report,
-        brakes=tuple(name for name in tripped if name not in accepted),
-        accepted=tuple(name for name in tripped if name in accepted),
-    )
-
-
-def _hear_of_rows(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
-    """Lose the events that came of a row before, and that the row, which this read has come to, does not stand for any more."""
-    stems = progress.stems | progress.left_out_stems.keys()
-    if not stems:
-        return
-    for state in EntryState:
-        for row in _pages(connection, _KEYS, turn, state, progress.marks.boundary):
-            stem = stem_of(row.row_key, progress.terms.row_parts)
-            if stem in stems and not progress.marks.is_present(row.id):
-                progress.marks.mark_deleted(row.id)
+    def _mark_rows_of_stems(self) -> None:
+        """Mark as deleted the earlier events of each row that this read has met, where it does not stand for them any more."""
+        progress, marks = self.progress, self.progress.marks
+        stems = progress.stems | progress.left_out_stems.keys()
+        for row in self._entries(_ROWS, *EntryState) if stems else ():
+            stem = stem_of(row.row_key, progress.policy.row_parts)
+            if stem in stems and not marks.is_present(row.id):
+                marks.mark_deleted(row.id)
                 if stem in progress.left_out_stems:
                     progress.left_out[row.id] = progress.left_out_stems[stem]
 
+    def _absent(self, present: int) -> Iterable[int]:
+        """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
 
-def _absent(
-    connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress, *, present: int
-) -> Iterable[int]:
-    """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
+        `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
+        """
+        marks = self.progress.marks
+        if self.progress.policy.kind is ReadKind.CHOSEN:
+            return ()
+        if self.opening.is_whole and count_unmarked(self.connection, self.turn.scope_id, marks.boundary) != present:
+            return (row.id for row in self._entries(_IDS, *EntryState) if not marks.is_present(row.id))
+        return marks.deleted
 
-    `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
-    """
-    marks = progress.marks
-    if progress.terms.reach is ReadKind.PICKED:
-        return ()
-    if opening.is_whole and count_unmarked(connection, turn.scope_id, marks.boundary) != present:
-        return _unmet(connection, turn, progress)
-    return marks.deleted
+    def _mark_vanished(self) -> None:
+        for few in in_fews(self.progress.marks.vanished()):
+            by_rule = defaultdict(list)
+            for entry_id in few:
+                by_rule[self.progress.left_out.get(entry_id, "")].append(entry_id)
+            for rule, entries in by_rule.items():
+                self.connection.execute(_VANISH, {"entries": entries, "now": self.turn.now(), "rule": rule})
 
-
-def _unmet(connection: Connection, turn: FencedTransaction, progress: Progress) -> Iterator[int]:
-    marks = progress.marks
-    rows = (row for state in EntryState for row in _pages(connection, _IDS, turn, state, marks.boundary))
-    return (row.id for row in rows if not marks.is_present(row.id))
-
-
-def _mark_vanished(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
-    """Mark the entries that a read has not met. A read that a brake stops is not believed so far: it marks none."""
-    for few in in_fews(progress.marks.vanished()):
-        by_rule = defaultdict(list)
-        for entry_id in few:
-            by_rule[progress.left_out.get(entry_id, "")].append(entry_id)
-        for rule, entries in by_rule.items():
-            connection.execute(_VANISH, {"entries": entries, "now": turn.now(), "rule": rule})
-
-
-def _never_sent(connection: Connection, turn: FencedTransaction, boundary: int) -> Iterator[Row[*tuple[Any, ...]]]:
-    pages = _pages(connection, _ENTRIES, turn, EntryState.PENDING, boundary)
-    return (row for row in pages if row.attempts == 0)
-
-
-def _pages(
-    connection: Connection, page: Select[Any], turn: FencedTransaction, state: EntryState, boundary: int
-) -> Iterator[Row[*tuple[Any, ...]]]:
-    """Yield the entries of one state by age, up to the boundary, a page at a time."""
-    after = 0
-    while rows := connection.execute(
-        page, {"scope": turn.scope_id, "in_state": state.value, "after": after, "boundary": boundary}
-    ).all():
-        yield from rows
-        after = rows[-1].id
+    def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[Row[*tuple[Any, ...]]]:
+        """Yield the entries of before this read by state and by age, a page at a time."""
+        asked = {"scope": self.turn.scope_id, "boundary": self.progress.marks.boundary}
+        for state in states:
+            after = 0
+            while rows := self.connection.execute(page, {**asked, "in_state": state.value, "after": after}).all():
+                yield from rows
+                after = rows[-1].id

@@ -49,12 +49,12 @@ from state.tables import storable
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one read has come to so far, the terms that it is made on, and what people decided about held rows."""
+    """What one read has come to so far, the policy that it is made on, and what people decided about held rows."""
 
     marks: ReadMarks
     tally: Tally
-    terms: StagePolicy
-    unspoken: UnreadEvents
+    policy: StagePolicy
+    unread: UnreadEvents
     listed: ListedProblems
     digests: RowDigests
     duplicates: DuplicateIndex
@@ -67,16 +67,16 @@ class Progress:
 
     def hear(self, outcomes: Sequence[RowOutcome]) -> None:
         """Note what these rows leave unsaid, and what they speak for."""
-        rules = {} if self.terms.reach is ReadKind.PICKED else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
-        self.unspoken.hear(outcome for outcome in outcomes if id(outcome) not in rules)
-        if self.terms.row_parts is None:
+        rules = {} if self.policy.kind is ReadKind.CHOSEN else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
+        self.unread.hear(outcome for outcome in outcomes if id(outcome) not in rules)
+        if self.policy.row_parts is None:
             return
         for outcome in outcomes:
             if rule := rules.get(id(outcome)):
-                self.left_out_stems[stem_of(outcome.row_key, self.terms.row_parts)] = rule
+                self.left_out_stems[stem_of(outcome.row_key, self.policy.row_parts)] = rule
             is_stem = isinstance(outcome, Gone) and outcome.is_stem
-            if outcome.row_key and (is_stem or self.terms.reach is ReadKind.ONWARD):
-                self.stems.add(stem_of(outcome.row_key, self.terms.row_parts))
+            if outcome.row_key and (is_stem or self.policy.kind is ReadKind.INCREMENTAL):
+                self.stems.add(stem_of(outcome.row_key, self.policy.row_parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Comparison:
         """Count a row that is left out. A known entry that a rule leaves out is as good as gone from its source."""
         self.progress.tally.skip(row.because)
         known = self.known.get(storable(row.row_key)) if row.row_key else None
-        if not row.rule or known is None or self.progress.terms.reach is ReadKind.PICKED:
+        if not row.rule or known is None or self.progress.policy.kind is ReadKind.CHOSEN:
             self._meet(row.row_key)
             return
         self.progress.marks.mark_deleted(known.entry_id)
@@ -159,10 +159,10 @@ class Comparison:
         if row.warnings:
             self.progress.tally.warnings += len(row.warnings)
         if known is None:
-            self._take_new(drafted(row) if self.progress.terms.drafts_only else row)
+            self._take_new(drafted(row) if self.progress.policy.drafts_only else row)
             return
-        if known.revision or self.progress.terms.drafts_only:
-            row = _as_asked(known, row, self.progress.terms)
+        if known.revision or self.progress.policy.drafts_only:
+            row = _as_asked(known, row, self.progress.policy)
         if known.is_vanished:
             self.batch.welcome_back(known.entry_id)
         if known.drift_fingerprint == CANCELLED:
@@ -176,7 +176,7 @@ class Comparison:
         if rejection := too_long_key(row):
             self._reject(rejection)
             return
-        match plan_new(self.candidates.get(row.twin_digest) if self.progress.terms.holds_twins else None):
+        match plan_new(self.candidates.get(row.twin_digest) if self.progress.policy.holds_copies else None):
             case New():
                 self.candidates[row.twin_digest] = Candidate(0, row.row_key)
                 self.progress.duplicates.create(row.twin_digest, row.row_key)
@@ -203,7 +203,7 @@ class Comparison:
 
     def _take_known(self, known: Known, row: MappedRow) -> None:  # noqa: C901 # one arm for each member of the union
         entry_id = known.entry_id
-        on_change = _without_drafts(self.progress.terms.on_change) if row.outside else self.progress.terms.on_change
+        on_change = _without_drafts(self.progress.policy.on_change) if row.outside else self.progress.policy.on_change
         match plan_known(known, row, on_change, self.pasts.get(entry_id, NO_PAST)):
             case Unchanged() as same:
                 self.progress.marks.mark_mapped(entry_id)
@@ -302,7 +302,7 @@ def compare(connection: Connection, turn: FencedTransaction, progress: Progress,
     unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
     candidates = progress.duplicates.find(connection, unknown)
     resembled = progress.duplicates.by_id(connection, {entry.candidate_id for entry in known.values() if entry.candidate_id})
-    pasts = find_pasts(connection, known, outcomes, progress.terms)
+    pasts = find_pasts(connection, known, outcomes, progress.policy)
     comparison = Comparison(progress, known, candidates, resembled, pasts, Batch(turn), [], [])
     for outcome in outcomes:
         comparison.take(outcome)
@@ -312,14 +312,14 @@ def compare(connection: Connection, turn: FencedTransaction, progress: Progress,
     write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
 
 
-def _as_asked(known: Known, row: MappedRow, terms: StagePolicy) -> MappedRow:
+def _as_asked(known: Known, row: MappedRow, policy: StagePolicy) -> MappedRow:
     """Return the row as this read would pin it: as a draft where only drafts are sent, or where a change was drafted.
 
     What is pinned and may be out is compared with the row itself: the wish of one run is no change of the source.
     """
     if is_of_change(known.revision):
         return drafted(row)
-    if not terms.drafts_only:
+    if not policy.drafts_only:
         return row
     draft = drafted(row)
     return draft if known.may_be_pinned_anew or draft.fingerprint == known.fingerprint else row

@@ -417,13 +417,13 @@ def destination_of(scope_id: int) -> ColumnElement[str]:
 
 
 def find_pasts(
-    connection: Connection, known: Mapping[str, Known], outcomes: Sequence[RowOutcome], terms: StagePolicy
+    connection: Connection, known: Mapping[str, Known], outcomes: Sequence[RowOutcome], policy: StagePolicy
 ) -> dict[int, Past]:
     """Return the pasts of those rows whose change could be drafted, or was, by entry."""
-    if terms.on_change != "create_draft_again" and not any(entry.revision for entry in known.values()):
+    if policy.on_change != "create_draft_again" and not any(entry.revision for entry in known.values()):
         return {}
     rows = [row for row in outcomes if isinstance(row, MappedRow)]
-    changed = {entry.entry_id: (entry, row) for entry, row in _changed(known, rows, terms)}
+    changed = {entry.entry_id: (entry, row) for entry, row in _changed(known, rows, policy)}
     if not changed:
         return {}
     said, shown = said_before(connection, changed), shown_bodies(connection, changed)
@@ -436,8 +436,8 @@ def find_pasts(
     }
 
 
-def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], terms: StagePolicy) -> Iterator[tuple[Known, MappedRow]]:
-    asks_for_drafts = terms.on_change == "create_draft_again"
+def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], policy: StagePolicy) -> Iterator[tuple[Known, MappedRow]]:
+    asks_for_drafts = policy.on_change == "create_draft_again"
     for row in rows:
         entry = known.get(row.row_key)
         if entry is None or entry.shown == row.fingerprint:

@@ -94,7 +94,7 @@ class Opening:
     """
 
     is_whole: bool
-    reach: ReadKind
+    kind: ReadKind
     stamp: str
     boundary: int
     released_id: int
@@ -114,6 +114,10 @@ class Opening:
     def brakes(self) -> tuple[str, ...]:
         """The brakes behind the gate as it was."""
         return _brakes_of(self.before_reason)
+
+    def has_other_keys(self, key_definition: str) -> bool:
+        """Whether the feed's keys were made in another way before."""
+        return bool(key_definition and self.key_definition and key_definition != self.key_definition)
 
     @property
     def was_free(self) -> bool:
@@ -140,7 +144,7 @@ def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
 
 
-def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, stamp: str, reach: ReadKind) -> Opening:
+def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, stamp: str, kind: ReadKind) -> Opening:
     """Close the gate for the length of a stage.
 
     A full read first takes the bookmark out: only its own passing gives the feed another one, so that what it stages and
@@ -155,12 +159,12 @@ def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, sta
     unknown = connection.execute(select(func.count()).where(ENTRY.c.scope_id == turn.scope_id, is_unknown)).scalar_one()
     turn.take_over(connection)
     _set(connection, turn, GateState.STAGING)
-    if reach is ReadKind.FULL or is_whole:
+    if kind is ReadKind.FULL or is_whole:
         drop_bookmark(connection, turn.scope_id)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
     return Opening(
         is_whole=is_whole,
-        reach=reach,
+        kind=kind,
         stamp=stamp,
         boundary=boundary,
         released_id=scope.released_id,
@@ -183,7 +187,7 @@ def judge(connection: Connection, turn: FencedTransaction, opening: Opening, rep
     the next one is a full one.
     """
     is_blind = report.is_blind
-    if is_blind and opening.reach is ReadKind.ONWARD:
+    if is_blind and opening.kind is ReadKind.INCREMENTAL:
         drop_bookmark(connection, turn.scope_id)
     tripped = (*report.brakes, *report.accepted)
     opens = not tripped and not is_blind

@@ -125,18 +125,18 @@ class Ledger:
         is_whole: bool,
         fence: int,
         stamp: str = "",
-        terms: StagePolicy = DEFAULT_POLICY,
+        policy: StagePolicy = DEFAULT_POLICY,
         digests_of: str | None = None,
     ) -> Stage:
         """Close the gate and begin to write down what the source says.
 
-        `is_whole`: the source is read from end to end, so that an absent row has vanished; `terms.reach` says how much a read
+        `is_whole`: the source is read from end to end, so that an absent row has vanished; `policy.reach` says how much a read
         that is not whole takes in. `stamp`: evidence of the content's version, kept with the feed once this read has passed its
         brakes. `digests_of`: the stamp of the read whose row digests are to be used, as long as it is the feed's last one; the
         digests of this read are kept then, and also where it is "". None: rows are not known by digests.
         Raises `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, terms=terms, digests_of=digests_of)
+        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, policy=policy, digests_of=digests_of)
 
     def stamp(self) -> str:
         """Return the evidence that the last whole read left, "" if none."""
@@ -145,7 +145,7 @@ class Ledger:
             return read_stamp(connection, scope_id)
 
     def repeat_read(
-        self, run_id: str, fence: int, terms: StagePolicy, asked: UnchangedRead, brake: Callable[[StageReport], Sequence[str]]
+        self, run_id: str, fence: int, policy: StagePolicy, asked: UnchangedRead, brake: Callable[[StageReport], Sequence[str]]
     ) -> StageReport | None:
         """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
 
@@ -154,7 +154,7 @@ class Ledger:
         """
         turn = self._turn(run_id, fence)
         with turn.transaction() as connection:
-            return repeat(connection, turn, terms, asked, brake)
+            return repeat(connection, turn, policy, asked, brake)
 
     def open_outbox(
         self,

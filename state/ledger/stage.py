@@ -9,7 +9,7 @@ from dataclasses import replace
 from mappings.outcome import Absorbed, RowOutcome
 from mappings.row_key import RowKey
 from state.ledger.accounts import StageReport, Tally, dump
-from state.ledger.close import finish
+from state.ledger.close import close_stage
 from state.ledger.compare import Progress, compare
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.entries import entry_ids
@@ -76,21 +76,21 @@ class Stage:
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
         with self._turn.transaction() as connection:
-            return finish(connection, self._turn, self._opening.ended(end), self._progress, brake)
+            return close_stage(connection, self._turn, self._opening.ended(end), self._progress, brake)
 
 
-def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, terms: StagePolicy, digests_of: str | None) -> Stage:
+def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
         is_known = bool(digests_of) and is_evident(connection, turn.scope_id, digests_of or "")
-        opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, reach=terms.reach)
-        is_anew = terms.reach is ReadKind.FULL or is_whole
-        listed = no_list() if is_anew else carry_list(connection, turn, terms.row_parts)
+        opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, kind=policy.kind)
+        is_anew = policy.kind is ReadKind.FULL or is_whole
+        listed = no_list() if is_anew else carry_list(connection, turn, policy.row_parts)
         duplicates = DuplicateIndex(connection, turn.scope_id)
         marks, digests = ReadMarks(opening.boundary), RowDigests(opening.boundary, is_kept=digests_of is not None)
         if is_known:
             load_digests(connection, turn.scope_id, marks, digests)
-    return Stage(turn, opening, Progress(marks, Tally(), terms, UnreadEvents(terms.days), listed, digests, duplicates))
+    return Stage(turn, opening, Progress(marks, Tally(), policy, UnreadEvents(policy.days), listed, digests, duplicates))
 
 
 def _keys(outcomes: Sequence[RowOutcome]) -> list[str]:

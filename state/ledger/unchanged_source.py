@@ -54,7 +54,7 @@ def is_lasting(connection: Connection, scope_id: int, progress: Progress) -> boo
 def repeat(
     connection: Connection,
     turn: FencedTransaction,
-    terms: StagePolicy,
+    policy: StagePolicy,
     asked: UnchangedRead,
     brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport | None:
@@ -66,10 +66,10 @@ def repeat(
     scope = lock(connection, turn.scope_id)
     last = _let_out(connection, scope, asked.known)
     refused = _count_refused(connection, turn.scope_id)
-    if last is None or not _is_told_by(last, connection, turn.scope_id, terms, refused):
+    if last is None or not _is_told_by(last, connection, turn.scope_id, policy, refused):
         return None
     opening = _opened(connection, turn.scope_id, scope, asked.stamp)
-    report = _told_again(last, turn.run_id, opening, terms, refused)
+    report = _told_again(last, turn.run_id, opening, policy, refused)
     report.account.check()
     if brake(report):
         return None
@@ -101,7 +101,7 @@ def _opened(connection: Connection, scope_id: int, scope: Row[*tuple[Any, ...]],
     newest, known = connection.execute(entries).one()
     return Opening(
         is_whole=True,
-        reach=ReadKind.FULL,
+        kind=ReadKind.FULL,
         stamp=stamp,
         boundary=newest,
         released_id=scope.released_id,
@@ -127,33 +127,33 @@ def _count_refused(connection: Connection, scope_id: int) -> int:
     return connection.execute(select(func.count()).select_from(ENTRY).where(*refused)).scalar_one()
 
 
-def _is_told_by(last: StageReport, connection: Connection, scope_id: int, terms: StagePolicy, refused: int) -> bool:
+def _is_told_by(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy, refused: int) -> bool:
     """Whether every row of the last read would come to what it was then, or be unchanged where it was new.
 
     A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
     what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
     """
-    if last.standing or last.account.held or terms.drafts_only:
+    if last.standing or last.account.held or policy.drafts_only:
         return False
     of_feed = ENTRY.c.scope_id == scope_id
     is_moving = refused != last.account.still_refused or _is_any(connection, of_feed, ENTRY.c.state.in_(_MOVING))
-    if is_moving and not _says_all(last, connection, scope_id, terms):
+    if is_moving and not _says_all(last, connection, scope_id, policy):
         return False
     # Only a feed that hears nothing of changes has drifts of no kind; those of all others are found without reading every entry.
-    drifted = ENTRY.c.drift_fingerprint if terms.on_change == "ignore" else ENTRY.c.drift_kind
+    drifted = ENTRY.c.drift_fingerprint if policy.on_change == "ignore" else ENTRY.c.drift_kind
     is_drifted = (of_feed, drifted.is_not(None))
-    if terms.on_change == "create_draft_again":
+    if policy.on_change == "create_draft_again":
         return not _is_any(connection, *is_drifted)
     is_doubtful = (ENTRY.c.state != EntryState.DELIVERED.value) | IS_SET_ASIDE
     return not _is_any(connection, *is_drifted, is_doubtful)
 
 
-def _says_all(last: StageReport, connection: Connection, scope_id: int, terms: StagePolicy) -> bool:
+def _says_all(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy) -> bool:
     """Whether each entry of the feed is what exactly one row of the last read says: then none can be withdrawn, reopened or
     disputed, whatever state a run that was cut short has left it in.
     """
     account = last.account
-    if account.expanded or account.drifted or terms.on_change != "report":
+    if account.expanded or account.drifted or policy.on_change != "report":
         return False
     if any(reason.code is ReasonCode.DUPLICATE_KEY for reason in last.reasons):
         return False
@@ -167,7 +167,7 @@ def _is_any(connection: Connection, *which: ColumnElement[bool]) -> bool:
     return bool(connection.execute(select(exists().where(*which))).scalar())
 
 
-def _told_again(last: StageReport, run_id: str, opening: Opening, terms: StagePolicy, refused: int) -> StageReport:
+def _told_again(last: StageReport, run_id: str, opening: Opening, policy: StagePolicy, refused: int) -> StageReport:
     """Return the report of a read of the same rows: what was new is unchanged or refused, and nothing more is missed."""
     said = last.account.new + last.account.unchanged + last.account.still_refused
     account = replace(last.account, new=0, unchanged=said - refused, still_refused=refused)
@@ -176,7 +176,7 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, terms: StagePo
         is_whole=True,
         account=account,
         warnings=last.warnings,
-        is_marking=terms.on_vanish == "report",
+        is_marking=policy.on_vanish == "report",
         known_before=opening.known_before,
         met=last.present,
         present=last.present,
@@ -185,8 +185,8 @@ def _told_again(last: StageReport, run_id: str, opening: Opening, terms: StagePo
         skipped=last.skipped,
         reasons=last.reasons,
         rejections=last.rejections,
-        key_definition=terms.key_definition,
-        has_new_keys=bool(terms.key_definition and opening.key_definition and terms.key_definition != opening.key_definition),
+        key_definition=policy.key_definition,
+        has_new_keys=opening.has_other_keys(policy.key_definition),
     )
 
 

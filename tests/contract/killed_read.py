@@ -16,8 +16,8 @@ from pathlib import Path
 from contract.feeds_of_texts import EVENT
 from contract.source_kinds import in_no_time
 
-from connectors.sources.access import Access
 from connectors.sources.catalogue import open_source
+from connectors.sources.environment import Access
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
@@ -68,7 +68,7 @@ class SourceToRead:
         mapping, ledger, asked = self.mapping, self.ledger(engine), options or RunOptions()
         mapper = compile_feed(mapping, Directory(), now())
         plan = plan_read(ReadInputs(mapping, mapper, "", now()), asked, ledger.bookmark())
-        source = open_source(self.spec, self.base, mapper.columns, access=self.access, since=plan.since, clockwork=in_no_time())
+        source = open_source(self.spec, self.base, mapper.columns, access=self.access, since=plan.since, clock=in_no_time())
         with ledger.acquire_lease(run_id) as lease:
             ledger.begin_run(run_id, launched_by="a test")
             return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, plan=plan))

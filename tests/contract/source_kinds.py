@@ -24,10 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from connectors.sources.access import NO_ACCESS, Access
 from connectors.sources.catalogue import open_source
-from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Source
+from connectors.sources.environment import NO_ACCESS, Access, Clock
 from mappings.spec.source import FileSource, SourceSpec
 
 Grid = Sequence[Sequence[str]]
@@ -84,13 +83,13 @@ class Kind:
 
 def opened(stand: Stand, grid: Grid, columns: frozenset[str] = frozenset(), *, since: str = "") -> Source:
     """Put a grid where the source finds it, and return the source."""
-    return open_source(stand.put(grid), stand.base, columns, access=stand.access, since=since, clockwork=in_no_time())
+    return open_source(stand.put(grid), stand.base, columns, access=stand.access, since=since, clock=in_no_time())
 
 
-def in_no_time() -> Clockwork:
+def in_no_time() -> Clock:
     """Return a clock on which every wait is over at once: sources insist on services that stumble for minutes."""
     waited: list[float] = []
-    return Clockwork(
+    return Clock(
         now=lambda: time.time() + sum(waited),
         clock_s=lambda: time.monotonic() + sum(waited),
         sleep=waited.append,

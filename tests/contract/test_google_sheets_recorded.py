@@ -23,7 +23,7 @@ from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
 from connectors.masking import Mask
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Clock
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
 from connectors.sources.google_sheets.cells import GoogleCells, plain_value
@@ -82,7 +82,7 @@ def _asks(uri: str, query: Mapping[str, list[str]]) -> bool:
 
 def replayed(name: str) -> tuple[GoogleSpreadsheet, Recording]:
     recording = Recording(name)
-    wire = GoogleWire(Login(AnonymousCredentials(), "reader@example.org"), "", Mask(), Clockwork(sleep=lambda _: None))  # type: ignore[no-untyped-call]
+    wire = GoogleWire(Login(AnonymousCredentials(), "reader@example.org"), "", Mask(), Clock(sleep=lambda _: None))  # type: ignore[no-untyped-call]
     wire.session.mount("https://", recording)
     ids = [
         urlsplit(one["uri"]).path.split("/")[3].partition(":")[0] for one in ANSWERS[name] if "/v4/spreadsheets/" in one["uri"]
@@ -222,7 +222,7 @@ def test_the_look_alike_answers_as_the_recordings_do() -> None:
         google.add(Book("1a-book-of-the-look-alike-for-replays", "t", [Sheet("Sheet1", typed)]))
         google.tokens["t"] = ("a", {"https://www.googleapis.com/auth/spreadsheets.readonly"})
         login = Login(AnonymousCredentials())  # type: ignore[no-untyped-call]
-        wire = GoogleWire(login, google.base_url, Mask(), Clockwork())
+        wire = GoogleWire(login, google.base_url, Mask(), Clock())
         with wire.session:
             wire.session.headers["Authorization"] = "Bearer t"
             found = GoogleSpreadsheet(wire, "1a-book-of-the-look-alike-for-replays", "t").values(["'Sheet1'"])

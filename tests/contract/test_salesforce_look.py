@@ -15,7 +15,7 @@ from mappings.spec.source import SalesforceSource
 
 def _look(reader: Reader, columns: set[str], **words: Any) -> OrgLook:
     spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c"} | words)
-    return look_at_org(spec, frozenset(columns), access=reader.access(), clockwork=reader.clock.clockwork)
+    return look_at_org(spec, frozenset(columns), access=reader.access(), clock=reader.clock.clockwork)
 
 
 def test_a_look_counts_the_records_and_the_days_requests_and_reads_none() -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.salesforce_reader import Clock
+from lookalikes.salesforce_reader import VirtualClock
 from pydantic import SecretStr
 
-from connectors.sources.access import Access, SalesforceAccess
 from connectors.sources.contract import Reading
+from connectors.sources.environment import Access, SalesforceAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.org import Org
@@ -81,7 +81,7 @@ def repeating(script: dict[str, list[Answer]]) -> Iterator[tuple[Repeater, Acces
 
 def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, list[dict[str, str]]]:
     spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest"} | words)
-    with SalesforceRecords(spec, Asked.of(spec, columns), access, "", Clock().clockwork).read() as reading:
+    with SalesforceRecords(spec, Asked.of(spec, columns), access, "", VirtualClock().clockwork).read() as reading:
         return reading, [dict(row.cells) for row in reading.rows]
 
 
@@ -113,7 +113,7 @@ def test_expired_session_leads_to_one_login_and_the_same_question_again() -> Non
 
 def test_describe_tells_the_fields_their_types_and_where_relationships_lead() -> None:
     with repeating({}) as (_, access):
-        shape = Org(access, Clock().clockwork).describe("Whizbang")
+        shape = Org(access, VirtualClock().clockwork).describe("Whizbang")
 
     assert shape.fields["datetime_field"].kind == "datetime"
     assert shape.fields["picklist_multiselect_field"].kind == "multipicklist"

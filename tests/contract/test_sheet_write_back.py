@@ -11,9 +11,8 @@ import pytest
 from lookalikes.sheets import ACCOUNT, Fault, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Sheet
 
-from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.catalogue import open_board, open_source
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Access, Clock, GoogleAccess
 from connectors.sources.google_sheets.write_back import opened_board
 from connectors.sources.write_back import Mark
 from mappings.compiler.key import compile_key
@@ -60,7 +59,7 @@ def spec(**more: object) -> GoogleSheetsSource:
 
 
 def told(google: Google, folder: Path, marks: Mapping[RowKey, RowStatus] = MARKS, **more: object) -> WrittenBack:
-    clockwork = Clockwork(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
+    clockwork = Clock(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
     with opened_board(spec(**more), frozenset({"ID"}), access_to(google, folder), clockwork) as board:
         return write_back(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks)
 
@@ -204,7 +203,7 @@ def test_a_missing_client_is_told_with_what_to_install() -> None:
     script = f"""
 import sys
 sys.modules["gspread"] = None
-from connectors.sources.access import NO_ACCESS
+from connectors.sources.environment import NO_ACCESS
 from connectors.sources.boards import open_board
 from mappings.errors import ConfigError
 from mappings.spec.source import GoogleSheetsSource

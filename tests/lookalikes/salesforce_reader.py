@@ -14,9 +14,8 @@ from lookalikes.salesforce import Server, serving
 from lookalikes.salesforce_org import Org, SObject
 from pydantic import SecretStr
 
-from connectors.sources.access import Access, SalesforceAccess
-from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Ending
+from connectors.sources.environment import Access, Clock, SalesforceAccess
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.outcome import SourceRow
@@ -24,7 +23,7 @@ from mappings.spec.source import SalesforceSource
 
 
 @dataclass
-class Clock:
+class VirtualClock:
     """Time that passes while somebody sleeps."""
 
     now: float = 0.0
@@ -35,8 +34,8 @@ class Clock:
         self.now += seconds
 
     @property
-    def clockwork(self) -> Clockwork:
-        return Clockwork(lambda: self.now, lambda: self.now, self.sleep, lambda: 0.5)
+    def clockwork(self) -> Clock:
+        return Clock(lambda: self.now, lambda: self.now, self.sleep, lambda: 0.5)
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Reader:
 
     org: Org
     server: Server
-    clock: Clock = field(default_factory=Clock)
+    clock: VirtualClock = field(default_factory=VirtualClock)
 
     def access(self, **changes: Any) -> Access:
         org = self.org

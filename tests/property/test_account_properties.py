@@ -66,7 +66,7 @@ TERMS = st.builds(
     StagePolicy,
     on_change=st.sampled_from(["report", "ignore", "create_draft_again"]),
     on_vanish=st.sampled_from(["report", "ignore"]),
-    reach=st.sampled_from(ReadKind),
+    kind=st.sampled_from(ReadKind),
     drafts_only=st.booleans(),
     accepted=st.sampled_from([(), ("new",)]),
 )
@@ -112,7 +112,7 @@ class Created:
 
 
 def read(world: World, step: Read) -> None:
-    stage = world.ledger.open_stage(world.run(), is_whole=step.is_whole, fence=world.lease.token, terms=step.terms)
+    stage = world.ledger.open_stage(world.run(), is_whole=step.is_whole, fence=world.lease.token, policy=step.terms)
     for chunk in step.chunks:
         stage.write(chunk)
     if step.is_killed:

@@ -25,7 +25,7 @@ from lookalikes.threaded import served
 from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, swallowed, swapped, with_nuls
 from unit.connectors_sources.waiting_clock import Waits
 
-from connectors.sources.access import Access, GoogleAccess
+from connectors.sources.environment import Access, GoogleAccess
 from connectors.sources.google_sheets.cells import GoogleCells
 from connectors.sources.google_sheets.source import GoogleSheet
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import World
 
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Clock
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
 from state.ledger.choices import Resend, SetAside, TakeBack, TakeEvent
@@ -124,7 +124,7 @@ ROUNDS = st.tuples(st.lists(CHANGES, max_size=1), st.builds(Read, OPTIONS), PUBL
 STEPS = st.lists(ROUNDS, min_size=1, max_size=4).map(
     lambda rounds: [step for changes, read, sent, more in rounds for step in (*changes, read, sent, *[Read()] * more)]
 )
-LATER = replace(REAL, now=lambda: time.time() + 3600)
+LATER = replace(REAL_CLOCK, now=lambda: time.time() + 3600)
 """By this clock no file has been touched for a while: it is known again by its times."""
 BESIDE = FeedName("beside")
 
@@ -132,7 +132,7 @@ BESIDE = FeedName("beside")
 class Pair:
     """A ledger with two feeds over one file; `desk` is the one that is looked at."""
 
-    def __init__(self, place: Path, feed: Feed, *, is_plain: bool, clockwork: Clockwork) -> None:
+    def __init__(self, place: Path, feed: Feed, *, is_plain: bool, clockwork: Clock) -> None:
         world = World(lay_out(place))
         self.desk = Desk(world, place.parent, is_plain=is_plain, feed=feed, clockwork=clockwork)
         other = World(place, world.clock, BESIDE)
@@ -146,7 +146,7 @@ class Pair:
 class Two:
     """The same feed twice, at one file: one desk reads every row in every run."""
 
-    def __init__(self, folder: Path, feed: Feed, rows: tuple[Cells, ...], clockwork: Clockwork) -> None:
+    def __init__(self, folder: Path, feed: Feed, rows: tuple[Cells, ...], clockwork: Clock) -> None:
         self.folder, self.rows = folder, list(rows)
         self.quick = Pair(folder / "quick.db", feed, is_plain=False, clockwork=clockwork)
         self.plain = Pair(folder / "plain.db", feed, is_plain=True, clockwork=clockwork)
@@ -206,10 +206,10 @@ def acted(desk: Desk, step: Publish | Decide | Wait | Killed | Find) -> None:
             act(desk, step)
 
 
-@given(feed=FEEDS, rows=FILES, steps=STEPS, clockwork=st.sampled_from([REAL, LATER]))
+@given(feed=FEEDS, rows=FILES, steps=STEPS, clockwork=st.sampled_from([REAL_CLOCK, LATER]))
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_that_passes_over_what_has_not_changed_agrees_with_one_that_reads_all(
-    feed: Feed, rows: tuple[Cells, ...], steps: Sequence[Step], clockwork: Clockwork
+    feed: Feed, rows: tuple[Cells, ...], steps: Sequence[Step], clockwork: Clock
 ) -> None:
     with folder_in_memory() as name:
         two = Two(Path(name), feed, rows, clockwork)

@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Clock
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.opened_file import FoundFile, StoredFile
 from mappings.spec.source import FileSource
@@ -74,7 +74,7 @@ class FileChoice:
 
     spec: FileSource
     files: Files
-    clockwork: Clockwork
+    clock: Clock
 
     @contextmanager
     def connected(self) -> Iterator[FileChoice]:
@@ -139,7 +139,7 @@ class FileChoice:
             elif age_s is not None:
                 unfinished.append(Unfinished(file, too_young))
         if again:
-            self.clockwork.sleep(settle_s)
+            self.clock.sleep(settle_s)
         return (*unfinished, *(Unfinished(file, too_young) for file in again if not _is_same(file, self.files.find(file.path))))
 
     def nothing_there(self) -> SourceRefusedError:
@@ -167,14 +167,14 @@ class FileChoice:
     def _paths(self) -> list[tuple[str, date | None]]:
         if not is_dated(self.spec.path):
             return [(self.spec.path, None)]
-        today = datetime.fromtimestamp(self.clockwork.now(), UTC).astimezone(ZoneInfo(self.spec.days.zone)).date()
+        today = datetime.fromtimestamp(self.clock.now(), UTC).astimezone(ZoneInfo(self.spec.days.zone)).date()
         return [(on_day(self.spec.path, day), day) for day in self.spec.days.around(today)]
 
     def _age_s(self, file: FoundFile) -> float | None:
         """A file from the future has another clock than ours: nothing is known of its age."""
-        if file.changed_at is None or file.changed_at > self.clockwork.now():
+        if file.changed_at is None or file.changed_at > self.clock.now():
             return None
-        return self.clockwork.now() - file.changed_at
+        return self.clock.now() - file.changed_at
 
 
 def beside(path: str, name: str) -> str:
@@ -190,7 +190,7 @@ def _is_same(before: FoundFile, after: FoundFile | None) -> bool:
 
 
 def _order(file: FoundFile) -> tuple[date, Sequence[tuple[int, str]], Sequence[tuple[int, str]], str]:
-    """A name that goes on where another ends comes after it, whatever the ending: 2026.csv, then 2026-late.csv."""
+    """A name that goes on where another ends comes after it with any ending: 2026.csv, then 2026-late.csv."""
     folder, _, name = file.label.rpartition("/")
     return file.day or date.min, _by_number(f"{folder}/{name.partition('.')[0]}"), _by_number(name), file.path
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from connectors.retry import RetryPolicy
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Clock
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from mappings.measures import written
 
@@ -38,7 +38,7 @@ class Fetching:
     hops: int = 5
     settle_s: float | None = None
     retries: RetryPolicy = field(default=RetryPolicy(attempts=4, budget_s=120.0))
-    clockwork: Clockwork = REAL
+    clock: Clock = REAL_CLOCK
     resolve: Resolve = resolve_by_system
 
 
@@ -48,12 +48,12 @@ class TransferLimit:
     def __init__(self, bounds: Fetching, shown: str) -> None:
         self.bounds = bounds
         self.shown = shown
-        self.ends_at = bounds.clockwork.clock_s() + bounds.longest_s
+        self.ends_at = bounds.clock.clock_s() + bounds.longest_s
         self.restart()
 
     def restart(self) -> None:
         """Begin a new attempt: the pause before it does not count as slowness."""
-        self._since, self._bytes = self.bounds.clockwork.clock_s(), 0
+        self._since, self._bytes = self.bounds.clock.clock_s(), 0
 
     def count(self, piece: int, total: int) -> None:
         """Count a piece; `total` bytes are there by now.
@@ -63,7 +63,7 @@ class TransferLimit:
             SourceUnavailableError: it comes too slowly.
         """
         self.check_size(total)
-        now = self.bounds.clockwork.clock_s()
+        now = self.bounds.clock.clock_s()
         self._bytes += piece
         if now > self.ends_at:
             message = f"{self.shown} was not there after {self.bounds.longest_s:.0f} s ({total} bytes had come)"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import stamp_of_all
+from connectors.sources.environment import REAL_CLOCK, Clock
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.local import LocalFiles
 from connectors.sources.files.opened_file import FoundFile, OpenStored, digest_of
@@ -66,12 +66,12 @@ TakeSnapshot = Callable[[], FileSnapshot | None]
 """Takes a snapshot of what a source would read now; None where none can be taken."""
 
 
-def take_snapshot(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> FileSnapshot | None:
+def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK) -> FileSnapshot | None:
     """Take a snapshot of the files of this machine that a source reads, its second tables among them.
 
     None for every other source, for missing files, and for files that may have to be waited for, or are read once each.
     """
-    parts = [_own_files(spec, base, clockwork), *(take_snapshot(join.source, base, clockwork) for join in spec.join)]
+    parts = [_own_files(spec, base, clock), *(take_snapshot(join.source, base, clock) for join in spec.join)]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -84,12 +84,12 @@ def take_snapshot(spec: AnySource, base: Path, clockwork: Clockwork = REAL) -> F
     )
 
 
-def _own_files(spec: AnySource, base: Path, clockwork: Clockwork) -> FileSnapshot | None:
+def _own_files(spec: AnySource, base: Path, clock: Clock) -> FileSnapshot | None:
     if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
         return None
     local = LocalFiles(base)
     try:
-        found = FileChoice(spec, local, clockwork).all_finished()
+        found = FileChoice(spec, local, clock).all_finished()
     except SyncError:
         return None  # reading them says what is wrong
     # Inodes count: a link may lead to a neighbour of the same size, made in the same instant.
@@ -100,6 +100,6 @@ def _own_files(spec: AnySource, base: Path, clockwork: Clockwork) -> FileSnapsho
         stamp=hashlib.blake2b(evidence, digest_size=16).hexdigest(),
         read_as=stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version,
         size=sum(file.size or 0 for file in found),
-        is_settled=clockwork.now() - last_change > SETTLED_S,
+        is_settled=clock.now() - last_change > SETTLED_S,
         files=tuple(SnapshotFile(file, partial(local.open, file.path)) for file in found),
     )

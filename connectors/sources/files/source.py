@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Ending, Reading, Source, unchanged
+from connectors.sources.environment import REAL_CLOCK, Clock
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.files.choice import FileChoice, Files, beside
 from connectors.sources.files.fetching import LARGEST_BYTES, Fetching
@@ -41,14 +41,14 @@ OpenOne = Callable[[OpenStored], Source]
 
 
 def open_files(
-    spec: FileSource, base: Path, asked: Asked, read_as: ReadAs, *, since: str = "", clockwork: Clockwork = REAL
+    spec: FileSource, base: Path, asked: Asked, read_as: ReadAs, *, since: str = "", clock: Clock = REAL_CLOCK
 ) -> Source:
     """Return the source of a file, or of several, each read by `read_as`; nothing is opened before its `read()`.
 
     `since`: the cursor of an earlier reading. Files elsewhere are not fetched while they have not changed since; those
     that are read once each (`files: new`) are read if they came or changed since.
     """
-    choice = choice_of(spec, base, clockwork)
+    choice = choice_of(spec, base, clock)
     files = choice.files
     columns = tuple(sorted(asked.columns))
 
@@ -66,15 +66,15 @@ def open_files(
 
 
 def file_at(path: str, base: Path) -> FileAt:
-    """Return a single file as it can be opened, whatever it holds."""
+    """Return a single file as it can be opened, of any format."""
     return FileAt(partial(_files(path, base, Fetching()).open, path))
 
 
-def choice_of(spec: FileSource, base: Path, clockwork: Clockwork) -> FileChoice:
+def choice_of(spec: FileSource, base: Path, clock: Clock) -> FileChoice:
     """Return the choice of the files that a source means, wherever they are."""
     settle_s = None if spec.settle is None else spec.settle.total_seconds()
-    bounds = Fetching(largest=spec.largest or LARGEST_BYTES, settle_s=settle_s, clockwork=clockwork)
-    return FileChoice(spec, _files(spec.path, base, bounds), clockwork)
+    bounds = Fetching(largest=spec.largest or LARGEST_BYTES, settle_s=settle_s, clock=clock)
+    return FileChoice(spec, _files(spec.path, base, bounds), clock)
 
 
 def _files(path: str, base: Path, bounds: Fetching) -> Files:
@@ -119,7 +119,7 @@ class WebSource:
         settle_s = self.spec.settle.total_seconds() if self.spec.settle else 0.0
         if self.spec.settle is None or (stored.age_s is not None and stored.age_s >= settle_s):
             return
-        self.files.bounds.clockwork.sleep(settle_s)
+        self.files.bounds.clock.sleep(settle_s)
         with self.files.fetched_if_changed(self.spec.path, stored.stamp) as again:
             if again is not None and again.stamp != stored.stamp:
                 raise self._unfinished(f"it changed within {settle_s:.0f} s")

@@ -113,7 +113,7 @@ class StoreFiles:
 
     def _found(self, path: str, label: str, found: Mapping[str, Any]) -> FoundFile:
         version, changed = _version_of(found), _changed_at(found)
-        is_fresh = changed is not None and self.bounds.clockwork.now() - changed < _FRESH_S
+        is_fresh = changed is not None and self.bounds.clock.now() - changed < _FRESH_S
         firm = version if not is_fresh or version.lower().startswith("etag=") else ""
         return FoundFile(path, label, f"{firm} size={found.get('size')}" if firm else "", changed, found.get("size"))
 

@@ -105,7 +105,7 @@ class WebFiles:
     def _check_same_again(self, requests: WebRequests, path: str, digest: str) -> None:
         """Fetch a file a second time, after a while: what breaks off hardly does so twice at the same byte."""
         settle_s, shown = self.bounds.settle_s or 0.0, without_secrets(path)
-        self.bounds.clockwork.sleep(settle_s)
+        self.bounds.clock.sleep(settle_s)
         with TemporaryFile(prefix="eventsync-") as stream:
             _Download(requests, path, stream).run("")
             if digest_of(stream) != digest:
@@ -138,8 +138,8 @@ class _Download:
 
     def run(self, known: str) -> httpx.Response | None:
         """Fetch until all is there; return the answer that describes it, None if it still has the known version."""
-        bounds, clockwork = self._requests.bounds, self._requests.bounds.clockwork
-        attempt, started = 0, clockwork.clock_s()
+        bounds, clock = self._requests.bounds, self._requests.bounds.clock
+        attempt, started = 0, clock.clock_s()
         while True:
             attempt, before = attempt + 1, self._received
             try:
@@ -147,13 +147,13 @@ class _Download:
                 return self._attempt(known)
             except SourceUnavailableError as trouble:
                 if self._received - before >= _GREAT_STEP_BYTES:
-                    attempt, started = 0, clockwork.clock_s()
-                pause_s = max(bounds.retries.wait_s(max(attempt, 1), clockwork.chance), trouble.retry_after_s or 0.0)
-                now = clockwork.clock_s()
+                    attempt, started = 0, clock.clock_s()
+                pause_s = max(bounds.retries.wait_s(max(attempt, 1), clock.chance), trouble.retry_after_s or 0.0)
+                now = clock.clock_s()
                 is_spent = bounds.retries.is_spent(attempt, now - started, pause_s)
                 if is_spent or pause_s > _LONGEST_PAUSE_S or now + pause_s > self._limit.ends_at:
                     raise
-            clockwork.sleep(pause_s)
+            clock.sleep(pause_s)
 
     def _attempt(self, known: str) -> httpx.Response | None:
         # Always the same encodings: each is a representation of its own, with a version and a length of its own.

@@ -26,6 +26,8 @@ from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.fetching import Fetching
 from mappings.spec.source_words import without_secrets
 
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 
 
@@ -69,18 +71,8 @@ class Deadline:
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
-
-
-@functools.cache
-def _trusted(*_places: str | None) -> ssl.SSLContext:
-    """Return the trusted certificate authorities, loaded once for each place they are in, as that takes long."""
-    return httpx.create_ssl_context()
-
-
 @dataclass(frozen=True, slots=True)
-class _Hop:
+class Hop:
     """One request of a chain of redirects: its `url`; `own` is the first one, as the mapping file writes it."""
 
     url: httpx.URL
@@ -89,7 +81,8 @@ class _Hop:
     @property
     def is_own(self) -> bool:
         """Whether the author of the mapping file named this origin (scheme, host and port; RFC 6454)."""
-        return _origin(self.url) == _origin(self.own)
+        url, own = self.url, self.own
+        return (url.scheme, url.raw_host, url.port) == (own.scheme, own.raw_host, own.port)
 
     @property
     def host(self) -> str:
@@ -99,6 +92,15 @@ class _Hop:
     def port(self) -> int:
         return self.url.port or (443 if self.url.scheme == "https" else 80)
 
+    @property
+    def authorization(self) -> dict[str, str]:
+        """The password of the first address, for its own origin only."""
+        if not (self.is_own and self.own.userinfo):
+            return {}
+        user, _, password = self.own.userinfo.decode("ascii").partition(":")
+        token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode())
+        return {"authorization": f"Basic {token.decode('ascii')}"}
+
     def refused(self, refusal: str) -> SourceRefusedError:
         """Return the error for a hop that must not be made."""
         shown = without_secrets(str(self.own))
@@ -106,6 +108,24 @@ class _Hop:
             return SourceRefusedError(f"{shown} {refusal}", hint="nothing is ever read from there; check `source.path`")
         hint = "a feed may only be sent on to public addresses; name the file's own address"
         return SourceRefusedError(f"{shown} sends us on to {self.host}, which {refusal}", hint=hint)
+
+    def after(self, response: httpx.Response) -> Hop:
+        """Follow a redirect.
+
+        Raises:
+            SourceRefusedError: it leads to no web address, or from https to http.
+        """
+        shown = without_secrets(str(self.url))
+        to = response.headers.get("location", "")
+        if not to:
+            raise SourceRefusedError(f"{shown} answered {response.status_code} and not where to go", hint="ask the partner")
+        onward = self.url.join(to)
+        if onward.scheme not in {"http", "https"} or not onward.host:
+            raise SourceRefusedError(f"{shown} sends us on to no web address", hint="ask the partner for the file's own address")
+        if "https" in (self.own.scheme, self.url.scheme) and onward.scheme == "http":
+            message = f"{shown} sends us on to {without_secrets(str(onward))}, which anybody on the way could read and change"
+            raise SourceRefusedError(message, hint="ask the partner to serve the file by https")
+        return Hop(onward, self.own)
 
 
 @dataclass(slots=True)
@@ -137,35 +157,34 @@ class WebRequests:
         """
         shown, deadline = without_secrets(address), Deadline()
         with ExitStack() as open_things, _sorted_errors(shown), _in_time(deadline, shown):
-            own = url = httpx.URL(address)
-            found: dict[tuple[str, int], Sequence[str]] = {}
+            own = httpx.URL(address)
+            hop, looked_up = Hop(own, own), dict[tuple[str, int], Sequence[str]]()
             for _ in range(self.bounds.hops + 1):
-                hop = _Hop(url, own)
                 deadline.within(self.bounds.connect_s + self.bounds.silence_s)
-                response = open_things.enter_context(closing(self._answer(method, hop, headers, deadline, found)))
+                response = open_things.enter_context(closing(self._answer(method, hop, headers, deadline, looked_up)))
                 if response.status_code not in _REDIRECTS:
                     deadline.within(self.bounds.longest_s)
                     yield response
                     return
                 response.close()
-                url = self._next(own, url, response)
+                hop = hop.after(response)
             raise SourceRefusedError(f"{shown} sends us on and on, in a circle", hint="check `source.path`")
 
     def _answer(
         self,
         method: str,
-        hop: _Hop,
+        hop: Hop,
         headers: Mapping[str, str],
         deadline: Deadline,
-        found: dict[tuple[str, int], Sequence[str]],
+        looked_up: dict[tuple[str, int], Sequence[str]],
     ) -> httpx.Response:
         """Ask the proxy if there is one, else the checked addresses of the host, the next where one cannot be reached."""
         proxy = "" if proxy_bypass(hop.host) else getproxies().get(hop.url.scheme, "")
-        addresses = self._checked(hop, found, is_looked_up=not proxy)
+        addresses = self._checked(hop, looked_up, has_proxy=bool(proxy))
         target = hop.url.copy_with(userinfo=b"", fragment=None)
         timeout = httpx.Timeout(self.bounds.silence_s, connect=self.bounds.connect_s).as_dict()
         extensions = {"timeout": timeout, "trace": deadline.trace}
-        sent = {**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii"), **_authorization(hop)}
+        sent = {**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii"), **hop.authorization}
         if proxy:
             return self._transport(proxy).handle_request(httpx.Request(method, target, headers=sent, extensions=extensions))
         extensions["sni_hostname"] = hop.host
@@ -185,32 +204,19 @@ class WebRequests:
             self._transports[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
         return self._transports[proxy]
 
-    def _next(self, own: httpx.URL, url: httpx.URL, response: httpx.Response) -> httpx.URL:
-        shown = without_secrets(str(url))
-        to = response.headers.get("location", "")
-        if not to:
-            raise SourceRefusedError(f"{shown} answered {response.status_code} and not where to go", hint="ask the partner")
-        onward = url.join(to)
-        if onward.scheme not in {"http", "https"} or not onward.host:
-            raise SourceRefusedError(f"{shown} sends us on to no web address", hint="ask the partner for the file's own address")
-        if "https" in (own.scheme, url.scheme) and onward.scheme == "http":
-            message = f"{shown} sends us on to {without_secrets(str(onward))}, which anybody on the way could read and change"
-            raise SourceRefusedError(message, hint="ask the partner to serve the file by https")
-        return onward
-
-    def _checked(self, hop: _Hop, found: dict[tuple[str, int], Sequence[str]], *, is_looked_up: bool) -> Sequence[str]:
+    def _checked(self, hop: Hop, looked_up: dict[tuple[str, int], Sequence[str]], *, has_proxy: bool) -> Sequence[str]:
         """Return the addresses of a host, all of them checked; a proxy looks up the first host itself."""
         if refusal := refusal_of_host(hop.host):
             raise hop.refused(refusal)
         if not (hop.is_own or is_usual_port(hop.url.port)):
             raise hop.refused(f"is meant by its port {hop.port}, where no files are served")
-        if hop.is_own and not is_looked_up:
+        if hop.is_own and has_proxy:
             return []
         place = (hop.host, hop.port)
-        found[place] = found.get(place) or self._addresses(*place)
-        if refusal := refusal_of(found[place], allows_private=hop.is_own):
+        looked_up[place] = looked_up.get(place) or self._addresses(*place)
+        if refusal := refusal_of(looked_up[place], allows_private=hop.is_own):
             raise hop.refused(refusal)
-        return found[place]
+        return looked_up[place]
 
     def _addresses(self, host: str, port: int) -> Sequence[str]:
         if literal := numeric_address(host):
@@ -218,20 +224,14 @@ class WebRequests:
         try:
             return self.bounds.resolve(host, port)
         except (OSError, UnicodeError) as error:
-            said = getattr(error, "strerror", None) or "its name cannot be looked up"
-            raise SourceUnavailableError(f"nobody knows where {host} is: {said}", hint="run again later") from None
+            reason = getattr(error, "strerror", None) or "its name cannot be looked up"
+            raise SourceUnavailableError(f"the address of {host} is unknown: {reason}", hint="run again later") from None
 
 
-def _origin(url: httpx.URL) -> tuple[str, bytes, int | None]:
-    return url.scheme, url.raw_host, url.port
-
-
-def _authorization(hop: _Hop) -> dict[str, str]:
-    if not (hop.is_own and hop.own.userinfo):
-        return {}
-    user, _, password = hop.own.userinfo.decode("ascii").partition(":")
-    token = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode())
-    return {"authorization": f"Basic {token.decode('ascii')}"}
+@functools.cache
+def _trusted(*_places: str | None) -> ssl.SSLContext:
+    """Return the trusted certificate authorities, loaded once for each place they are in, as that takes long."""
+    return httpx.create_ssl_context()
 
 
 @contextmanager
@@ -252,16 +252,16 @@ def _sorted_errors(shown: str) -> Iterator[None]:
     """Turn errors of httpx into those of sources, without the cause, which may repeat secrets."""
     try:
         yield
-    except httpx.TransportError as error:
-        if _is_untrusted(error):
-            message, hint = f"the certificate of {shown} is not valid: {error}", "ask the partner to renew it"
-            raise SourceRefusedError(message, hint=hint) from None
-        if isinstance(error, httpx.UnsupportedProtocol):
-            raise SourceRefusedError(f"{shown} is no web address", hint="check `source.path`") from None
-        said = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
-        raise SourceUnavailableError(f"{shown} could not be fetched: {said}", hint="run again later") from None
     except httpx.InvalidURL as error:
         raise SourceRefusedError(f"{shown} is no web address: {error}", hint="check `source.path`") from None
+    except httpx.UnsupportedProtocol:
+        raise SourceRefusedError(f"{shown} is no web address", hint="check `source.path`") from None
+    except httpx.TransportError as error:
+        if _is_untrusted(error):
+            message = f"the certificate of {shown} is not valid: {error}"
+            raise SourceRefusedError(message, hint="ask the partner to renew it") from None
+        reason = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
+        raise SourceUnavailableError(f"{shown} could not be fetched: {reason}", hint="run again later") from None
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

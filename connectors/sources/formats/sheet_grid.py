@@ -1,7 +1,4 @@
-"""What a number in a spreadsheet's cell says, as text: plain, or the date, time or padded number that its format makes of it.
-
-How a cell is stored is `xlsx_cells`'s and `google_cells`'s: what both call a cell is read alike, by the rules here.
-"""
+"""The rows of a sheet, wherever it is kept: areas, merged cells, what the format of a number makes of it, and source rows."""
 
 from __future__ import annotations
 
@@ -17,10 +14,16 @@ from connectors.sources.row_checks import RowChecks
 from mappings.outcome import RowLocation, SourceRow
 from mappings.refusals import Reason, ReasonCode
 
-_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
-_NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
+_LARGEST_MERGED = 100_000
+"""Cells; what is merged over more is decoration, or an attempt to exhaust us."""
+
 _LONGEST_CODE = 255
 """Characters of a format code that count; Excel takes no longer ones, and each cell would get as many leading zeros."""
+
+_CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
+_ELAPSED = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
+_NO_FORMAT = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
 _LONG = "a spreadsheet keeps 15 digits of a number: format the column as text, and put the original numbers back"
 
 
@@ -47,6 +50,10 @@ class Fault:
     hint: str
 
 
+Day = Callable[[int], "str | Fault"]
+"""Makes an ISO date of a number of days, counted as one program's calendar counts them."""
+
+
 def number_format(code: str) -> NumberFormat:
     """Read a format code such as `dd/mm/yyyy hh:mm`, `[h]:mm` or `00000`."""
     first = code[:_LONGEST_CODE].split(";", 1)[0]
@@ -59,15 +66,9 @@ def number_format(code: str) -> NumberFormat:
     return NumberFormat(has_date, has_time, is_elapsed, len(plain) if plain and not plain.strip("0") else 0)
 
 
-Day = Callable[[int], "str | Fault"]
-"""Makes an ISO date of a number of days, counted as one program's calendar counts them."""
-
-
 def number_text(raw: str, known: NumberFormat, day: Day) -> str | Fault:
-    """Return what a cell with the number `raw` says in its format, or why it says nothing."""
-    if known.is_plain:
-        return plain_number(raw)
-    if known.digits:
+    """Return what a cell with the number `raw` shows in its format, or why it shows nothing."""
+    if known.is_plain or known.digits:
         number = plain_number(raw)
         return number.zfill(known.digits) if isinstance(number, str) and number.isdecimal() else number
     try:
@@ -76,10 +77,6 @@ def number_text(raw: str, known: NumberFormat, day: Day) -> str | Fault:
         return raw
     if seconds < 0:
         return Fault(raw, "a date or time before the beginning of the calendar")
-    return _moment(raw, seconds, known, day)
-
-
-def _moment(raw: str, seconds: int, known: NumberFormat, day: Day) -> str | Fault:
     days, of_day = divmod(seconds, 86_400)
     if known.is_elapsed or not known.has_date:
         return _clock(seconds if known.is_elapsed else of_day)
@@ -104,12 +101,6 @@ def plain_number(raw: str) -> str | Fault:
         return raw
     plain = format(Decimal(shown), "f") if "e" in shown else shown
     return Fault(plain, _LONG) if len(plain.lstrip("-")) > 15 and "." not in plain else plain
-
-
-_CORNER = re.compile(r"([A-Z]{0,3})([0-9]{0,7})")
-LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
-_LARGEST_MERGED = 100_000
-"""Cells; what is merged over more is decoration, or an attempt to exhaust us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +129,14 @@ class Area:
     @classmethod
     def of(cls, text: str) -> Area:
         """Read `B3:H200`, `A:F`, `A5` (from there on); "" is the whole sheet."""
-        first, colon, last = text.partition(":")
-        (left, top), (right, bottom) = _corner(first), _corner(last if colon else "")
+        first, _, last = text.partition(":")
+        (left, top), (right, bottom) = _corner(first), _corner(last)
         return cls(left or 1, top or 1, right or LAST_COLUMN, bottom or LAST_ROW)
+
+
+def _corner(text: str) -> tuple[int, int]:
+    match = _CORNER.fullmatch(text)
+    return (column_number(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
 def cells_of(row: SheetRow | None) -> list[str] | None:
@@ -159,7 +155,7 @@ def with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
 
 
 def to_last_filled(rows: Iterator[SheetRow]) -> Iterator[SheetRow]:
-    """Give the rows down to the last that is not blank."""
+    """Yield the rows down to the last that is not blank."""
     # Numbers only: a sheet may have a million blank rows before its last one.
     blank = array("L")
     for row in rows:
@@ -184,7 +180,8 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
         for one in by_top.pop(row.number, ()):
             width += one.right - one.left + 1
             if width <= LAST_COLUMN:  # else they lie over one another, as no program writes them
-                active.append((one, _cell(row, one.left - area.left)))
+                place = one.left - area.left
+                active.append((one, row.cells[place] if 0 <= place < len(row.cells) else ""))
         for one, value in active:
             first, last = max(one.left - area.left, 0), min(one.right, area.right) - area.left
             row.cells.extend([""] * (last + 1 - len(row.cells)))
@@ -192,29 +189,17 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
         yield row
 
 
-def _cell(row: SheetRow, place: int) -> str:
-    return row.cells[place] if 0 <= place < len(row.cells) else ""
-
-
-def _corner(text: str) -> tuple[int, int]:
-    match = _CORNER.fullmatch(text)
-    return (column_number(match[1]), int(match[2] or 0)) if match else (0, 0)
-
-
-def source_rows(rows: Iterator[SheetRow], place: str, odd: RowChecks) -> Iterator[SourceRow]:
+def source_rows(rows: Iterator[SheetRow], place: str, checks: RowChecks) -> Iterator[SourceRow]:
     """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`."""
-    columns = odd.columns
+    columns, wanted = checks.columns, checks.cells.wanted
     width, blanks = len(columns), [""] * len(columns)
     for row in rows:
         origin = RowLocation(f"{place}{row.number}", row.number)
         if row.faults or len(row.cells) > width:
-            yield odd.row(origin, row.cells, tuple(_problems(row, odd)))
+            faults = ((columns[at], fault) for at, fault in row.faults.items() if at < width)
+            problems = (
+                Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint) for column, fault in faults if column in wanted
+            )
+            yield checks.row(origin, row.cells, tuple(problems))
         else:
             yield SourceRow(origin, dict(zip(columns, row.cells + blanks[len(row.cells) :], strict=True)))
-
-
-def _problems(row: SheetRow, odd: RowChecks) -> Iterator[Reason]:
-    for place, fault in row.faults.items():
-        column = odd.columns[place] if place < len(odd.columns) else ""
-        if column in odd.cells.wanted:
-            yield Reason(ReasonCode.BAD_TEXT, "", column, fault.found, fault.hint)

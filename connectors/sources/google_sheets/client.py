@@ -28,10 +28,9 @@ from urllib3.exceptions import HTTPError
 
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, ask_again_until, retry_after_s
-from connectors.sources.access import GoogleAccess
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Clock, GoogleAccess
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from connectors.sources.whole_answers import read_whole
+from connectors.sources.service_answers import read_whole
 from mappings.errors import ConfigError, SyncError
 
 _SCOPE = "https://www.googleapis.com/auth/"
@@ -265,7 +264,7 @@ class GoogleWire(HTTPClient):
     Google's about each service account, in a thread of its own. `asked` counts the requests that went out.
     """
 
-    def __init__(self, login: Login, api_url: str, mask: Mask, clockwork: Clockwork) -> None:
+    def __init__(self, login: Login, api_url: str, mask: Mask, clockwork: Clock) -> None:
         super().__init__(login.credentials, Session())
         self.session.max_redirects = 0
         self.session.auth = _as_it_is

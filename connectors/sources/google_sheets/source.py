@@ -19,17 +19,9 @@ from typing import IO, Any
 import orjson
 from rapidfuzz import fuzz, process
 
-from connectors.sources.access import Access
-from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Ending, Reading, unchanged
-from connectors.sources.errors import (
-    BadSourceError,
-    EmptySourceError,
-    SourceRefusedError,
-    SourceUnavailableError,
-    as_odd_answer,
-    in_known_shape,
-)
+from connectors.sources.environment import REAL_CLOCK, Access, Clock
+from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.formats.sheet_grid import (
     LAST_ROW,
     Area,
@@ -54,6 +46,7 @@ from connectors.sources.google_sheets.spreadsheet import (
 )
 from connectors.sources.header import Asked, column_letters, folded, read_header, wanted_columns
 from connectors.sources.row_checks import CellChecks, RowChecks, within_limits
+from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import CELL_RANGE
@@ -292,7 +285,7 @@ class GoogleSheet:
     spec: GoogleSheetsSource
     asked: Asked
     access: Access
-    clockwork: Clockwork = REAL
+    clockwork: Clock = REAL_CLOCK
     since: str = ""
     asks_version: bool = True
 

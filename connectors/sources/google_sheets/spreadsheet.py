@@ -18,8 +18,7 @@ from gspread.urls import (
     SPREADSHEET_VALUES_BATCH_URL,
 )
 
-from connectors.sources.access import Access
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.formats.sheet_grid import LAST_COLUMN, LAST_ROW, Area
 from connectors.sources.google_sheets.cells import CELL_FIELDS
@@ -239,7 +238,7 @@ def _area(told: Mapping[str, int]) -> Area:
 
 @contextmanager
 def opened_spreadsheet(
-    spec: GoogleSheetsSource, access: Access, *, writes: bool = False, clockwork: Clockwork = REAL
+    spec: GoogleSheetsSource, access: Access, *, writes: bool = False, clockwork: Clock = REAL_CLOCK
 ) -> Iterator[GoogleSpreadsheet]:
     """Give the spreadsheet that `spec` names, for reading or for writing too; its connections are closed at the end.
 

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from connectors.sources.access import Access
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.feed_source import masked_errors
 from connectors.sources.google_sheets.source import GoogleSheet, part_of
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, opened_spreadsheet, quoted
@@ -73,7 +72,7 @@ class GoogleBoard:
 
 @contextmanager
 def opened_board(
-    spec: GoogleSheetsSource, keys: frozenset[str], access: Access, clockwork: Clockwork = REAL
+    spec: GoogleSheetsSource, keys: frozenset[str], access: Access, clockwork: Clock = REAL_CLOCK
 ) -> Iterator[GoogleBoard]:
     """Give the board of a sheet with `write_back`; its connections are closed at the end.
 

@@ -23,9 +23,9 @@ from simple_salesforce.login import SalesforceLogin
 
 from connectors.addresses import is_loopback
 from connectors.retry import http_date, retry_after_s
-from connectors.sources.access import Access, SalesforceAccess
+from connectors.sources.environment import Access, SalesforceAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.whole_answers import read_whole
+from connectors.sources.service_answers import read_whole
 from mappings.errors import ConfigError, SyncError
 
 CONNECT_S = 10.0

@@ -17,8 +17,7 @@ from simple_salesforce.exceptions import SalesforceError, SalesforceExpiredSessi
 from simple_salesforce.util import exception_handler
 
 from connectors.retry import RetryPolicy
-from connectors.sources.access import Access
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Access, Clock
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.formats.nested import Number
 from connectors.sources.header import folded
@@ -202,7 +201,7 @@ class Org:
     """The org that `access` leads to; closed by whoever made it. Nothing is asked before the first question."""
 
     access: Access
-    clockwork: Clockwork
+    clockwork: Clock
     told: Told = field(default_factory=Told)
     _session: OrgSession | None = None
     _salesforce: Salesforce | None = None

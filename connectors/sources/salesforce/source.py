@@ -10,10 +10,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from math import ceil
 
-from connectors.sources.access import Access
-from connectors.sources.clockwork import REAL, Clockwork
 from connectors.sources.contract import Reading
-from connectors.sources.errors import as_odd_answer, in_known_shape
+from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.header import Asked
 from connectors.sources.salesforce.client import SlowQueryError
 from connectors.sources.salesforce.org import Org, Shapes
@@ -41,6 +39,7 @@ from connectors.sources.salesforce.read import (
     query_job,
     written,
 )
+from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.soql import parse_query
 from mappings.spec.source import SalesforceSource
@@ -54,7 +53,7 @@ class SalesforceRecords:
     asked: Asked
     access: Access
     cursor: str = ""
-    clockwork: Clockwork = REAL
+    clockwork: Clock = REAL_CLOCK
 
     @contextmanager
     def read(self) -> Iterator[Reading]:

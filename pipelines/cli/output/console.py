@@ -1,7 +1,6 @@
-"""What a command says and where: one JSON document for scripts, or tables, notes, errors and a progress bar for people.
+"""Print to people and scripts: one JSON document, or tables, notes, errors and a progress bar.
 
-What the tables hold is `tables`'s; how they are drawn is `tables_drawn`'s, which is imported only once something is
-drawn, so that `eventsync --help` does not wait for rich.
+rich is imported only once something is drawn: `eventsync --help` does not wait for it.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class ErrorDocument(TypedDict):
 
 
 class Progress(Protocol):
-    """A bar that long work moves forward; where nobody watches, it does nothing."""
+    """A progress bar; without a terminal it does nothing."""
 
     def advance(self, count: int = 1) -> None:
         """Say that `count` more are done."""
@@ -61,7 +60,7 @@ class Progress(Protocol):
 
 
 class _Unwatched:
-    """The progress that nobody sees."""
+    """The progress bar of a command without a terminal."""
 
     def advance(self, count: int = 1) -> None:
         """Do nothing."""
@@ -111,14 +110,14 @@ class Output:
         people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Tell people a sentence: on stdout, or on stderr where stdout is a JSON document's."""
-        from pipelines.cli.output.drawing import safe_text  # as above
+        """Print a sentence for people: on stdout, or on stderr where stdout carries a JSON document."""
+        from pipelines.cli.output.drawing import safe_text
 
         self._people().print(safe_text(text), soft_wrap=True)
 
     def aside(self, text: str) -> None:
-        """Tell people a sentence on stderr while something else goes on, above its bar."""
-        from pipelines.cli.output.drawing import safe_text  # as above
+        """Print a sentence on stderr while work goes on, above its progress bar."""
+        from pipelines.cli.output.drawing import safe_text
 
         (self._watched or self._console(self._stderr)).print(safe_text(text), soft_wrap=True)
 
@@ -127,7 +126,7 @@ class Output:
 
         If the document is already out, stdout stays as it is.
         """
-        from pipelines.cli.output.drawing import drawn_error  # as above
+        from pipelines.cli.output.drawing import drawn_error
 
         self._console(self._stderr).print(drawn_error(error), soft_wrap=True)
         if self.is_json and not self._is_document_out:
@@ -142,21 +141,21 @@ class Output:
         if self.is_json or not self._stderr.isatty():
             yield _Unwatched()
             return
-        from pipelines.cli.output.drawing import drawn_progress  # as above
+        from pipelines.cli.output.drawing import drawn_progress
 
         with self._drawing() as console, drawn_progress(console, description, total) as progress:
             yield progress
 
     @contextmanager
     def waiting(self, description: str) -> Iterator[None]:
-        """Tell on stderr what is waited for, and for how long already, while the block runs; wiped away afterwards.
+        """Show on stderr what is waited for, and since when, while the block runs.
 
         Only where `progress` would show a bar; for what nothing can be counted of.
         """
         if self.is_json or not self._stderr.isatty():
             yield
             return
-        from pipelines.cli.output.drawing import drawn_wait  # as above
+        from pipelines.cli.output.drawing import drawn_wait
 
         with self._drawing() as console, drawn_wait(console, description):
             yield
@@ -177,7 +176,7 @@ class Output:
         return self._watched if self._watched and self._stdout.isatty() else self._console(self._stdout)
 
     def _console(self, stream: TextIO) -> Console:
-        from pipelines.cli.output.drawing import console_on  # as above
+        from pipelines.cli.output.drawing import console_on
 
         return console_on(stream)
 

@@ -1,7 +1,4 @@
-"""Drawing for people, through rich: tables, errors, the progress bar. The only module of ours that imports rich.
-
-What is drawn is handed in as plain values; where it goes is `output`'s.
-"""
+"""Draw tables, errors and progress bars with rich. The only module that imports rich."""
 
 from __future__ import annotations
 
@@ -84,7 +81,7 @@ def _table(title: str, columns: Sequence[str], body: Sequence[Sequence[object]])
 
 
 def _is_cramped(table: Table, body: Sequence[Sequence[object]], console: Console) -> bool:
-    """Whether a table would break words or commands, or fold its cells so often that rows can no longer be told apart."""
+    """Whether a table would break words or commands, or fold its cells so often that rows can no longer be distinguished."""
     unbound = console.options.update(max_width=_WIDER_THAN_ANY)
     if Measurement.get(console, unbound, table).minimum > console.width:
         return True

@@ -1,7 +1,4 @@
-"""A file that others may be reading while it is written anew: the older one is there until the new one is whole.
-
-What is written is the asking command's.
-"""
+"""Replace a file atomically: readers see the older one until the new one is complete."""
 
 from __future__ import annotations
 

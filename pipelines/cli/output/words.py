@@ -1,7 +1,4 @@
-"""What people are shown of a run, as plain lines and rows: its accounts, its rejected rows, its brakes.
-
-How lines and rows are drawn is `tables_drawn`'s, how they get into a spreadsheet `tables_csv`'s.
-"""
+"""Accounts of a run as equations, rejected rows and brakes as table rows, the exit code of several runs."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _SPOKEN = {"pending": "still pending"}
 
 
 class RefusedRow(Protocol):
-    """A row that could not be used: `Rejection` and everything that tells a place and the reasons."""
+    """A row that could not be used: its place and the reasons."""
 
     @property
     def origin(self) -> object:

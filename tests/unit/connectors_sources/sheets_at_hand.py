@@ -12,10 +12,9 @@ from lookalikes.sheets import ACCOUNT, Google, google_on
 from lookalikes.sheets_book import Book, Content, Sheet
 
 from connectors.masking import Mask
-from connectors.sources.access import Access, GoogleAccess
 from connectors.sources.catalogue import open_source
-from connectors.sources.clockwork import Clockwork
 from connectors.sources.contract import Source
+from connectors.sources.environment import Access, Clock, GoogleAccess
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
 
@@ -41,15 +40,15 @@ class Desk:
         return Access(google=GoogleAccess(self.credentials, self.google.base_url), mask=self.mask)
 
     @property
-    def clockwork(self) -> Clockwork:
-        return Clockwork(now=lambda: 0.0, clock_s=lambda: sum(self.waits), sleep=self.waits.append, chance=lambda: 0.5)
+    def clockwork(self) -> Clock:
+        return Clock(now=lambda: 0.0, clock_s=lambda: sum(self.waits), sleep=self.waits.append, chance=lambda: 0.5)
 
     def spec(self, **words: Any) -> GoogleSheetsSource:
         return GoogleSheetsSource.model_validate({"kind": "google_sheets", "spreadsheet": ID, **words})
 
     def source(self, *columns: str, since: str = "", **words: Any) -> Source:
         asked = frozenset(columns)
-        return open_source(self.spec(**words), Path(), asked, access=self.access, since=since, clockwork=self.clockwork)
+        return open_source(self.spec(**words), Path(), asked, access=self.access, since=since, clock=self.clockwork)
 
     def rows(self, *columns: str, **words: Any) -> list[SourceRow]:
         with self.source(*columns, **words).read() as reading:

@@ -31,7 +31,7 @@ def put(folder: Path, name: str, text: str, age_s: float = HOUR) -> None:
 
 def source_of(folder: Path, since: str = "", waits: Waits | None = None, **spec: Any) -> Source:
     parsed = SPEC.validate_python({"kind": "csv", "path": "in/agenda-*.csv", "files": "new", **spec})
-    return open_source(parsed, folder, frozenset({"id"}), since=since, clockwork=(waits or Waits()).clockwork)
+    return open_source(parsed, folder, frozenset({"id"}), since=since, clock=(waits or Waits()).clockwork)
 
 
 def read(folder: Path, since: str = "", waits: Waits | None = None, **spec: Any) -> tuple[list[str], Ending]:

@@ -55,7 +55,7 @@ def put(sftp: Sftp, name: str, text: str, times: tuple[int, int] = _OLD) -> Path
 
 def source_of(address: str, since: str = "", waits: Waits | None = None, **spec: Any) -> Source:
     parsed = SPEC.validate_python({"kind": "csv", "path": address, **spec})
-    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clockwork=(waits or Waits()).clockwork)
+    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clock=(waits or Waits()).clockwork)
 
 
 def read(address: str, since: str = "", waits: Waits | None = None, **spec: Any) -> tuple[list[list[str]], bool, Ending]:

@@ -30,7 +30,7 @@ from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.fetching import Fetching
 from connectors.sources.files.web import WebFiles, changed_at
-from connectors.sources.files.web_requests import WebRequests
+from connectors.sources.files.web_requests import Hop, WebRequests
 from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
@@ -46,7 +46,7 @@ def web() -> Iterator[Web]:
 
 def source_of(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> Source:
     parsed = SPEC.validate_python({"kind": "csv", "path": address, **spec})
-    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clockwork=(waits or Waits()).clockwork)
+    return open_source(parsed, Path("/nowhere"), frozenset({"id"}), since=since, clock=(waits or Waits()).clockwork)
 
 
 def read(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> tuple[list[list[str]], bool, Ending]:
@@ -386,10 +386,9 @@ def test_a_redirect_to_nowhere_is_refused(web: Web, to: str) -> None:
 
 
 def test_a_redirect_from_https_to_http_is_refused() -> None:
-    door = WebRequests(Fetching())
     own = httpx.URL("https://feed.example/agenda.csv")
     with pytest.raises(SourceRefusedError, match="could read and change"):
-        door._next(own, own, httpx.Response(302, headers={"location": "http://feed.example/agenda.csv"}))
+        Hop(own, own).after(httpx.Response(302, headers={"location": "http://feed.example/agenda.csv"}))
 
 
 def test_a_file_larger_than_its_source_may_be_is_refused_before_it_is_fetched(web: Web) -> None:
@@ -440,7 +439,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_without_end(web: Web) -> N
         return not request.connection.recv(1)
 
     web.instead = hang
-    files = WebFiles(Fetching(silence_s=0.05, clockwork=Waits().clockwork))
+    files = WebFiles(Fetching(silence_s=0.05, clock=Waits().clockwork))
     with pytest.raises(SourceUnavailableError, match="it fell silent"), files.open(web.address("/agenda.csv")):
         pytest.fail("it came")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Clock
 
 
 @dataclass
@@ -24,5 +24,5 @@ class Waits:
         self.at += seconds
 
     @property
-    def clockwork(self) -> Clockwork:
-        return Clockwork(self.look, self.look, self.sleep, lambda: 1.0)
+    def clockwork(self) -> Clock:
+        return Clock(self.look, self.look, self.sleep, lambda: 1.0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mappings.draft.columns import Role, roles_by_name, see_columns
 from mappings.draft.dialect import guess_dialect
-from mappings.draft.draft import Sample, Wishes, draft_feed, feed_name, with_examples
+from mappings.draft.draft import SourceSample, Wishes, draft_feed, feed_name, with_examples
 from mappings.draft.formats import see_times
 from mappings.draft.roles import guess_roles
 from mappings.draft.zones import guess_zone
@@ -52,7 +52,7 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
 ) -> None:
     names, cells = table
     rows = [dict(zip(names, row, strict=True)) for row in cells]
-    draft = draft_feed(Sample("partner.csv", SOURCE, names, rows), Wishes("partner"))
+    draft = draft_feed(SourceSample("partner.csv", SOURCE, names, rows), Wishes("partner"))
     text = with_examples(draft.text, tmp_path / "partner.yaml", rows)
     mapping = parse_feed(text, tmp_path / "partner.yaml", LookupShelf())
     assert run_examples(mapping) == ()

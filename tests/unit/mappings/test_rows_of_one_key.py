@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.group import TooManyHeldError, lots
+from mappings.compiler.group import TooManyHeldError, row_groups
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
@@ -129,7 +129,7 @@ def test_a_sorted_file_is_grouped_as_it_comes(mapper: Mapper) -> None:
 
 def test_more_rows_than_memory_should_hold_are_an_error_that_says_what_helps() -> None:
     with pytest.raises(TooManyHeldError, match="more than 2") as error:
-        list(lots(rows({}, {}, {}), lambda _row: RowKey("1"), is_sorted=False, held_at_most=2))
+        list(row_groups(rows({}, {}, {}), lambda _row: RowKey("1"), is_sorted=False, held_at_most=2))
     assert "sorted: true" in error.value.hint
 
 

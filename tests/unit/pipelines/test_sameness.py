@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sources.clockwork import REAL
+from connectors.sources.environment import REAL_CLOCK
 from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
 from mappings.spec.source import CsvSource
 from pipelines.run.reading import ChangeProbe
@@ -26,7 +26,7 @@ def place(tmp_path: Path) -> Path:
 
 def probe_of(place: Path, *, age_s: float = 3600, fit: str = "fit", began: datetime = BEGAN) -> ChangeProbe:
     """A run that sees the file when it is so old."""
-    clockwork = replace(REAL, now=lambda: place.stat().st_ctime + age_s)
+    clockwork = replace(REAL_CLOCK, now=lambda: place.stat().st_ctime + age_s)
     return ChangeProbe(partial(take_snapshot, CsvSource(kind="csv", path=place.name), place.parent, clockwork), fit, began)
 
 

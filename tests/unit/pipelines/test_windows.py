@@ -93,7 +93,7 @@ def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None
     mapping = feed(tmp_path, ORG)
     known = ReadInputs(mapping, compiled(mapping), "", NOW)
     approach = plan_read(known, RunOptions(window=window("cursor", "2031-01-01", "2031-01-02")), Bookmark("far", known.fit, NOW))
-    assert (approach.reach, approach.since, approach.bookmark("later", is_full=False)) == (ReadKind.PICKED, "", None)
+    assert (approach.kind, approach.since, approach.bookmark("later", is_full=False)) == (ReadKind.CHOSEN, "", None)
 
 
 def test_an_org_is_asked_for_what_changed_in_the_window_and_for_no_more(tmp_path: Path) -> None:

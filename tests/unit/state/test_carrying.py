@@ -53,7 +53,7 @@ def lived_in(world: World) -> World:
     )
     world.publish(Receipt(1, answer(201)), Receipt(2, answer(201)), Refusal(answer(400)), Conflict(answer(409)))
     world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("d"), SetAside())
-    world.stage([row("a", title=f"{long} again"), row("b", title=f"{long} żółć"), row("new"), rejection("r")], terms=drafting)
+    world.stage([row("a", title=f"{long} again"), row("b", title=f"{long} żółć"), row("new"), rejection("r")], policy=drafting)
     MediaMemory(world.engine, DESTINATION).remember("https://x.example/i.png", b"\x00\xff", 5, etag='"e"', seen_at=AT)
     Ledger(world.engine, "elsewhere|2", FeedName("other"), namespace="", now=world.clock).acquire_lease("somebody").release()
     with writing(world.engine) as connection:

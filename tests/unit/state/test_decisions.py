@@ -850,7 +850,7 @@ DRAFTING = StagePolicy(on_change="create_draft_again")
 def redrafted(world: World) -> int:
     """Row a, whose change was delivered as a draft of its own; return the id of its earlier event."""
     delivered(world, "A")
-    world.stage([event("a", "B")], terms=DRAFTING)
+    world.stage([event("a", "B")], policy=DRAFTING)
     world.publish(Receipt(2_000, answer(201)))
     (earlier,) = world.known("a").earlier_event_ids
     return earlier
@@ -871,7 +871,7 @@ def test_only_earlier_events_are_removed_where_the_row_is_in_its_source(world: W
 
 def test_the_event_and_its_earlier_ones_are_removed_where_the_row_has_vanished(world: World) -> None:
     earlier = redrafted(world)
-    world.stage([], terms=DRAFTING)
+    world.stage([], policy=DRAFTING)
     outcome = resolved(world, "a", Remove()).outcome
     assert isinstance(outcome, Change)
     assert outcome.removed == (earlier, 2_000)
@@ -881,7 +881,7 @@ def test_the_event_and_its_earlier_ones_are_removed_where_the_row_has_vanished(w
 
 def test_earlier_events_are_removed_while_the_draft_that_follows_them_waits_to_be_sent(world: World) -> None:
     delivered(world, "A")
-    world.stage([event("a", "B")], terms=DRAFTING)
+    world.stage([event("a", "B")], policy=DRAFTING)
     resolved(world, "a", Remove())
     assert world.known("a").earlier_event_ids == ()
     assert len(sent(world)) == 1

@@ -152,7 +152,7 @@ def test_a_draft_of_a_change_is_no_duplicate_of_its_own_row(world: World) -> Non
     redrafting = StagePolicy(on_change="create_draft_again")
     world.stage([row("a", "Jazz", twin="jazz")])
     world.publish()
-    report = world.stage([row("a", "Jazz at nine", twin="jazz")], terms=redrafting)
+    report = world.stage([row("a", "Jazz at nine", twin="jazz")], policy=redrafting)
     assert (report.account.held, report.account.new) == (0, 1)
 
 
@@ -220,7 +220,7 @@ def scope_asks(report: StageReport) -> list[str]:
 def closed_by_scope(world: World, rows: list[MappedRow], *accepted: str) -> StageReport:
     """Read rows as a run that asks the brake `scope`."""
     terms = StagePolicy(accepted=accepted)
-    stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token, terms=terms)
+    stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token, policy=terms)
     stage.write(rows)
     return stage.close(scope_asks)
 

@@ -92,7 +92,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
         case "vanished":
             world.stage([])
         case "with earlier events":
-            world.stage([row("a", "edited")], terms=StagePolicy(on_change="create_draft_again"))
+            world.stage([row("a", "edited")], policy=StagePolicy(on_change="create_draft_again"))
             world.publish(Receipt(8, answer(201)))
         case "removed" | "removed and back in its source":
             world.stage([])

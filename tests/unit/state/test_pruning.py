@@ -85,7 +85,7 @@ def test_what_protects_from_a_second_event_stays_however_old_it_is(world: World)
 def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(world: World) -> None:
     world.stage([row("a"), rejection("b")])
     world.clock.turn(days=100)
-    world.stage([row("a")], is_whole=False, terms=StagePolicy(row_parts=None))
+    world.stage([row("a")], is_whole=False, policy=StagePolicy(row_parts=None))
     listed = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
     done = pruned(world)
     assert Books(world.engine).problems(BOOK, ProblemKind.REJECTED) == listed
@@ -205,7 +205,7 @@ def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) 
     rows = [row("a"), row("b", title="Once"), rejection("c")]
     world.stage(rows)
     world.publish()
-    world.stage([row("a"), row("b", title="Twice"), rejection("c")], terms=drafting)
+    world.stage([row("a"), row("b", title="Twice"), rejection("c")], policy=drafting)
     world.publish(Receipt(2002, answer(201)))
     before = [(one.row_key, one.state, one.key, one.body, one.event_id, one.earlier_event_ids) for one in entries(world)]
     world.clock.turn(days=365)
@@ -216,7 +216,7 @@ def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) 
         assert connection.execute(select(EARLIER.c.answer)).scalars().all() == [None]
         assert connection.execute(select(func.count()).where(ENTRY.c.answer.is_not(None))).scalar_one() == 0
     world.crash()
-    report = world.stage([row("a"), row("b", title="Twice"), rejection("c")], terms=drafting)
+    report = world.stage([row("a"), row("b", title="Twice"), rejection("c")], policy=drafting)
     assert (report.account.new, report.account.unchanged, report.account.rejected) == (0, 2, 1)
     assert examine(world.engine).findings == ()
 

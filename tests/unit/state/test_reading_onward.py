@@ -173,7 +173,7 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
     staged = desk.stage()
     assert staged.report.is_whole
     assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
-    assert desk.approach().reach is ReadKind.ONWARD
+    assert desk.approach().kind is ReadKind.INCREMENTAL
 
 
 def test_a_brake_leaves_the_bookmark_where_it_was_and_nothing_is_lost_or_let_out_unjudged(desk: Desk) -> None:
@@ -328,7 +328,7 @@ def test_a_source_at_its_limit_goes_on_in_the_next_run_and_nothing_has_vanished_
     assert (staged.report.is_whole, staged.report.vanished) == (False, 0)
     assert staged.notices == ("read whole: asked for", "the day's requests are used up")
     assert desk.stage().report.account.new == 2
-    assert desk.approach().reach is ReadKind.ONWARD
+    assert desk.approach().kind is ReadKind.INCREMENTAL
 
 
 def test_a_source_that_has_lost_its_place_and_begins_anew_is_believed(desk: Desk) -> None:

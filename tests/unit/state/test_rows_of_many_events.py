@@ -46,17 +46,17 @@ def test_a_row_counts_as_one_for_the_share_of_the_rejected_however_many_events_i
 
 def test_a_day_that_is_over_or_out_of_reach_has_not_vanished_and_one_that_was_taken_away_has(world: World) -> None:
     days = [f"a|2026-0{month}-15" for month in (2, 3, 4)]
-    world.stage(events(*days), terms=THE_WEEK)
+    world.stage(events(*days), policy=THE_WEEK)
     world.publish()
-    world.stage(events("a|2026-03-16"), terms=THE_WEEK)
+    world.stage(events("a|2026-03-16"), policy=THE_WEEK)
     assert [is_vanished(world, day) for day in days] == [False, True, False]
 
 
 def test_the_events_of_a_row_that_cannot_be_used_have_not_vanished(world: World) -> None:
-    world.stage([*events("a|2026-03-15", "a|x"), *events("b|2026-03-15"), *events("a\\|b|2026-03-15")], terms=THE_WEEK)
+    world.stage([*events("a|2026-03-15", "a|x"), *events("b|2026-03-15"), *events("a\\|b|2026-03-15")], policy=THE_WEEK)
     world.publish()
     unusable = replace(rejection("a"), part=Part(silence=Silence(RowKey("a"))))
-    report = world.stage([unusable], terms=THE_WEEK)
+    report = world.stage([unusable], policy=THE_WEEK)
     assert report.vanished == 2
     assert not is_vanished(world, "a|2026-03-15")
     assert not is_vanished(world, "a|x")
@@ -65,10 +65,10 @@ def test_the_events_of_a_row_that_cannot_be_used_have_not_vanished(world: World)
 
 
 def test_all_events_of_a_row_that_a_rule_now_leaves_out_have_vanished_by_that_rule(world: World) -> None:
-    world.stage([*events("a|2026-03-15", "a|2026-04-15", "a|x"), *events("b|2026-03-15")], terms=OF_ROWS)
+    world.stage([*events("a|2026-03-15", "a|2026-04-15", "a|x"), *events("b|2026-03-15")], policy=OF_ROWS)
     world.publish()
     left_out = replace(skipped("a", "online only"), rule=2, part=Part(silence=Silence(RowKey("a"))))
-    report = world.stage([left_out, *events("b|2026-03-15")], terms=OF_ROWS)
+    report = world.stage([left_out, *events("b|2026-03-15")], policy=OF_ROWS)
     assert report.vanished == 2
     assert [world.known(key).vanished_by for key in ("a|2026-03-15", "a|x")] == ["rule 2: online only"] * 2
     assert not is_vanished(world, "a|2026-04-15"), "no read looks at a day beyond the horizon"
@@ -76,9 +76,9 @@ def test_all_events_of_a_row_that_a_rule_now_leaves_out_have_vanished_by_that_ru
 
 
 def test_days_beyond_what_a_row_may_give_have_not_vanished(world: World) -> None:
-    world.stage(events("a|2026-03-15", "a|2026-03-22"), terms=THE_WEEK)
+    world.stage(events("a|2026-03-15", "a|2026-03-22"), policy=THE_WEEK)
     world.publish()
-    world.stage(events("a|2026-03-08", silence=Silence(RowKey("a"), after="2026-03-15")), terms=THE_WEEK)
+    world.stage(events("a|2026-03-08", silence=Silence(RowKey("a"), after="2026-03-15")), policy=THE_WEEK)
     assert is_vanished(world, "a|2026-03-15")
     assert not is_vanished(world, "a|2026-03-22")
 

@@ -147,7 +147,7 @@ def test_the_second_of_two_copies_in_one_read_is_held(world: World) -> None:
 
 
 def test_a_person_may_let_copies_through(world: World) -> None:
-    assert world.stage([row("a", twin="jazz"), row("b", twin="jazz")], terms=StagePolicy(holds_twins=False)).account.new == 2
+    assert world.stage([row("a", twin="jazz"), row("b", twin="jazz")], policy=StagePolicy(holds_copies=False)).account.new == 2
 
 
 def test_a_copy_of_a_refused_row_is_not_held_for_nothing_was_created(world: World) -> None:
@@ -186,7 +186,7 @@ def test_a_change_of_a_row_outside_the_window_is_listed_and_not_drafted_again(wo
     world.stage([row("1")])
     world.publish()
     changed = replace(row("1", "Another title"), outside="already over")
-    report = world.stage([changed], terms=StagePolicy(on_change="create_draft_again"))
+    report = world.stage([changed], policy=StagePolicy(on_change="create_draft_again"))
     assert (report.account.drifted, report.account.new) == (1, 0)
 
 

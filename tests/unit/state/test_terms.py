@@ -39,7 +39,7 @@ def earlier_events(world: World) -> list[int]:
 
 def test_an_ignored_change_is_counted_and_not_listed(world: World) -> None:
     delivered(world, row("a", "first"), row("b"))
-    report = world.stage([row("a", "second"), row("b")], terms=IGNORING)
+    report = world.stage([row("a", "second"), row("b")], policy=IGNORING)
     assert report.account == ReadAccount(read=2, drifted=1, unchanged=1)
     assert Books(world.engine).rows(BOOK, RowFilter(is_drifted=True)) == ()
     assert Books(world.engine).status()[0].drifted == 0
@@ -47,7 +47,7 @@ def test_an_ignored_change_is_counted_and_not_listed(world: World) -> None:
 
 def test_an_ignored_change_is_still_one_row_when_it_is_read_twice(world: World) -> None:
     delivered(world, row("a", "first"))
-    report = world.stage([row("a", "second"), row("a", "second")], terms=IGNORING)
+    report = world.stage([row("a", "second"), row("a", "second")], policy=IGNORING)
     assert report.account == ReadAccount(read=2, drifted=1, duplicate=1)
 
 
@@ -56,13 +56,13 @@ def test_a_change_that_was_listed_is_listed_no_more_once_the_feed_ignores_change
 ) -> None:
     delivered(world, row("a", "first"))
     for terms, is_listed in ((StagePolicy(), True), (IGNORING, False), (IGNORING, False), (StagePolicy(), True)):
-        world.stage([row("a", "second")], terms=terms)
+        world.stage([row("a", "second")], policy=terms)
         assert (world.known("a").drift_body is not None) is is_listed
 
 
 def test_an_ignored_row_that_vanished_is_neither_marked_nor_listed(world: World) -> None:
     delivered(world, row("a"), row("b"))
-    assert world.stage([row("a")], terms=IGNORING).vanished == 0
+    assert world.stage([row("a")], policy=IGNORING).vanished == 0
     assert world.known("b").vanished_at is None
     assert world.stage([row("a")]).vanished == 1
 
@@ -73,14 +73,14 @@ def test_an_ignored_row_that_vanished_is_neither_marked_nor_listed(world: World)
 def test_a_changed_event_is_drafted_once_as_a_new_event_and_the_earlier_one_stays_on_record(world: World) -> None:
     delivered(world, row("a", "first"))
     before = world.known("a")
-    assert world.stage([row("a", "second")], terms=DRAFTING).account == ReadAccount(read=1, new=1)
+    assert world.stage([row("a", "second")], policy=DRAFTING).account == ReadAccount(read=1, new=1)
     assert world.publish().delivered == 1
     after = world.known("a")
     assert (after.state, after.body) == (EntryState.DELIVERED, body_of("second", status="draft"))
     assert after.key != before.key
     assert earlier_events(world) == [before.event_id]
     for _ in range(2):
-        assert world.stage([row("a", "second")], terms=DRAFTING).account == ReadAccount(read=1, unchanged=1)
+        assert world.stage([row("a", "second")], policy=DRAFTING).account == ReadAccount(read=1, unchanged=1)
     assert world.publish().new == 0
 
 
@@ -90,14 +90,14 @@ def test_each_change_has_a_key_of_its_own_also_after_the_ledger_is_lost(
     delivered(world, row("a", "first"))
     keys = []
     for title in ("second", "third"):
-        world.stage([row("a", title)], terms=DRAFTING)
+        world.stage([row("a", title)], policy=DRAFTING)
         keys.append(world.known("a").key)
         world.publish()
     other = World(f"sqlite:///{tmp_path_factory.mktemp('other') / 'state.db'}")
     delivered(other, row("a", "second"))  # what the source says when the ledger begins anew
-    other.stage([row("a", "third")], terms=DRAFTING)
+    other.stage([row("a", "third")], policy=DRAFTING)
     assert other.known("a").key == keys[1]
-    other.stage([row("a", "second")], terms=DRAFTING)
+    other.stage([row("a", "second")], policy=DRAFTING)
     assert len(set(keys)) == 2
     other.engine.dispose()
 
@@ -105,8 +105,8 @@ def test_each_change_has_a_key_of_its_own_also_after_the_ledger_is_lost(
 def test_a_row_that_goes_back_before_its_draft_was_sent_is_as_delivered_as_it_was(world: World) -> None:
     delivered(world, row("a", "first"))
     before = world.known("a")
-    world.stage([row("a", "second")], terms=DRAFTING)
-    assert world.stage([row("a", "first")], terms=DRAFTING).account == ReadAccount(read=1, unchanged=1)
+    world.stage([row("a", "second")], policy=DRAFTING)
+    assert world.stage([row("a", "first")], policy=DRAFTING).account == ReadAccount(read=1, unchanged=1)
     after = world.known("a")
     assert (after.state, after.key, after.event_id, after.body) == (before.state, before.key, before.event_id, before.body)
     assert earlier_events(world) == []
@@ -116,10 +116,10 @@ def test_a_row_that_goes_back_before_its_draft_was_sent_is_as_delivered_as_it_wa
 @pytest.mark.parametrize("verdict", [Refusal(answer(400)), None])
 def test_a_row_that_goes_back_is_never_drafted_as_what_an_earlier_event_says(world: World, verdict: Refusal | None) -> None:
     delivered(world, row("a", "first"))
-    world.stage([row("a", "second")], terms=DRAFTING)
+    world.stage([row("a", "second")], policy=DRAFTING)
     world.publish(*([verdict] if verdict else []))
     for _ in range(2):
-        account = world.stage([row("a", "first")], terms=DRAFTING).account
+        account = world.stage([row("a", "first")], policy=DRAFTING).account
         assert account.new == 0
     assert world.known("a").state is EntryState.DELIVERED
     assert (world.known("a").drift_body is None) is (verdict is not None)
@@ -127,41 +127,41 @@ def test_a_row_that_goes_back_is_never_drafted_as_what_an_earlier_event_says(wor
 
 def test_a_draft_that_was_sent_without_an_answer_keeps_its_body_until_it_is_answered(world: World) -> None:
     delivered(world, row("a", "first"))
-    world.stage([row("a", "second")], terms=DRAFTING)
+    world.stage([row("a", "second")], policy=DRAFTING)
     world.publish(Uncertain(answer(0)))
     key = world.known("a").key
-    assert world.stage([row("a", "third")], terms=DRAFTING).account.drifted == 1
+    assert world.stage([row("a", "third")], policy=DRAFTING).account.drifted == 1
     world.publish()
     assert world.known("a").key == key
-    assert world.stage([row("a", "third")], terms=DRAFTING).account.new == 1
+    assert world.stage([row("a", "third")], policy=DRAFTING).account.new == 1
     assert len(earlier_events(world)) == 2
 
 
 def test_a_draft_never_sent_takes_the_rows_next_words_under_its_key(world: World) -> None:
     delivered(world, row("a", "first"))
-    world.stage([row("a", "second")], terms=DRAFTING)
+    world.stage([row("a", "second")], policy=DRAFTING)
     key = world.known("a").key
-    assert world.stage([row("a", "third")], terms=DRAFTING).restaged == 1
+    assert world.stage([row("a", "third")], policy=DRAFTING).restaged == 1
     assert (world.known("a").key, world.known("a").body) == (key, body_of("third", status="draft"))
 
 
 @pytest.mark.parametrize(("before", "after"), [("draft", "published"), ("published", "draft")])
 def test_a_change_of_nothing_but_the_status_is_reported_and_not_drafted(world: World, before: str, after: str) -> None:
     delivered(world, row("a", "same", status=before))
-    assert world.stage([row("a", "same", status=after)], terms=DRAFTING).account.drifted == 1
+    assert world.stage([row("a", "same", status=after)], policy=DRAFTING).account.drifted == 1
 
 
 def test_another_image_is_a_change_worth_a_draft(world: World) -> None:
     delivered(world, row("a", "same"))
-    assert world.stage([row("a", "same", cover=Cover("https://img.example/b.jpg", "omit"))], terms=DRAFTING).account.new == 1
+    assert world.stage([row("a", "same", cover=Cover("https://img.example/b.jpg", "omit"))], policy=DRAFTING).account.new == 1
 
 
 @pytest.mark.parametrize("rows", [[], [row("a", "second"), row("a", "third")]], ids=["vanished", "claimed twice"])
 def test_a_draft_that_is_withdrawn_leaves_the_delivered_event(world: World, rows: Sequence[MappedRow]) -> None:
     delivered(world, row("a", "first"))
     before = world.known("a")
-    world.stage([row("a", "second")], terms=DRAFTING)
-    world.stage(rows, terms=DRAFTING)
+    world.stage([row("a", "second")], policy=DRAFTING)
+    world.stage(rows, policy=DRAFTING)
     after = world.known("a")
     assert (after.state, after.event_id, after.body, after.key) == (before.state, before.event_id, before.body, before.key)
     assert (after.vanished_at is not None) is (not rows)
@@ -169,19 +169,19 @@ def test_a_draft_that_is_withdrawn_leaves_the_delivered_event(world: World, rows
 
 def test_a_crash_between_staging_and_sending_makes_no_second_draft(world: World) -> None:
     delivered(world, row("a", "first"))
-    world.stage([row("a", "second")], terms=DRAFTING)
+    world.stage([row("a", "second")], policy=DRAFTING)
     key = world.known("a").key
     world.crash()
-    assert world.stage([row("a", "second")], terms=DRAFTING).account.unchanged == 1
+    assert world.stage([row("a", "second")], policy=DRAFTING).account.unchanged == 1
     assert world.known("a").key == key
     assert world.publish().delivered == 1
-    assert world.stage([row("a", "second")], terms=DRAFTING).account.unchanged == 1
+    assert world.stage([row("a", "second")], policy=DRAFTING).account.unchanged == 1
 
 
 def test_a_row_whose_event_is_not_known_for_certain_is_not_drafted_again(world: World) -> None:
     world.stage([row("a", "first")])
     world.publish(Uncertain(answer(0)))
-    assert world.stage([row("a", "second")], terms=DRAFTING).account.drifted == 1
+    assert world.stage([row("a", "second")], policy=DRAFTING).account.drifted == 1
 
 
 # runs that send drafts only
@@ -189,19 +189,19 @@ def test_a_row_whose_event_is_not_known_for_certain_is_not_drafted_again(world: 
 
 def test_a_run_of_drafts_pins_drafts_and_takes_what_is_delivered_for_unchanged(world: World) -> None:
     delivered(world, row("a"))
-    report = world.stage([row("a"), row("b")], terms=StagePolicy(drafts_only=True))
+    report = world.stage([row("a"), row("b")], policy=StagePolicy(drafts_only=True))
     assert report.account == ReadAccount(read=2, unchanged=1, new=1)
     assert (world.known("a").drift_body, world.known("b").body) == (None, as_draft(row("b").body))
 
 
 def test_a_run_of_drafts_sends_what_was_staged_before_as_drafts_too(world: World) -> None:
     world.stage([row("a")])
-    world.stage([row("a")], terms=StagePolicy(drafts_only=True))
+    world.stage([row("a")], policy=StagePolicy(drafts_only=True))
     assert world.known("a").body == as_draft(row("a").body)
 
 
 def test_a_row_read_twice_by_a_run_of_drafts_is_a_duplicate(world: World) -> None:
-    report = world.stage([row("a"), row("a")], terms=StagePolicy(drafts_only=True))
+    report = world.stage([row("a"), row("a")], policy=StagePolicy(drafts_only=True))
     assert report.account == ReadAccount(read=2, new=1, duplicate=1)
 
 
@@ -209,7 +209,7 @@ def test_a_row_read_twice_by_a_run_of_drafts_is_a_duplicate(world: World) -> Non
 
 
 def braked(world: World, *rows: MappedRow, accepted: tuple[str, ...] = ()) -> StageReport:
-    return world.stage(rows, brakes=["new"], terms=StagePolicy(accepted=accepted))
+    return world.stage(rows, brakes=["new"], policy=StagePolicy(accepted=accepted))
 
 
 def test_rows_behind_a_brake_are_as_new_to_the_next_read_as_they_were(world: World) -> None:

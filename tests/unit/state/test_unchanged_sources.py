@@ -11,7 +11,7 @@ import pytest
 from file_desks import BRAKES, Desk, Feed, write_rows
 from unit.state.world import World
 
-from connectors.sources.clockwork import Clockwork
+from connectors.sources.environment import Clock
 from connectors.sources.files.snapshot import take_snapshot
 from pipelines.run.options import RunOptions
 from state.ledger.choices import SetAside
@@ -61,7 +61,7 @@ def test_the_stamp_of_a_file_proves_something_once_it_has_not_changed_for_a_minu
     spec = desk.feed.parsed(desk.folder).source
     young = take_snapshot(spec, desk.folder)
     changed_at = (desk.folder / "rows.csv").stat().st_ctime
-    old = take_snapshot(spec, desk.folder, Clockwork(now=lambda: changed_at + 61))
+    old = take_snapshot(spec, desk.folder, Clock(now=lambda: changed_at + 61))
     assert young is not None
     assert old is not None
     assert (young.is_settled, old.is_settled) == (False, True)

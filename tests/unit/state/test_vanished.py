@@ -93,7 +93,7 @@ def test_three_rows_that_a_rule_leaves_out_are_counted_by_rule(world: World) -> 
 def test_rows_picked_by_hand_make_nothing_vanish(world: World) -> None:
     world.stage([row("a"), STAYS])
     world.publish()
-    report = world.stage([left_out("a")], is_whole=False, terms=StagePolicy(reach=ReadKind.PICKED))
+    report = world.stage([left_out("a")], is_whole=False, policy=StagePolicy(kind=ReadKind.CHOSEN))
     assert (report.vanished, column(world, "a", "vanished_at")) == (0, None)
 
 

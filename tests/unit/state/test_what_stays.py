@@ -66,8 +66,8 @@ def test_a_change_after_one_that_was_applied_is_drafted_beside_the_event_as_the_
     delivered(world, A)
     world.stage([B])
     apply_by_hand(world, B)
-    assert world.stage([C], terms=drafting).redrafted == 1
-    assert world.stage([B], terms=drafting).account.new == 0
+    assert world.stage([C], policy=drafting).redrafted == 1
+    assert world.stage([B], policy=drafting).account.new == 0
     assert (world.known("a").state, world.known("a").shown) == (EntryState.DELIVERED, B.body)
 
 
@@ -129,7 +129,7 @@ def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(wo
 
 def test_an_event_removed_while_a_draft_of_its_row_waits_stays_removed_when_the_draft_is_withdrawn(world: World) -> None:
     delivered(world, A)
-    world.stage([B], terms=StagePolicy(on_change="create_draft_again"))
+    world.stage([B], policy=StagePolicy(on_change="create_draft_again"))
     with writing(world.engine) as connection:
         connection.execute(update(EARLIER).values(removed_at=world.clock()))
     world.stage([])

@@ -146,10 +146,10 @@ class World:
         is_whole: bool = True,
         brakes: Sequence[str] = (),
         stamp: str = "",
-        terms: StagePolicy = DEFAULT_POLICY,
+        policy: StagePolicy = DEFAULT_POLICY,
     ) -> StageReport:
         """Stage one read, given chunk by chunk."""
-        stage = self.ledger.open_stage(self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, terms=terms)
+        stage = self.ledger.open_stage(self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, policy=policy)
         for chunk in chunks:
             stage.write(list(chunk))
         return stage.close(lambda _report: brakes)

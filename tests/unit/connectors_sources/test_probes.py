@@ -12,7 +12,7 @@ from lookalikes.web_files import Web, web_server
 from unit.connectors_sources.reading import SPEC
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
-from connectors.sources.access import NO_ACCESS
+from connectors.sources.environment import NO_ACCESS
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.probe import SourceProbe, probe_source
 
@@ -38,7 +38,7 @@ def test_a_file_on_the_web_costs_one_request_and_is_news_once_its_version_is_ano
 
 def test_a_file_of_which_the_server_tells_no_version_says_nothing_either_way(web: Web, tmp_path: Path) -> None:
     web.put("/agenda.csv", "id\n1\n", etag="", changed_at=None)
-    assert "agenda.csv tells no version" in glance(tmp_path, path=web.address("/agenda.csv")).blind
+    assert "agenda.csv has no version" in glance(tmp_path, path=web.address("/agenda.csv")).blind
 
 
 def test_no_secret_of_an_address_is_in_what_is_told(web: Web, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def sheet(tmp_path: Path) -> Iterator[Desk]:
 
 
 def of_sheet(desk: Desk) -> SourceProbe:
-    return probe_source(desk.spec(), Path(), access=desk.access, clockwork=desk.clockwork)
+    return probe_source(desk.spec(), Path(), access=desk.access, clock=desk.clockwork)
 
 
 def test_a_sheet_costs_one_request_and_is_news_once_somebody_has_edited_it(sheet: Desk) -> None:
@@ -88,7 +88,7 @@ def test_a_sheet_costs_one_request_and_is_news_once_somebody_has_edited_it(sheet
 
 def test_a_sheet_whose_version_we_may_not_ask_for_says_nothing_either_way(sheet: Desk) -> None:
     sheet.google.faults.append(Fault("/drive/", status=403))
-    assert "tells no version" in of_sheet(sheet).blind
+    assert "gives no version" in of_sheet(sheet).blind
 
 
 def test_records_of_an_org_are_asked_for_by_runs_only(tmp_path: Path) -> None:

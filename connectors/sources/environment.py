@@ -1,10 +1,10 @@
-"""Who we are to the services that rows are read from: what the environment gives, handed in from outside.
-
-How it is used is the connector's; nothing here reads the environment or is ever shown.
-"""
+"""What sources are handed from outside: access to services, and a clock; nothing here reads the environment."""
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class SalesforceAccess:
 class Access:
     """All that a feed's source may need to be let in.
 
-    `mask` hides all of it wherever a text leaves this process; whoever is given a token for a while has the mask learn it.
+    `mask` hides all of it wherever a text leaves this process; a token obtained later is added to the mask.
     """
 
     google: GoogleAccess = field(default_factory=GoogleAccess)
@@ -59,3 +59,20 @@ class Access:
 
 
 NO_ACCESS = Access()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time and chance, handed in so that tests need not wait.
+
+    `now`: seconds since 1970; `clock_s`: seconds on a clock that never goes back; `sleep` waits so many seconds;
+    `chance`: a number from 0 up to, not including, 1.
+    """
+
+    now: Callable[[], float] = time.time
+    clock_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep  # noqa: TID251  # the default of what is handed in
+    chance: Callable[[], float] = random.random
+
+
+REAL_CLOCK = Clock()

@@ -12,7 +12,7 @@ import pytest
 from workbooks import write_xlsx
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.clockwork import REAL, Clockwork
+from connectors.sources.environment import REAL_CLOCK, Clock
 from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
 from mappings.spec.source import AnySource, SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
@@ -39,7 +39,7 @@ def spec_of(text: str, folder: Path) -> SourceSpec:
     return parse_feed(FEED.format(source=text), folder / "agenda.yaml", LookupShelf()).source
 
 
-def seen(text: str, folder: Path, clockwork: Clockwork = REAL) -> FileSnapshot:
+def seen(text: str, folder: Path, clockwork: Clock = REAL_CLOCK) -> FileSnapshot:
     sight = take_snapshot(spec_of(text, folder), folder, clockwork)
     assert sight is not None
     return sight
@@ -135,9 +135,9 @@ def test_a_file_that_is_not_the_newest_may_change(folder: Path) -> None:
 
 def test_the_files_of_a_day_are_those_of_the_day_of_the_look(folder: Path) -> None:
     dated = '{kind: csv, path: "agenda-{date:%Y%m%d}.csv", days: {back: 1}}'
-    on_the_day = replace(REAL, now=lambda: 1_935_921_600.0)  # 2031-05-07 noon, UTC
+    on_the_day = replace(REAL_CLOCK, now=lambda: 1_935_921_600.0)  # 2031-05-07 noon, UTC
     assert take_snapshot(spec_of(dated, folder), folder, on_the_day) is None
-    the_day_after = replace(REAL, now=lambda: 1_935_921_600.0 - 3 * 86_400)
+    the_day_after = replace(REAL_CLOCK, now=lambda: 1_935_921_600.0 - 3 * 86_400)
     assert seen(dated, folder, the_day_after).digest()
 
 

@@ -1,5 +1,6 @@
-"""The gate between the two commit points: what was staged may be published only after a stage that completed, and that no
-brake stopped. What the brakes look at is the caller's.
+"""The gate between the two commit points, and the bookmark that moves with it.
+
+What was staged may be published only after a stage that completed, and that no brake stopped.
 """
 
 from __future__ import annotations
@@ -144,6 +145,25 @@ def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
 
 
+def opening_of(
+    scope: Row[*tuple[Any, ...]], *, is_whole: bool, kind: ReadKind, stamp: str, boundary: int, known_before: int
+) -> Opening:
+    """Return what a stage finds when it opens, by the feed's scope as it is then."""
+    return Opening(
+        is_whole=is_whole,
+        kind=kind,
+        stamp=stamp,
+        boundary=boundary,
+        released_id=scope.released_id,
+        known_before=known_before,
+        last_whole_read=scope.last_whole_read,
+        before=GateState(scope.gate),
+        before_run=scope.gate_run,
+        before_reason=scope.gate_reason,
+        key_definition=scope.key_definition,
+    )
+
+
 def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, stamp: str, kind: ReadKind) -> Opening:
     """Close the gate for the length of a stage.
 
@@ -162,19 +182,7 @@ def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, sta
     if kind is ReadKind.FULL or is_whole:
         drop_bookmark(connection, turn.scope_id)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
-    return Opening(
-        is_whole=is_whole,
-        kind=kind,
-        stamp=stamp,
-        boundary=boundary,
-        released_id=scope.released_id,
-        known_before=count - unknown,
-        last_whole_read=scope.last_whole_read,
-        before=GateState(scope.gate),
-        before_run=scope.gate_run,
-        before_reason=scope.gate_reason,
-        key_definition=scope.key_definition,
-    )
+    return opening_of(scope, is_whole=is_whole, kind=kind, stamp=stamp, boundary=boundary, known_before=count - unknown)
 
 
 def judge(connection: Connection, turn: FencedTransaction, opening: Opening, report: StageReport) -> bool:

@@ -19,7 +19,7 @@ from state.ledger.problems import carry_list, no_list
 from state.ledger.read_marks import ReadMarks, UnreadEvents
 from state.ledger.row_digests import RowDigests, load_digests, unchanged_entries
 from state.ledger.stage_policy import ReadKind, StagePolicy
-from state.ledger.unchanged_source import is_evident
+from state.ledger.unchanged_source import is_last_read
 from state.tables import storable
 
 
@@ -82,7 +82,7 @@ class Stage:
 def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
-        is_known = bool(digests_of) and is_evident(connection, turn.scope_id, digests_of or "")
+        is_known = bool(digests_of) and is_last_read(connection, turn.scope_id, digests_of or "")
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, kind=policy.kind)
         is_anew = policy.kind is ReadKind.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, policy.row_parts)

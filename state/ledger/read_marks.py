@@ -68,8 +68,8 @@ class ReadMarks:
         self._put(entry_id, _DOUBTFUL)
 
     def is_unmarked(self, entry_id: int) -> bool:
-        """Whether nothing at all is known of the entry in this read."""
-        return not self._flags[entry_id]
+        """Whether the entry is one of before this read, and the read has met nothing of it."""
+        return entry_id <= self.boundary and not self._flags[entry_id]
 
     def is_present(self, entry_id: int) -> bool:
         """Whether the source has the row."""

@@ -17,7 +17,7 @@ from state.ledger.gate import AT_THE_END, Opening, ReadEnd, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import carry_list, no_list
 from state.ledger.read_marks import ReadMarks, UnreadEvents
-from state.ledger.row_digests import RowDigests, load_digests, unchanged_entries
+from state.ledger.row_digests import RowDigests
 from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.ledger.unchanged_source import is_last_read
 from state.tables import storable
@@ -40,7 +40,7 @@ class Stage:
 
         b"" stands for a row that has to be mapped in any case.
         """
-        return unchanged_entries(digests, self._progress.digests, self._progress.marks)
+        return self._progress.digests.unchanged(digests, self._progress.marks)
 
     def write(
         self,
@@ -89,7 +89,7 @@ def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, policy: 
         duplicates = DuplicateIndex(connection, turn.scope_id)
         marks, digests = ReadMarks(opening.boundary), RowDigests(opening.boundary, is_kept=digests_of is not None)
         if is_known:
-            load_digests(connection, turn.scope_id, marks, digests)
+            digests.load(connection, turn.scope_id, marks)
     return Stage(turn, opening, Progress(marks, Tally(), policy, UnreadEvents(policy.days), listed, digests, duplicates))
 
 

@@ -239,7 +239,7 @@ class _Closing:
         return replace(found, held=0)
 
     def _found_before(self) -> Alongside | None:
-        """Return what the last read found, which freed the rows and was let out for nobody."""
+        """Return what the last read found, which freed the rows and did not open the gate."""
         stored = read_report(self.connection, self.turn.scope_id, self.opening.before_run)
         found = stored.alongside if stored is not None else None
         return found if found is not None and found.scope_id in read_neighbours(self.connection, self.turn.scope_id) else None

@@ -141,7 +141,7 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
 
 
 def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
-    """Return the feed's scope, which nobody else changes before the transaction ends."""
+    """Return the feed's scope, locked until the transaction ends."""
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
 
 
@@ -189,9 +189,9 @@ def judge(connection: Connection, turn: FencedTransaction, opening: Opening, rep
     """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
     Return whether it does.
 
-    A partial read opens a gate that was closed before it only if it has heard again of every row that waits behind it:
+    A partial read opens a gate that was closed before it only if it has met every row that waits behind it again:
     otherwise three rows picked by hand would let out all that a brake had stopped. What a person accepted for this run
-    stops every other one: that run opens the gate for itself. A read onward that has not heard of them all never will:
+    stops every other one: that run opens the gate for itself. An incremental read that has not met them all never will:
     the next one is a full one.
     """
     is_blind = report.is_blind

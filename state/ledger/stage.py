@@ -71,7 +71,7 @@ class Stage:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
 
         `brake` is shown the report and returns the names of the brakes that it trips; those that a person accepted for
-        this run are set apart in the report, and the gate opens for nobody without that word. `end`: how the source says that
+        this run are set apart in the report, and the gate then stays closed for other runs. `end`: how the source says that
         the read ended; its bookmark is kept in this very transaction, if the gate opens.
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """

@@ -19,7 +19,7 @@ from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.tables import ENTRY, PROBLEM, SCOPE
 
 _MOVING = (EntryState.PENDING.value, EntryState.BLOCKED.value)
-"""States that runs change by themselves, whatever the source says: what a row comes to may change with them."""
+"""States that runs change without the source: the outcome of a row may change with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def read_stamp(connection: Connection, scope_id: int) -> str:
 
 
 def is_repeatable(connection: Connection, scope_id: int, progress: Progress) -> bool:
-    """Whether the same rows would come to the same again after a read that ends now, whatever becomes of what is owed.
+    """Whether the next read of the same rows would have the same outcome as the one that ends now, before and after publishing.
 
     A row called off is left out until its event is delivered after all. Where two rows claim a key, both are new in every
     read, with their warnings; whether they look like copies depends on what was staged behind them.
@@ -55,7 +55,7 @@ def repeat_read(
     asked: UnchangedRead,
     brake: Callable[[StageReport], Sequence[str]],
 ) -> StageReport | None:
-    """Write down, in the caller's transaction, what reading the same source again would come to, and return its report.
+    """Record, in the caller's transaction, the account of reading the same source again, and return its report.
 
     None, and nothing is written, where that does not follow without its rows: the last read was not whole or not let out for
     everyone, something has happened to the ledger since that may make another thing of an unchanged row, or a brake trips.
@@ -107,7 +107,7 @@ def _count_refused(connection: Connection, scope_id: int) -> int:
 
 
 def _follows(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy, refused: int) -> bool:
-    """Whether every row of the last read would come to the same, or be unchanged where it was new.
+    """Whether every row of the last read would have the same outcome, or be unchanged where it was new.
 
     A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
     what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
@@ -129,7 +129,7 @@ def _follows(last: StageReport, connection: Connection, scope_id: int, policy: S
 
 def _is_all_mapped(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy) -> bool:
     """Whether each entry of the feed is what exactly one row of the last read says: then none can be withdrawn, reopened or
-    disputed, whatever state a run that was cut short has left it in.
+    conflicting, in any state that a run which was cut short has left it in.
     """
     account = last.account
     if account.expanded or account.drifted or policy.on_change != "report":

@@ -101,7 +101,7 @@ def endings(map_row: RowMapper, rows: Sequence[SourceRow]) -> dict[str, float]:
     used = [rows[0].cells[column] for column in sorted(map_row.columns)]
     place = (payload["channelId"], payload["title"], payload["startAt"], "pt-lisboa Hall")
     works: dict[str, Callable[[SourceRow], object]] = {
-        "key, blank?, state": map_row.opened,
+        "key, blank?, state": map_row.open_row,
         "validation by pydantic": lambda _row: judge(payload),
         "dump: canonical JSON": lambda _row: dump(payload),
         "digest of the body": lambda _row: fingerprint(body),

@@ -1,7 +1,4 @@
-"""The Event Publishing API as the worker uses it: each question about the account and each delivery is one method.
-
-How an answer is read is `answers`', how one intent is insisted upon `delivery`'s, how lists are walked `listing`'s.
-"""
+"""The Event Publishing API as the worker uses it: each question about the account and each delivery is one method."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import lists
 from connectors.event_api.answers import Foreign, Lost, Meaning, NotReached, interpret
 from connectors.event_api.contract_page import PageAnswer, ask_page
-from connectors.event_api.delivery import Courier
+from connectors.event_api.delivery import Delivery
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
 from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, MayLeave, Questions, Route
@@ -55,7 +52,7 @@ class EventApi:
         self._key_tail = key_tail(http)
         self._acquaintance = Acquaintance()
         self._events = Route(limiter, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
-        self.courier = Courier(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
+        self.delivery = Delivery(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
         self._uploader = Uploader(self._questions("POST /media"))
 
     @property
@@ -64,7 +61,7 @@ class EventApi:
         return self._events.closed or self.circuit.cause
 
     def stop(self, cause: SyncError) -> None:
-        """Let no further event be sent: who waits for a turn, or for the end of a pause, is told `cause`."""
+        """Let no further event be sent: what waits for a permit, or for the end of a pause, gets `cause`."""
         self._events.limiter.close(cause)
 
     @property
@@ -82,7 +79,7 @@ class EventApi:
 
         A cancelled call may have created the event: its intent is unanswered.
         """
-        return await self.courier.deliver(intent)
+        return await self.delivery.deliver(intent)
 
     async def channels(self) -> dict[str, int]:
         """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""
@@ -137,7 +134,7 @@ class EventApi:
         return meaning
 
     async def _get_acquainted(self) -> None:
-        """Ask for something harmless, to tell a row that a proxy refuses from another host that would refuse them all."""
+        """Ask for something harmless, to know a row that a proxy refuses from another host that would refuse them all."""
         with suppress(SyncError):
             await self.classifications()
 

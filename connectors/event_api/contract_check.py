@@ -1,13 +1,14 @@
-"""A difference between the service's OpenAPI page and what we send or rely upon, in words for people.
+"""Contract check: the service's OpenAPI page compared with what a feed can send and with what the worker relies upon.
 
-How differences are found is `contract`'s; what is done about them is the caller's.
+jsonschema validates single documents. Here the question is what all rows of a feed may send (of any value, or of a few; always,
+or in some rows), and the page is a stranger's: references, alternatives and patterns are followed in bounded time only.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
@@ -55,7 +56,7 @@ _DEEPEST = 24
 """References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
 _MOST_READS = 4_000
 """Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
-_MOST_ALTERNATIVES = 16
+_MOST_CHOICES = 16
 _LONGEST_NAME = 100
 """Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
@@ -63,39 +64,88 @@ _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The demands on one value. What is None or empty is not demanded; `properties` and `items` are still to be read.
+    """The demands on one value: it must fit all of `parts`, which are schemas without references and `allOf`."""
 
-    `alternatives`: the value must also fit one of these (`oneOf`, `anyOf`). `is_closed`: no other properties are allowed;
-    `is_open`: the page describes others without naming them.
-    """
-
-    types: frozenset[str] | None = None
-    properties: Mapping[str, Node] = field(default_factory=dict)
-    required: frozenset[str] = frozenset()
-    is_closed: bool = False
-    is_open: bool = False
-    items: Node = field(default_factory=dict)
-    allowed: tuple[Any, ...] | None = None
-    least_chars: int = 0
-    most_chars: int | None = None
-    least_items: int = 0
-    most_items: int | None = None
-    patterns: tuple[str, ...] = ()
-    form: str = ""
-    is_deprecated: bool = False
-    is_read_only: bool = False
-    alternatives: tuple[Schema, ...] = ()
+    parts: tuple[Node, ...]
 
     @property
-    def choices(self) -> tuple[Schema, ...]:
-        """The schemas of which a value must fit one: this one, joined with each alternative."""
-        if not self.alternatives:
-            return (self,)
-        base = replace(self, alternatives=())
-        return tuple(both(base, one) for one in self.alternatives)
+    def types(self) -> frozenset[str] | None:
+        """The types allowed, None for any; `null` is left out, as we never send it. A word that is no type says nothing."""
+        found: frozenset[str] | None = None
+        for part in self.parts:
+            told = part.get("type")
+            names = {one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str) and one in _TYPES}
+            if names:
+                names |= {"integer"} if "number" in names else set()
+                found = frozenset(names if found is None else found & names)
+        return None if found is None else found - {"null"}
 
+    @property
+    def properties(self) -> dict[str, Node]:
+        """The fields described, each with all that the parts say of it."""
+        told: dict[str, list[Node]] = {}
+        for part in self.parts:
+            for name, node in _mapping(part.get("properties")).items():
+                if isinstance(node, Mapping) and len(name) <= _LONGEST_NAME:
+                    told.setdefault(name, []).append(node)
+        return {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in told.items()}
 
-ANYTHING = Schema()
+    @property
+    def required(self) -> frozenset[str]:
+        """The fields that no value may lack."""
+        names = (name for part in self.parts for name in _list(part.get("required")))
+        return frozenset(name for name in names if isinstance(name, str) and len(name) <= _LONGEST_NAME)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other fields are described without being named."""
+        return any(isinstance(part.get("additionalProperties"), Mapping) or part.get("patternProperties") for part in self.parts)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no other fields are allowed."""
+        closing = [one for one in self.parts if False in (one.get("additionalProperties"), one.get("unevaluatedProperties"))]
+        return any(not part.get("patternProperties") for part in closing)
+
+    @property
+    def items(self) -> Node:
+        """The schema of a list's items."""
+        return {"allOf": [part["items"] for part in self.parts if "items" in part]}
+
+    @property
+    def allowed(self) -> tuple[Any, ...] | None:
+        """The values allowed, None for any."""
+        found: tuple[Any, ...] | None = None
+        for part in self.parts:
+            told = [part["const"]] if "const" in part else part.get("enum")
+            if isinstance(told, list):
+                found = tuple(one for one in told if one is not None and (found is None or one in found))
+        return found
+
+    @property
+    def patterns(self) -> list[str]:
+        """The regular expressions that a text must fit."""
+        return [part["pattern"] for part in self.parts if isinstance(part.get("pattern"), str)]
+
+    @property
+    def form(self) -> str:
+        """The `format` of a text, "" where none is named."""
+        return next((str(part["format"])[:_LONGEST_NAME].casefold() for part in self.parts if part.get("format")), "")
+
+    def least(self, word: str) -> int:
+        """Return the greatest of the counts under `word`, as `minLength`; 0 where there is none."""
+        return max(self._counts(word), default=0)
+
+    def most(self, word: str) -> int | None:
+        """Return the smallest of the counts under `word`, as `maxLength`; None where there is none."""
+        return min(self._counts(word), default=None)
+
+    def says(self, word: str) -> bool:
+        """Whether one of the parts says so, as with `deprecated`."""
+        return any(part.get(word) is True for part in self.parts)
+
+    def _counts(self, word: str) -> list[int]:
+        return [one for part in self.parts if isinstance(one := part.get(word), int) and not isinstance(one, bool) and one >= 0]
 
 
 class SchemaReader:
@@ -119,18 +169,19 @@ class SchemaReader:
             found = self._at(reference)
         return kept
 
-    def read(self, node: object, depth: int = 0) -> Schema:
-        """Return the demands of a schema. Never raises."""
+    def read(self, node: object, depth: int = 0) -> tuple[Schema, ...]:
+        """Return the schemas of which a value must fit one: one, or several with `oneOf` and `anyOf`. Never raises."""
         self._reads += 1
         if depth > _DEEPEST or self._reads > _MOST_READS:
-            return ANYTHING
+            return (Schema(()),)
         plain = self.resolved(node)
-        schema = _own(plain)
+        choices: tuple[Schema, ...] = (Schema((plain,)),)
         for part in _list(plain.get("allOf")):
-            schema = both(schema, self.read(part, depth + 1))
+            choices = _joined(choices, self.read(part, depth + 1))
         for word in ("oneOf", "anyOf"):
-            schema = _with_choices(schema, [self.read(part, depth + 1) for part in _list(plain.get(word))[:_MOST_ALTERNATIVES]])
-        return schema
+            others = [one for part in _list(plain.get(word))[:_MOST_CHOICES] for one in self.read(part, depth + 1)]
+            choices = _joined(choices, [one for one in others if one.types != frozenset()])  # `null` alone is no choice
+        return choices
 
     def _at(self, reference: str) -> object:
         if not reference.startswith("#/"):
@@ -141,118 +192,18 @@ class SchemaReader:
         return found
 
 
-def both(one: Schema, other: Schema) -> Schema:
-    """Return the demands of two schemas together."""
-    return Schema(
-        types=_common_types(one.types, other.types),
-        properties=_all_properties(one.properties, other.properties),
-        required=one.required | other.required,
-        is_closed=one.is_closed or other.is_closed,
-        is_open=one.is_open or other.is_open,
-        items={"allOf": [one.items, other.items]} if one.items and other.items else one.items or other.items,
-        allowed=_common_values(one.allowed, other.allowed),
-        least_chars=max(one.least_chars, other.least_chars),
-        most_chars=_least(one.most_chars, other.most_chars),
-        least_items=max(one.least_items, other.least_items),
-        most_items=_least(one.most_items, other.most_items),
-        patterns=(*one.patterns, *other.patterns),
-        form=one.form or other.form,
-        is_deprecated=one.is_deprecated or other.is_deprecated,
-        is_read_only=one.is_read_only or other.is_read_only,
-        alternatives=_all_alternatives(one.alternatives, other.alternatives),
-    )
-
-
-def _own(node: Node) -> Schema:
-    return Schema(
-        types=_types(node.get("type")),
-        properties={
-            name: part for name, part in _mapping(node.get("properties")).items() if isinstance(part, Mapping) and _is_name(name)
-        },
-        required=frozenset(name for name in _list(node.get("required")) if isinstance(name, str) and _is_name(name)),
-        is_closed=_is_closed(node),
-        is_open=isinstance(node.get("additionalProperties"), Mapping) or bool(node.get("patternProperties")),
-        items=_mapping(node.get("items")),
-        allowed=_allowed(node),
-        least_chars=_count(node.get("minLength")) or 0,
-        most_chars=_count(node.get("maxLength")),
-        least_items=_count(node.get("minItems")) or 0,
-        most_items=_count(node.get("maxItems")),
-        patterns=tuple(one for one in (node.get("pattern"),) if isinstance(one, str)),
-        form=str(node.get("format", ""))[:_LONGEST_NAME].casefold(),
-        is_deprecated=node.get("deprecated") is True,
-        is_read_only=node.get("readOnly") is True,
-    )
-
-
-def _types(told: object) -> frozenset[str] | None:
-    """Read `type`, one or several (3.1); `null` is left out, as we never send it. A word that is no type says nothing."""
-    names = [one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str) and one in _TYPES]
-    return frozenset(name for name in names if name != "null") if names else None
-
-
-def _is_name(name: str) -> bool:
-    return len(name) <= _LONGEST_NAME
-
-
-def _allowed(node: Node) -> tuple[Any, ...] | None:
-    if "const" in node:
-        return (node["const"],)
-    told = node.get("enum")
-    return tuple(one for one in told if one is not None) if isinstance(told, list) else None
-
-
-def _is_closed(node: Node) -> bool:
-    is_closed = node.get("additionalProperties") is False or node.get("unevaluatedProperties") is False
-    return is_closed and not node.get("patternProperties")
-
-
-def _with_choices(schema: Schema, choices: Sequence[Schema]) -> Schema:
-    """Join the alternatives to a schema; one that is `null` alone is no choice, and a single one no alternative."""
-    real = [one for one in choices if one.types != frozenset()]
-    if not real:
-        return schema
-    if len(real) == 1:
-        return both(schema, real[0])
-    flat = tuple(inner for one in real for inner in one.choices)[:_MOST_ALTERNATIVES]
-    return replace(schema, alternatives=_all_alternatives(schema.alternatives, flat))
-
-
-def _all_alternatives(one: tuple[Schema, ...], other: tuple[Schema, ...]) -> tuple[Schema, ...]:
-    if not one or not other:
-        return one or other
-    return tuple(both(first, second) for first in one for second in other)[:_MOST_ALTERNATIVES]
-
-
-def _all_properties(one: Mapping[str, Node], other: Mapping[str, Node]) -> Mapping[str, Node]:
-    twice = {name: {"allOf": [one[name], other[name]]} for name in one.keys() & other.keys()}
-    return {**one, **other, **twice}
-
-
-def _common_types(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    common = one & other
-    return common | {"integer"} if {"integer", "number"} <= one | other and "integer" in one ^ other else common
-
-
-def _common_values(one: tuple[Any, ...] | None, other: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return tuple(value for value in one if value in other)
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    told: Iterable[int] = [count for count in (one, other) if count is not None]
-    return min(told, default=None)
-
-
-def _count(told: object) -> int | None:
-    return told if isinstance(told, int) and not isinstance(told, bool) and told >= 0 else None
+def _joined(ones: Sequence[Schema], others: Sequence[Schema]) -> tuple[Schema, ...]:
+    if not others:
+        return tuple(ones)
+    return tuple(Schema((*one.parts, *other.parts)) for one in ones for other in others)[:_MOST_CHOICES]
 
 
 def _mapping(told: object) -> Node:
     return told if isinstance(told, Mapping) else {}
+
+
+def _mappings(told: object) -> list[Node]:
+    return [one for one in _list(told) if isinstance(one, Mapping)]
 
 
 def _list(told: object) -> list[Any]:
@@ -303,16 +254,14 @@ class Operations:
 
     def answer_schema(self, operation: Operation, first_digit: str) -> Node | None:
         """Return the JSON schema of the first answer whose status begins so, None where the page describes none."""
-        answers = _mapping_of_contract_operations(operation.node.get("responses"))
+        answers = _mapping(operation.node.get("responses"))
         told = next((answers[status] for status in sorted(answers) if status.startswith(first_digit)), answers.get("default"))
         content = self._content(self._reader.resolved(told))
         return next((schema for kind, schema in content.items() if "json" in kind), None)
 
     def scheme(self, name: str) -> Node:
         """Return a security scheme by its name."""
-        schemes = _mapping_of_contract_operations(
-            _mapping_of_contract_operations(self._tree.get("components")).get("securitySchemes")
-        )
+        schemes = _mapping(_mapping(self._tree.get("components")).get("securitySchemes"))
         return self._reader.resolved(schemes.get(name))
 
     @property
@@ -320,7 +269,7 @@ class Operations:
         return not self._tree.get("servers")
 
     def _every(self) -> Iterator[Operation]:
-        for path, told in _mapping_of_contract_operations(self._tree.get("paths")).items():
+        for path, told in _mapping(self._tree.get("paths")).items():
             item = self._reader.resolved(told)
             for method in _METHODS:
                 node = item.get(method)
@@ -338,13 +287,8 @@ class Operations:
         return Operation(method.upper(), whole, node, tuple(parameters), tuple(_mappings(security)))
 
     def _content(self, node: Node) -> Mapping[str, Node]:
-        content = _mapping_of_contract_operations(node.get("content"))
-        return {
-            kind.partition(";")[0].strip().lower(): _mapping_of_contract_operations(
-                _mapping_of_contract_operations(part).get("schema")
-            )
-            for kind, part in content.items()
-        }
+        content = _mapping(node.get("content"))
+        return {kind.partition(";")[0].strip().lower(): _mapping(_mapping(part).get("schema")) for kind, part in content.items()}
 
 
 def _path_of(server: object) -> str:
@@ -354,14 +298,6 @@ def _path_of(server: object) -> str:
     except ValueError:
         return ""
     return f"/{path.strip('/')}" if path.strip("/.") else ""
-
-
-def _mapping_of_contract_operations(told: object) -> Mapping[str, Any]:
-    return told if isinstance(told, Mapping) else {}
-
-
-def _mappings(told: object) -> list[Mapping[str, Any]]:
-    return [one for one in told if isinstance(one, Mapping)] if isinstance(told, list) else []
 
 
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
@@ -434,14 +370,14 @@ class WorkerComparison:
         """Return the field of the form in which the page wants an image, "" where it shows none."""
         operation = self.found(UPLOAD)
         kinds = self._operations.request_types(operation) if operation else {}
-        form = self._reader.read(kinds.get("multipart/form-data", {})).properties
+        form = self._reader.read(kinds.get("multipart/form-data", {}))[0].properties
         return next((name for name, node in form.items() if _is_file(self._reader.resolved(node))), "")
 
     def upload(self) -> Iterator[Drift]:
         """Yield what the page says otherwise of the encodings in which an image is uploaded."""
         operation = self.found(UPLOAD)
         kinds = self._operations.request_types(operation) if operation else {}
-        form = self._reader.read(kinds.get("multipart/form-data", {})).properties
+        form = self._reader.read(kinds.get("multipart/form-data", {}))[0].properties
         is_form = "multipart/form-data" in kinds and (not form or {"file", "image"} & form.keys() or self.upload_field())
         if kinds and not is_form and not any(kind.startswith("image/") or kind == "*/*" for kind in kinds):
             fields = f" with the fields {_some(form)}" if form else ""
@@ -484,7 +420,7 @@ class WorkerComparison:
             breaks = "a repeated request might create an event twice, if the header has no effect any more"
             yield _line("warning", use, "it has no header `Idempotency-Key`", ours, breaks, "ask the service's support")
             return
-        most = self._reader.read(parameter.get("schema")).most_chars
+        most = self._reader.read(parameter.get("schema"))[0].most("maxLength")
         if most is not None and most < length:
             page = f"an `Idempotency-Key` has at most {most} characters"
             breaks = "images could not be uploaded" if use is UPLOAD else "every row would be refused"
@@ -500,19 +436,19 @@ class WorkerComparison:
 
     def _wrong_answer(self, node: Node, path: str, kind: str) -> str:
         """Say how an answer's schema differs at a path; "" where it fits, or does not say."""
-        at, schema = "", self._reader.read(node)
+        at, choices = "", self._reader.read(node)
         for step in _STEPS.findall(path):
             at = f"{at}[]" if step == "[]" else f"{at}.{step}".strip(".")
-            properties = {name: part for choice in schema.choices for name, part in choice.properties.items()}
+            properties = {name: part for choice in choices for name, part in choice.properties.items()}
             if step == "[]":
-                schema = self._reader.read(schema.items)
+                choices = self._reader.read(choices[0].items)
             elif not properties:
                 return ""
             elif step not in properties:
                 return f"it has no `{at}`"
             else:
-                schema = self._reader.read(properties[step])
-        kinds = [choice.types for choice in schema.choices]
+                choices = self._reader.read(properties[step])
+        kinds = [choice.types for choice in choices]
         if any(types is None or kind in types for types in kinds):
             return ""
         return f"`{at}` is of the type {_some(sorted({name for types in kinds for name in types or ()}))}"
@@ -547,11 +483,6 @@ def _takes(kind: str, ours: str) -> bool:
     return kind in {ours, "*/*", f"{ours.partition('/')[0]}/*"}
 
 
-def _some(names: object) -> str:
-    listed = [str(name)[:60] for name in names][:5] if isinstance(names, list | dict) else []
-    return ", ".join(f"`{name}`" for name in listed)
-
-
 _SHOWN = 3
 _ALL_ROWS = "every row would be refused"
 _LONGEST_PATTERN = 200
@@ -577,14 +508,14 @@ class PayloadComparison:
         """Return what the page would refuse of a payload, the gravest of each field first."""
         return self._value(sent, self._reader.read(node), "")
 
-    def _value(self, sent: Outgoing, schema: Schema, path: str) -> list[Drift]:
+    def _value(self, sent: Outgoing, choices: Sequence[Schema], path: str) -> list[Drift]:
         """Hold one value against its schema; of alternatives, the one that fits best counts."""
-        found = [list(self._against(sent, choice, path)) for choice in schema.choices]
+        found = [list(self._against(sent, choice, path)) for choice in choices]
         best = min(found, key=lambda drifts: (sum(one.severity == "error" for one in drifts), len(drifts)))
         return best if sent.is_always else [_of_some_rows(one) for one in best]
 
     def _against(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
-        if schema.is_deprecated:
+        if schema.says("deprecated"):
             yield self._drift(
                 "warning", path, "it is deprecated", "we send it", "it may be refused one day", "ask what follows it"
             )
@@ -604,7 +535,7 @@ class PayloadComparison:
         unsent = [name for name in known if name not in sent.fields]
         unsent = [name for name in unsent if name in schema.required] or unsent
         for name in sorted(schema.required):
-            if not known.get(name, schema).is_read_only or name not in known:
+            if not any(one.says("readOnly") for one in known.get(name, ())):
                 yield from self._needed(sent, name, prefix, _near(name, [one for one in sent.fields if one not in known]))
         for name, one in sent.fields.items():
             if name in known:
@@ -639,26 +570,24 @@ class PayloadComparison:
         yield from self._form(sent, schema, path)
         yield from self._patterns(sent, schema, path)
         yield from self._items(sent, schema, path)
-        if schema.is_read_only:
+        if schema.says("readOnly"):
             yield self._drift("warning", path, "it is read only", "we send it", "it may be ignored or refused", "take it out")
 
     def _values(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
         if schema.allowed is None:
             return
-        said = f"it is one of {_some_of_contract_payload(schema.allowed)}"
+        said = f"it is one of {_some(schema.allowed)}"
         if sent.values is None:
             yield self._some_rows(path, said, "we send what the rows hold", "check the values with a `map` that knows these")
             return
         wrong = sorted(str(one) for one in sent.values if one not in schema.allowed)
         if wrong and len(wrong) == len(sent.values):
-            yield self._wrong(path, said, f"we send {_some_of_contract_payload(wrong)}")
+            yield self._wrong(path, said, f"we send {_some(wrong)}")
         elif wrong:
-            yield self._some_rows(
-                path, said, f"we may send {_some_of_contract_payload(wrong)}", "map these to values that are allowed"
-            )
+            yield self._some_rows(path, said, f"we may send {_some(wrong)}", "map these to values that are allowed")
 
     def _length(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
-        most = schema.most_chars
+        most = schema.most("maxLength")
         if most is not None and sent.kind == "string" and (sent.longest is None or sent.longest > most):
             shortest = min((len(str(one)) for one in sent.values or ()), default=len(sent.sample))
             said = f"it has at most {most} characters"
@@ -668,9 +597,9 @@ class PayloadComparison:
                 ours = "this mapping does not bound it" if sent.longest is None else f"ours may have {sent.longest}"
                 yield self._some_rows(path, said, ours, f"shorten it with the step `{{truncate: {most}}}`")
         texts = [str(one) for one in sent.values or ()]
-        if schema.least_chars > 1 and any(len(text) < schema.least_chars for text in texts):
-            short = _some_of_contract_payload(sorted(text for text in texts if len(text) < schema.least_chars))
-            said = f"it has at least {schema.least_chars} characters"
+        if schema.least("minLength") > 1 and any(len(text) < schema.least("minLength") for text in texts):
+            short = _some(sorted(text for text in texts if len(text) < schema.least("minLength")))
+            said = f"it has at least {schema.least('minLength')} characters"
             yield self._some_rows(path, said, f"we may send {short}", "use longer values")
 
     def _form(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
@@ -688,22 +617,20 @@ class PayloadComparison:
             wrong = sorted(text for text in texts if not _fits(pattern, text))
             said = f"it looks like {pattern[:80]}"
             if wrong and len(wrong) == len(texts):
-                yield self._wrong(path, said, f"we write it like {_some_of_contract_payload(wrong)}")
+                yield self._wrong(path, said, f"we write it like {_some(wrong)}")
             elif wrong:
-                yield self._some_rows(
-                    path, said, f"we may send {_some_of_contract_payload(wrong)}", "map these to texts that fit"
-                )
+                yield self._some_rows(path, said, f"we may send {_some(wrong)}", "map these to texts that fit")
             elif not texts:
                 yield self._some_rows(path, said, "we send what the rows hold", "check the values with a step")
 
     def _items(self, sent: Outgoing, schema: Schema, path: str) -> Iterator[Drift]:
         if sent.kind != "array":
             return
-        if schema.least_items > 1:
-            said = f"it has at least {schema.least_items} items"
+        if schema.least("minItems") > 1:
+            said = f"it has at least {schema.least('minItems')} items"
             yield self._some_rows(path, said, "we send one or more", "give every row so many")
-        if schema.most_items is not None:
-            said = f"it has at most {schema.most_items} items"
+        if schema.most("maxItems") is not None:
+            said = f"it has at most {schema.most('maxItems')} items"
             yield self._some_rows(path, said, "we send as many as a row has", "leave some out")
 
     def _wrong(self, path: str, page: str, ours: str) -> Drift:
@@ -745,13 +672,14 @@ def _near(name: str, others: Sequence[str]) -> str:
     return others[0] if len(others) == 1 else ""
 
 
-def _some_of_contract_payload(values: Sequence[object]) -> str:
+def _some(names: Iterable[object]) -> str:
+    values = list(names)
     shown = ", ".join(f"`{str(value)[:60]}`" for value in values[:_SHOWN])
     return f"{shown} and {len(values) - _SHOWN} more" if len(values) > _SHOWN else shown
 
 
 MOST = 100
-"""So many differences are told; a page with more is another service's."""
+"""So many differences are reported; a page with more is another service's."""
 
 
 def compare(page: ContractPage, sent: Outgoing) -> tuple[Drift, ...]:

@@ -1,7 +1,4 @@
-"""From one intent to its verdict: ask, wait, ask again, in the bounds of the policy, as delivery.md's table says.
-
-What an answer means is read in `answers`, how requests share the route is `pacing`'s, the request itself is `client`'s.
-"""
+"""From one intent to its verdict: send, wait, send again, within the bounds of the policy, as the table of delivery.md says."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ from functools import partial
 from typing import assert_never, cast
 
 from connectors.circuit_breaker import CircuitBreaker
-from connectors.event_api import route
 from connectors.event_api.answers import (
     Created,
     Failing,
@@ -28,8 +24,8 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
 )
-from connectors.event_api.route import REFUSED_BY_PROXY, Closed, MayLeave, Route
-from connectors.retry import Random, RetryPolicy, Sleep, ask_until
+from connectors.event_api.route import REFUSED_BY_PROXY, Closed, MayLeave, Route, in_short, unavailable
+from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import (
     DENYING,
     Answer,
@@ -48,19 +44,19 @@ from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 USED_KEY_ASKS = 4
-"""How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
+"""How often a 409 is met at least before we take it that our earlier attempt will not be shown to us."""
 _SAME_FAILURES = 3
-"""So many failures under one request id are one failure, kept under the key and told again."""
+"""So many failures under one request id are one failure, kept under the key and repeated."""
 _SHORTEST_LOOK_S = 1.0
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
 _LONGEST_LOOK_S = 5.0
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
 _LONG_AGO_S = 3600.0
-"""After so long nothing that an earlier run sent is under way; its last request left some time after its claim."""
+"""After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
 
 
 @dataclass(slots=True)
-class Case:
+class DeliveryState:
     """What one call of `deliver` has seen. Times are the route's clock's, in seconds."""
 
     intent: Intent
@@ -83,7 +79,7 @@ class Case:
     under_way_answers: int = 0
     same_failures: int = 0
     spent_s: float = 0.0
-    """Of the budget: time at the service, and waits between attempts; not the time that pace and circuit breaker took."""
+    """Of the budget: time at the service, and waits between attempts; not the time that rate limiter and circuit breaker took."""
     last: Meaning | None = None
 
     def __post_init__(self) -> None:
@@ -99,7 +95,7 @@ class Case:
         return self.unanswered_since is not None or self.intent.is_unanswered or self.is_limited
 
     def is_too_late(self, clock_s: float) -> bool:
-        """Tell whether the service may have forgotten the key of an attempt that it may have carried out."""
+        """Return whether the service may have forgotten the key of an attempt that it may have carried out."""
         return self.unanswered_since is not None and clock_s - self.unanswered_since >= self.policy.key_memory_s
 
     def note(self, meaning: Meaning, began: float, *, is_acquainted: bool) -> None:
@@ -125,12 +121,12 @@ class Case:
                 pass
 
     @property
-    def is_told_again(self) -> bool:
-        """Whether the service keeps telling one failure: it stored it under the key, and will not try again."""
+    def is_repeated(self) -> bool:
+        """Whether the service keeps repeating one failure: it stored it under the key, and will not try again."""
         return self.same_failures >= _SAME_FAILURES
 
     def is_used_up(self, clock_s: float) -> bool:
-        """Tell whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
+        """Return whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
         return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.under_way_until)
 
     def is_stored_denial(self, answer: Answer) -> bool:
@@ -158,7 +154,7 @@ class Case:
                 return ours
 
     def is_spent(self, clock_s: float, next_wait_s: float) -> bool:
-        """Tell whether to give up: attempts, time, or the service's memory of the key would be overrun.
+        """Return whether to give up: attempts, time, or the service's memory of the key would be overrun.
 
         Asking about a bare 409 ends by itself, once our own attempt's time is over.
         """
@@ -169,9 +165,9 @@ class Case:
         counted = self.attempts - self.under_way_answers - self.used_key_answers
         return self.policy.is_spent(counted, self.spent_s, next_wait_s)
 
-    def told(self, answer: Answer) -> Answer:
-        """Return an answer for people: with what its repetition means, where the service keeps telling one failure."""
-        if not self.is_told_again:
+    def explained(self, answer: Answer) -> Answer:
+        """Return an answer for people: with what its repetition means, where the service keeps repeating one failure."""
+        if not self.is_repeated:
             return answer
         said = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
         return replace(answer, message=f"{said}: {answer.message}")
@@ -220,8 +216,8 @@ async def _not_recorded(_intent: Intent) -> None:
     """Where no ledger counts attempts."""
 
 
-class Courier:
-    """Carries intents over one route. `post` sends one request and reads its answer; it never raises for an answer.
+class Delivery:
+    """Delivers intents over one route. `post` sends one request and reads its answer; it never raises for an answer.
 
     `record` is awaited before each further attempt of an intent that may have created an event already. `aside` are the
     entries that wait until they ask again about a 409: they need no slot; `on_aside` is called when one is added.
@@ -259,65 +255,65 @@ class Courier:
         barred = self._barred.get(intent.channel_id)
         if barred is not None:
             return replace(barred, attempts=0)
-        case = Case(intent, self._policy, started=self._clock())
-        last = ""
+        state = DeliveryState(intent, self._policy, started=self._clock())
+        last_failure = ""
         try:
-            met = await ask_until(
-                lambda met: self._is_settled(case, met),
-                lambda: self._ask(case),
-                wait_s=lambda _, met: self._wait_s(case, met),
-                is_spent=lambda _, wait_s: case.is_spent(self._clock(), wait_s),
-                sleep=lambda wait_s: self._rest(case, wait_s),
-            )
+            met = await self._attempt(state)
+            while not self._is_settled(state, met):
+                wait_s = self._wait_s(state, met)
+                if state.is_spent(self._clock(), wait_s):
+                    break
+                await self._rest(state, wait_s)
+                met = await self._attempt(state)
             if not isinstance(met, Closed | TooLate) and self._is_failure(met):
-                last = route.in_short(met.answer)
+                last_failure = in_short(met.answer)
         finally:
-            self._circuit.leave(intent.entry_id, last)
-        return self._verdict(case, met)
+            self._circuit.leave(intent.entry_id, last_failure)
+        return self._verdict(state, met)
 
-    async def _ask(self, case: Case) -> Meaning | Closed | TooLate:
-        """Send one attempt that counts, once the circuit breaker and the route's pace let it go."""
+    async def _attempt(self, state: DeliveryState) -> Meaning | Closed | TooLate:
+        """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
         while True:
-            cause = await self._circuit.admit(case.intent.entry_id)
+            cause = await self._circuit.admit(state.intent.entry_id)
             if cause is not None:
                 return Closed(cause)
             try:
-                return cast("Meaning | Closed", await self._route.pass_through(partial(self._send, case)))
+                return cast("Meaning | Closed", await self._route.pass_through(partial(self._send, state)))
             except _CircuitOpenError:
                 continue
             except _TooLateError:
                 return TooLate()
 
-    async def _send(self, case: Case, may_leave: MayLeave) -> Meaning | None:
+    async def _send(self, state: DeliveryState, may_leave: MayLeave) -> Meaning | None:
         left = self._clock()
-        if case.is_too_late(left):  # after the admission, which may have taken a long pause
+        if state.is_too_late(left):  # after the admission, which may have taken a long pause
             raise _TooLateError
-        if not case.is_recorded:
-            await self.record(case.intent)
-            case.is_recorded = True
-        if not self._circuit.take(case.intent.entry_id):
+        if not state.is_recorded:
+            await self.record(state.intent)
+            state.is_recorded = True
+        if not self._circuit.take(state.intent.entry_id):
             raise _CircuitOpenError
         try:
-            answered = await self._post(case.intent, may_leave)
+            answered = await self._post(state.intent, may_leave)
         finally:
             self._circuit.back()
         if answered is None:
-            case.is_recorded = True
+            state.is_recorded = True
             return None
-        meaning = self._own(case, answered)
-        case.spent_s += self._clock() - left
-        self._note(case, meaning, left)
+        meaning = self._own(state, answered)
+        state.spent_s += self._clock() - left
+        self._note(state, meaning, left)
         return meaning
 
-    def _wait_s(self, case: Case, met: object) -> float:
-        is_probing = self._circuit.is_probing(case.intent.entry_id)
-        return case.wait_s(met, self._policy.probing if is_probing else self._policy, self._random)
+    def _wait_s(self, state: DeliveryState, met: object) -> float:
+        is_probing = self._circuit.is_probing(state.intent.entry_id)
+        return state.wait_s(met, self._policy.probing if is_probing else self._policy, self._random)
 
-    async def _rest(self, case: Case, wait_s: float) -> None:
+    async def _rest(self, state: DeliveryState, wait_s: float) -> None:
         """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
-        case.spent_s += wait_s
-        entry = case.intent.entry_id
-        if not isinstance(case.last, KeyUsed) or len(self.aside) >= MOST_ASIDE:
+        state.spent_s += wait_s
+        entry = state.intent.entry_id
+        if not isinstance(state.last, KeyUsed) or len(self.aside) >= MOST_ASIDE:
             await self._sleep(wait_s)
             return
         self.aside.add(entry)
@@ -327,35 +323,35 @@ class Courier:
         finally:
             self.aside.discard(entry)
 
-    def _own(self, case: Case, meaning: Meaning) -> Meaning:
-        """Take as this row's own what concerns no other: a stored denial of access, told again.
+    def _own(self, state: DeliveryState, meaning: Meaning) -> Meaning:
+        """Take as this row's own what concerns no other: a stored denial of access, repeated.
 
         And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
         """
-        if isinstance(meaning, KeyRefused | ScopeMissing | NoAccess) and case.is_stored_denial(meaning.answer):
+        if isinstance(meaning, KeyRefused | ScopeMissing | NoAccess) and state.is_stored_denial(meaning.answer):
             return Refused(meaning.answer)
         if not isinstance(meaning, Created):
             return meaning
-        if self._given.setdefault(meaning.event_id, case.intent.key) != case.intent.key:
+        if self._given.setdefault(meaning.event_id, state.intent.key) != state.intent.key:
             said = f"the service gave event {meaning.event_id} to another row a moment ago"
             return Unreadable(replace(meaning.answer, message=said))
         if len(self._given) > _REMEMBERED:
             del self._given[next(iter(self._given))]
         return meaning
 
-    def _note(self, case: Case, meaning: Meaning, left: float) -> None:
+    def _note(self, state: DeliveryState, meaning: Meaning, left: float) -> None:
         is_acquainted = self._route.acquaintance.is_made and meaning.answer.status not in REFUSED_BY_PROXY
-        case.note(meaning, left, is_acquainted=is_acquainted)
+        state.note(meaning, left, is_acquainted=is_acquainted)
         if isinstance(meaning, Created):
             self._route.acquaintance.is_made = True
-        if self._is_failure(meaning) and not self._is_own_failure(case, meaning.answer):
-            self._circuit.failed(case.intent.entry_id, case.attempts)
+        if self._is_failure(meaning) and not self._is_own_failure(state, meaning.answer):
+            self._circuit.failed(state.intent.entry_id, state.attempts)
         elif not isinstance(meaning, RateLimited | Redirected | Foreign):
             self._circuit.passed()
 
-    def _is_own_failure(self, case: Case, answer: Answer) -> bool:
+    def _is_own_failure(self, state: DeliveryState, answer: Answer) -> bool:
         """Whether a failure is stored under the row's key: the service works. A gateway gives all rows the same request id."""
-        return case.is_told_again and self._stored.setdefault(answer.request_id, case.intent.key) == case.intent.key
+        return state.is_repeated and self._stored.setdefault(answer.request_id, state.intent.key) == state.intent.key
 
     def _is_failure(self, meaning: Meaning) -> bool:
         """Whether nothing is known after an answer. Other words than the service's are a failure once it has answered."""
@@ -363,73 +359,73 @@ class Courier:
             return self._route.acquaintance.is_made and meaning.answer.status not in REFUSED_BY_PROXY
         return isinstance(meaning, Failing | Lost | NotReached | Unreadable)
 
-    def _is_settled(self, case: Case, met: Meaning | Closed | TooLate) -> bool:
+    def _is_settled(self, state: DeliveryState, met: Meaning | Closed | TooLate) -> bool:
         match met:
             case Closed() | TooLate() | Created() | Refused() | NoAccess() | ScopeMissing() | KeyRefused() | Redirected():
                 return True
             case KeyUsed(is_under_way=is_under_way):
-                return not is_under_way and case.is_used_up(self._clock())
+                return not is_under_way and state.is_used_up(self._clock())
             case Foreign(answer):
                 return not self._route.acquaintance.is_made or answer.status in REFUSED_BY_PROXY
             case Failing():
-                return case.is_told_again
+                return state.is_repeated
             case Unreadable() | NotReached() | Lost() | RateLimited():
                 return False
             case _:
                 assert_never(met)
 
-    def _verdict(self, case: Case, met: Meaning | Closed | TooLate) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
+    def _verdict(self, state: DeliveryState, met: Meaning | Closed | TooLate) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
         match met:
             case Created(answer, event_id):
-                return Receipt(event_id, answer, case.attempts, case.copies)
+                return Receipt(event_id, answer, state.attempts, state.copies)
             case Refused(answer):
-                return _refusal(case, answer)
+                return _refusal(state, answer)
             case NoAccess(answer):
-                return Blocked(answer, case.attempts, case.copies, case.is_limited, case.has_left)
+                return Blocked(answer, state.attempts, state.copies, state.is_limited, state.has_left)
             case KeyUsed():
-                return self._used_key(case, met)
+                return self._used_key(state, met)
             case Closed(cause):
-                return _postponed(case, case.last.answer if case.last else Answer(0, "not_sent", str(cause)), cause)
+                return _postponed(state, state.last.answer if state.last else Answer(0, "not_sent", str(cause)), cause)
             case TooLate():
-                return Uncertain(_TOO_LATE, case.attempts, case.copies)
+                return Uncertain(_TOO_LATE, state.attempts, state.copies)
             case _:
-                return self._unsettled(case, met)
+                return self._unsettled(state, met)
 
-    def _used_key(self, case: Case, met: KeyUsed) -> Verdict:
+    def _used_key(self, state: DeliveryState, met: KeyUsed) -> Verdict:
         """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
-        if case.may_exist:
-            is_told = not met.is_under_way and case.is_used_up(self._clock())
-            if is_told and case.intent.refused_request_id:
+        if state.may_exist:
+            is_explained = not met.is_under_way and state.is_used_up(self._clock())
+            if is_explained and state.intent.refused_request_id:
                 # Our attempt has created it, or the refusal of the earlier body still holds the key: the row may be nowhere.
-                return Conflict(met.answer, case.attempts, case.copies)
-            return (Unconfirmed if is_told else Uncertain)(met.answer, case.attempts, case.copies)
-        if case.intent.refused_request_id and not met.is_under_way:
-            return Superseded(met.answer, case.attempts, case.copies)
-        return Conflict(met.answer, case.attempts, case.copies)
+                return Conflict(met.answer, state.attempts, state.copies)
+            return (Unconfirmed if is_explained else Uncertain)(met.answer, state.attempts, state.copies)
+        if state.intent.refused_request_id and not met.is_under_way:
+            return Superseded(met.answer, state.attempts, state.copies)
+        return Conflict(met.answer, state.attempts, state.copies)
 
-    def _unsettled(self, case: Case, met: Meaning) -> Verdict:
+    def _unsettled(self, state: DeliveryState, met: Meaning) -> Verdict:
         if isinstance(met, Foreign) and self._route.acquaintance.is_made and met.answer.status in REFUSED_BY_PROXY:
-            return Refusal(met.answer, case.attempts, case.copies)
+            return Refusal(met.answer, state.attempts, state.copies)
         if isinstance(met, ScopeMissing):
-            return self._out_of_scope(case, met.answer)
+            return self._out_of_scope(state, met.answer)
         if self._route.closed is not None:
-            return _postponed(case, met.answer, self._route.closed)
-        if case.has_left:
-            return Uncertain(case.told(met.answer), case.attempts, case.copies)
-        return _postponed(case, met.answer, self._circuit.cause or route.unavailable(met.answer, case.attempts))
+            return _postponed(state, met.answer, self._route.closed)
+        if state.has_left:
+            return Uncertain(state.explained(met.answer), state.attempts, state.copies)
+        return _postponed(state, met.answer, self._circuit.cause or unavailable(met.answer, state.attempts))
 
-    def _out_of_scope(self, case: Case, answer: Answer) -> Verdict:
-        channel_id = case.intent.channel_id
+    def _out_of_scope(self, state: DeliveryState, answer: Answer) -> Verdict:
+        channel_id = state.intent.channel_id
         cause = self._route.scope_missing(answer, channel_id)
         self._barred.setdefault(channel_id, Postponed(answer, cause))
-        return _postponed(case, answer, cause)
+        return _postponed(state, answer, cause)
 
 
-def _refusal(case: Case, answer: Answer) -> Verdict:
-    is_replay = bool(answer.request_id) and answer.request_id == case.intent.refused_request_id
+def _refusal(state: DeliveryState, answer: Answer) -> Verdict:
+    is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
     is_stored = is_replay or answer.status in DENYING
-    return (Superseded if is_stored else Refusal)(answer, case.attempts, case.copies)
+    return (Superseded if is_stored else Refusal)(answer, state.attempts, state.copies)
 
 
-def _postponed(case: Case, answer: Answer, cause: SyncError) -> Postponed:
-    return Postponed(answer, cause, case.attempts, case.copies, case.is_limited, case.has_left)
+def _postponed(state: DeliveryState, answer: Answer, cause: SyncError) -> Postponed:
+    return Postponed(answer, cause, state.attempts, state.copies, state.is_limited, state.has_left)

@@ -1,7 +1,4 @@
-"""Which kinds of source there are: the one place where a mapping's `source` becomes something that can be read.
-
-Each kind lives in its own module; a kind that is missing here is a type error.
-"""
+"""The catalogue of source kinds: a mapping's `source` becomes something that can be read. A missing kind is a type error."""
 
 from __future__ import annotations
 
@@ -62,9 +59,9 @@ def open_source(
     """Return the source that `spec` describes; nothing is opened before its `read()`.
 
     `base` is the folder of the mapping file, where relative paths start. `columns` are the columns that the mapping
-    reads: they are matched with the source's own, and all must be there. `access`: who we are to the services that ask.
+    reads: they are matched with the source's own, and all must be there. `access`: credentials for the services that ask.
     `since`: the cursor of an earlier reading, to read only what changed after it; a source without cursors reads all.
-    `clock`: by what it tells the time and waits.
+    `clock`: time and waiting.
     """
     asked = Asked.of(spec, columns)
 
@@ -95,21 +92,21 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
     """Ask an org about what a feed reads from it, without reading it: fields, number of records, requests left today.
 
     Raises:
-        SyncError: as reading it does; what the feed needs and the org lacks is told with what is nearest.
+        SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
     """
     with masked_errors(access.mask):
         return _salesforce(spec, own_columns(spec, Asked.of(spec, columns)), access, "", clock).look()
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clock: Clock) -> Source:
-    with needed_extra("sheets", spec.place):
+    with needed_extra("sheets", f"to read {spec.place}"):
         # Here, as it takes a third of a second that feeds of other kinds need not wait.
         from connectors.sources.google_sheets.source import GoogleSheet  # noqa: PLC0415
     return GoogleSheet(spec, asked, access, clock, since)
 
 
 def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clock: Clock) -> SalesforceRecords:
-    with needed_extra("salesforce", spec.place):
+    with needed_extra("salesforce", f"to read {spec.place}"):
         # Here, as feeds of other kinds need not wait for it.
         from connectors.sources.salesforce.source import SalesforceRecords  # noqa: PLC0415
     return SalesforceRecords(spec, asked, access, since, clock)
@@ -134,12 +131,16 @@ def _read_as(spec: FileSpec, file: FileAt, asked: Asked) -> Source:
 
 
 @contextmanager
-def needed_extra(name: str, place: str) -> Iterator[None]:
-    """Import within the block what not everybody has installed."""
+def needed_extra(name: str, purpose: str) -> Iterator[None]:
+    """Import within the block what an extra brings; `purpose` is what it is needed for.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
-        message = f"to read {place}, the module {error.name} is missing"
+        message = f"{purpose}, the module {error.name} is missing"
         raise ConfigError(message, hint=f"pip install 'eventsync[{name}]'") from error
 
 
@@ -153,9 +154,6 @@ def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -
     Raises:
         ConfigError: its client is not installed, or there are no credentials.
     """
-    try:
-        from connectors.sources.google_sheets.write_back import opened_board  # noqa: PLC0415  # an extra: not everybody has it
-    except ModuleNotFoundError as error:
-        message = f"to write back into {spec.place}, the module {error.name} is missing"
-        raise ConfigError(message, hint="pip install 'eventsync[sheets]'") from error
+    with needed_extra("sheets", f"to write back into {spec.place}"):
+        from connectors.sources.google_sheets.write_back import opened_board  # noqa: PLC0415  # an extra
     return opened_board(spec, keys, access)

@@ -1,4 +1,4 @@
-"""What every source of rows promises, whatever it reads.
+"""What every source of rows promises.
 
 * **Streams.** Rows are made while they are asked for; memory does not grow with their number.
 * **Addresses.** Each row's `RowLocation` is a place that a person can open, with the row's true number.

@@ -195,7 +195,7 @@ def folded(name: str) -> str:
 
 
 def _overwritten(present: Sequence[str], taken: Sequence[str]) -> str:
-    """Say so if a name looks like something that belongs into a row: somebody has written over the header."""
+    """Say so if a name looks like something that belongs into a row: the header was overwritten."""
     for position, name in enumerate(present, start=1):
         if name not in taken and _LIKE_CONTENT.search(name):
             shown = name if len(name) <= 40 else f"{name[:39]}…"

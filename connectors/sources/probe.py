@@ -79,7 +79,7 @@ def _probe_files(unconnected: FileChoice) -> SourceProbe:
 
 
 def _probe_sheet(spec: GoogleSheetsSource, access: Access, clock: Clock) -> SourceProbe:
-    with needed_extra("sheets", spec.place):
+    with needed_extra("sheets", f"to read {spec.place}"):
         # Here, as importing gspread takes long.
         from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet  # noqa: PLC0415
     with opened_spreadsheet(spec, access, clockwork=clock) as sheet:

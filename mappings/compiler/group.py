@@ -43,7 +43,7 @@ class RowGroup:
 def row_groups(
     rows: Iterable[SourceRow], key_of: Callable[[SourceRow], RowKey | None], *, is_sorted: bool, held_at_most: int = HELD_AT_MOST
 ) -> Iterator[RowGroup]:
-    """Yield every row in exactly one lot. `key_of` gives the key of a row that others may join, None for any other.
+    """Yield every row in exactly one group. `key_of` gives the key of a row that others may join, None for any other.
 
     Raises:
         TooManyHeldError: the file is not said to be sorted, and is too long to be held.
@@ -83,7 +83,7 @@ _RANKED = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.NUMBER, Kind.ANY)
 class SingleRowMapper(Protocol):
     """A mapper of rows that know nothing of each other."""
 
-    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
+    def open_row(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
         """Return what a row is before it is mapped, or why it is left out."""
         ...
 
@@ -149,11 +149,11 @@ def compile_grouping(compiler: Compiler, asked: Grouping, event: Fields, loc: Lo
     collected = Fields.model_construct({name: event.root[name] for name in asked.collect if name in event.root})
     build = compile_payload(compiler, collected).build
 
-    def group(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
-        for lot in row_groups(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
-            yield from _grouped(mapper, lot, GroupedParts(asked.collect), build)
+    def map_groups(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        for group in row_groups(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
+            yield from _grouped(mapper, group, GroupedParts(asked.collect), build)
 
-    return group
+    return map_groups
 
 
 def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> MapGroups:
@@ -163,13 +163,13 @@ def compile_choice(compiler: Compiler, asked: Choosing, loc: Loc) -> MapGroups:
     rank = None if asked.by is None else _rank(compiler, asked.by, ValuePosition((*loc, "duplicates", "by")))
 
     def choose(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
-        for lot in row_groups(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
-            best = lot.rows[-1:] if rank is None else _newest(mapper, lot.rows, rank)
-            for row in lot.rows:
-                if lot.key is None or any(row is one for one in best):
+        for group in row_groups(rows, lambda row: _key_of(mapper, row), is_sorted=asked.is_sorted):
+            best = group.rows[-1:] if rank is None else _newest(mapper, group.rows, rank)
+            for row in group.rows:
+                if group.key is None or any(row is one for one in best):
                     yield from mapper.outcomes(row)
                 else:
-                    yield Absorbed(row.origin, lot.key, Absorption.DUPLICATE)
+                    yield Absorbed(row.origin, group.key, Absorption.DUPLICATE)
 
     return choose
 
@@ -189,23 +189,23 @@ def _first_of_each(mapper: SingleRowMapper, rows: Iterable[SourceRow]) -> Iterat
 
 def _key_of(mapper: SingleRowMapper, row: SourceRow) -> RowKey | None:
     """Return the key under which other rows may join this one; a row without one, or left out, stands alone."""
-    opened = mapper.opened(row)
+    opened = mapper.open_row(row)
     return opened.key if isinstance(opened, ExpandedRow) and opened.key and not row.problems else None
 
 
-def _grouped(mapper: SingleRowMapper, lot: RowGroup, joined: GroupedParts, build: Getter) -> Iterator[RowOutcome]:
-    """Yield one event for a lot; rows that are called off join it no more, unless all of them are."""
-    first, others = lot.rows[0], lot.rows[1:]
-    if others and lot.key is not None:
+def _grouped(mapper: SingleRowMapper, group: RowGroup, joined: GroupedParts, build: Getter) -> Iterator[RowOutcome]:
+    """Yield one event for a group; rows that are called off join it no more, unless all of them are."""
+    first, others = group.rows[0], group.rows[1:]
+    if others and group.key is not None:
         opened = [
-            (row, strand) for row, strand in ((row, mapper.opened(row)) for row in lot.rows) if isinstance(strand, ExpandedRow)
+            (row, event) for row, event in ((row, mapper.open_row(row)) for row in group.rows) if isinstance(event, ExpandedRow)
         ]
         (first, _), *wanted = [pair for pair in opened if not pair[1].state.cancelled] or opened
-        others = tuple(row for row in lot.rows if row is not first)
-        for row, strand in wanted:
-            joined.add(strand.state, build(strand.state) or {}, row, mapper.digest(row))
+        others = tuple(row for row in group.rows if row is not first)
+        for row, event in wanted:
+            joined.add(event.state, build(event.state) or {}, row, mapper.digest(row))
     yield from mapper.outcomes(first, joined)
-    yield from (Absorbed(row.origin, lot.key or RowKey(""), Absorption.GROUPED) for row in others)
+    yield from (Absorbed(row.origin, group.key or RowKey(""), Absorption.GROUPED) for row in others)
 
 
 def _rank(compiler: Compiler, by: Any, spot: ValuePosition) -> Getter:
@@ -229,7 +229,7 @@ def _newest(mapper: SingleRowMapper, rows: Sequence[SourceRow], rank: Getter) ->
 
 
 def _ranked(mapper: SingleRowMapper, row: SourceRow, rank: Getter) -> Any:
-    opened = mapper.opened(row)
+    opened = mapper.open_row(row)
     if not isinstance(opened, ExpandedRow):
         return None
     try:

@@ -18,13 +18,13 @@ from mappings.compiler.group import GroupedParts
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.compiler.payload import Payload, Validator, compile_payload
 from mappings.compiler.row_rules import OVER, only
-from mappings.compiler.rows import Expansion, PlacedRule, RowRules, as_one_row, compile_plan, needs_the_moment
+from mappings.compiler.rows import PlacedRule, RowRules, as_one_row, compile_plan, needs_the_moment
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS, Refusal
-from mappings.row_key import RowKey
+from mappings.row_key import NO_KEY, RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import Explode
 from mappings.zones import EndOfDay
@@ -54,9 +54,9 @@ class RowMapper:
     columns: frozenset[str]
     """The source columns that the mapping reads, those of the key included."""
     _read_key: ReadKey
-    _plan: RowRules
+    _rules: RowRules
     _payload: Payload
-    _judge: Validator
+    _validator: Validator
     _named: int
     _days_asked: frozenset[str] = frozenset()
     _asks_the_line: bool = False
@@ -67,61 +67,60 @@ class RowMapper:
         Raises:
             ConfigError: rows of one key are to be put together, and there are more of them than memory should hold.
         """
-        if self._plan.join is not None:
-            return self._plan.join(self, rows)
-        return chain.from_iterable(map(self.outcomes, rows)) if self._plan.ways else map(self, rows)
+        if self._rules.join is not None:
+            return self._rules.join(self, rows)
+        return chain.from_iterable(map(self.outcomes, rows)) if self._rules.expansions else map(self, rows)
 
     def __call__(self, row: SourceRow) -> RowOutcome:
         """Return what becomes of a row: an event, a rejection with all its reasons, or a labelled skip.
 
         Of a row that gives several events, the first one.
         """
-        if self._plan.ways:
+        if self._rules.expansions:
             return self.outcomes(row)[0]
-        opened = self.opened(row)
-        return self._ended(row, opened) if isinstance(opened, ExpandedRow) else opened
+        opened = self.open_row(row)
+        return self._map(row, opened) if isinstance(opened, ExpandedRow) else opened
 
     def outcomes(self, row: SourceRow, joined: GroupedParts | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
-        opened = self.opened(row)
+        opened = self.open_row(row)
         if isinstance(opened, Gone):
             return (opened,)
         if isinstance(opened, Skipped):
-            return as_one_row([opened], [], opened.row_key, None) if self._plan.ways else (opened,)
-        if not self._plan.ways:
-            return (self._ended(row, opened, joined),)
-        strands = self._unfolded(opened)
+            return as_one_row([opened], [], opened.row_key, None) if self._rules.expansions else (opened,)
+        if not self._rules.expansions:
+            return (self._map(row, opened, joined),)
+        expanded = self._expand(opened)
         if not opened.key or row.problems:
-            strands = strands[:1]
-        return as_one_row([self._ended(row, strand, joined) for strand in strands], strands, opened.key, self._plan.days)
+            expanded = expanded[:1]
+        return as_one_row([self._map(row, event, joined) for event in expanded], expanded, opened.key, self._rules.days)
 
-    def opened(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
-        """Return what a row is before it is mapped, or why it is left out. Without a usable key, its key is ""."""
+    def open_row(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
+        """Return a row before it is mapped, or why it is left out. Without a usable key, its key is ""."""
         found = self._read_key(row.cells)
+        key, problems = (found, ()) if isinstance(found, str) else (NO_KEY, found)
         if row.is_gone:
-            return Gone(row.origin, found if isinstance(found, str) else RowKey(""), bool(self._plan.ways))
-        if not (isinstance(found, str) and found.strip("|")) and not row.problems and _is_blank(row.cells):
+            return Gone(row.origin, key, bool(self._rules.expansions))
+        if not key.strip("|") and not row.problems and _is_blank(row.cells):
             return Skipped(row.origin, BLANK)
         state = RowState(row.cells, self._named)
         state.origin = row.origin
-        key = found if isinstance(found, str) else RowKey("")
-        label, rule = _left_out(self._plan.rules, state)
+        label, rule = _left_out(self._rules.rules, state)
         if label and not row.problems:
             return Skipped(row.origin, label, key, rule=rule)
-        if not isinstance(found, str):
-            state.reasons.extend(found)
+        state.reasons.extend(problems)
         return ExpandedRow(key, state)
 
     def key_of(self, row: SourceRow) -> RowKey:
         """Return the row's key without mapping it, "" where it has none that can be used."""
         found = self._read_key(row.cells)
-        return found if isinstance(found, str) else RowKey("")
+        return found if isinstance(found, str) else NO_KEY
 
     def digest(self, row: SourceRow) -> bytes:
         """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
-        return self._judge.digest(row.cells)
+        return self._validator.digest(row.cells)
 
-    def glance(self, row: SourceRow) -> tuple[RowKey, bytes] | None:
+    def key_and_digest(self, row: SourceRow) -> tuple[RowKey, bytes] | None:
         """Return the row's key and digest without mapping it, or None where it has no key.
 
         A row whose digest is as recorded cannot have changed, nor can the mapping have: it need not be mapped.
@@ -141,21 +140,21 @@ class RowMapper:
         A window lets rows in and out at any time of a day; rows that happen again, and values that are the day of the run, change
         with the days that they look at.
         """
-        if self._plan.window is not None:
+        if self._rules.window is not None:
             return None
-        days = self._plan.days
+        days = self._rules.days
         looked_at = () if days is None else (days.today, days.range.first, days.range.last)
         return " ".join([*sorted(self._days_asked), *map(str, looked_at)])
 
     @property
     def needs_all_rows(self) -> bool:
         """Whether an event may come of several rows, so that changed rows cannot be mapped without the others."""
-        return self._plan.join is not None
+        return self._rules.join is not None
 
     @property
     def takes_rows_alone(self) -> bool:
         """Whether a row is one event that depends on its own text alone: not on other rows, nor on its place."""
-        return not (self.needs_all_rows or self._plan.ways or self._asks_the_line)
+        return not (self.needs_all_rows or self._rules.expansions or self._asks_the_line)
 
     @property
     def field_columns(self) -> Mapping[str, str]:
@@ -165,37 +164,42 @@ class RowMapper:
     @property
     def days(self) -> tuple[str, str] | None:
         """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
-        return None if self._plan.days is None else self._plan.days.spoken_for
+        return None if self._rules.days is None else self._rules.days.spoken_for
 
-    def _unfolded(self, opened: ExpandedRow) -> list[ExpandedRow]:
-        strands = [opened]
-        for way in self._plan.ways:
-            strands = [event for strand in strands for event in _gone(way, strand)]
-        return strands
+    def _expand(self, opened: ExpandedRow) -> list[ExpandedRow]:
+        """Return the events that a row stands for, each with the label under which it is left out, if it is."""
+        rows = [opened]
+        for expansion in self._rules.expansions:
+            events = [event for row in rows for event in ([row] if row.label or row.is_refused else expansion.expand(row))]
+            for event in events:
+                if not (event.label or event.is_refused):
+                    event.label, event.rule = _left_out(expansion.rules, event.state)
+            rows = events
+        return rows
 
-    def _ended(self, row: SourceRow, strand: ExpandedRow, joined: GroupedParts | None = None) -> RowOutcome:
-        state = strand.state
-        if strand.label and not row.problems:
-            return Skipped(row.origin, strand.label, strand.key, rule=strand.rule)
+    def _map(self, row: SourceRow, event: ExpandedRow, joined: GroupedParts | None = None) -> RowOutcome:
+        state = event.state
+        if event.label and not row.problems:
+            return Skipped(row.origin, event.label, event.key, rule=event.rule)
         payload = self._payload.build(state) or {}
-        outside = "" if row.problems or strand.is_refused else self._outside(state, payload)
+        outside = "" if row.problems or event.is_refused else self._outside(state, payload)
         if state.cancelled and not row.problems and outside != OVER:
-            return Skipped(row.origin, state.cancelled, strand.key, is_cancelled=True)
+            return Skipped(row.origin, state.cancelled, event.key, is_cancelled=True)
         if joined is not None:
             joined.into(state, payload)
-        outcome = self._judge.settled(row, strand.key, state, payload)
+        outcome = self._validator.settled(row, event.key, state, payload)
         if outside and (state.cancelled or not isinstance(outcome, MappedRow)):
-            return Skipped(row.origin, outside, strand.key)
+            return Skipped(row.origin, outside, event.key)
         if isinstance(outcome, MappedRow):
             outcome.outside = outside
         return outcome if joined is None else joined.signed(outcome)
 
     def _outside(self, state: RowState, payload: Mapping[str, Any]) -> str:
         """Return the label of the window that an event is outside of, "" if it is wanted or rejected by what the window reads."""
-        window = self._plan.window
+        window = self._rules.window
         if window is None or 0 < state.rejected_by < window.place:
             return ""
-        self._judge.check_order(state, payload)
+        self._validator.check_order(state, payload)
         if any(reason.field in window.reads for reason in state.reasons):
             return ""
         try:
@@ -213,13 +217,13 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
     """
     mapper, problems = compile_with_problems(mapping, directory, as_of)
     if problems:
-        told = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
+        message = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
         raise ConfigError(
-            f"{mapping.path.name}: {told}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
+            f"{mapping.path.name}: {message}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
         )
     if as_of is None and (needs_the_moment(mapping.rows) or mapper.asks_the_day):
-        told = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
-        raise ConfigError(told, hint="hand in as_of")
+        message = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
+        raise ConfigError(message, hint="hand in as_of")
     return mapper
 
 
@@ -239,9 +243,9 @@ def compile_with_problems(
     mapper = RowMapper(
         columns=frozenset(column for column in columns if explode is None or not is_of_item(explode.explode, column)),
         _read_key=compile_key(mapping.key_columns),
-        _plan=plan,
+        _rules=plan,
         _payload=payload,
-        _judge=Validator(
+        _validator=Validator(
             payload=payload,
             slugs=directory.classifications,
             used=cells_reader(sorted(columns)),
@@ -268,28 +272,17 @@ def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
     leaves it out, so that all of its problems are reported at once.
     """
     for place, rule in rules:
-        told = len(state.reasons)
+        count = len(state.reasons)
         try:
             label = rule(state)
         except Refusal as refusal:
             state.reasons.append(refusal.reason(""))
             label = ""
-        if not state.rejected_by and len(state.reasons) > told:
+        if not state.rejected_by and len(state.reasons) > count:
             state.rejected_by = place
         if label:
             return ("", 0) if state.rejected_by else (label, place)
     return "", 0
-
-
-def _gone(way: Expansion, strand: ExpandedRow) -> list[ExpandedRow]:
-    """Return the events of one, each asked whether it is wanted."""
-    if strand.label or strand.is_refused:
-        return [strand]
-    events = way.unfold(strand)
-    for event in events:
-        if not event.label and not event.is_refused:
-            event.label, event.rule = _left_out(way.rules, event.state)
-    return events
 
 
 def _is_blank(cells: Mapping[str, str]) -> bool:
@@ -309,7 +302,7 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of a row, and every step on the way, in the order in which they were taken.
+    """What became of a row, and every step on the expansion, in the order in which they were taken.
 
     A row that stands for several events has several outcomes, and the steps of each.
     """
@@ -329,11 +322,11 @@ def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_o
     refused: set[str] = set()
 
     def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
-        told = _traced(field, step, goes_in, comes_out)
+        traced = _traced(field, step, goes_in, comes_out)
         # After a refusal the steps of a field are taken once more, with its policies.
-        if field not in refused or told not in steps:
-            steps.append(told)
-        if told.refused:
+        if field not in refused or traced not in steps:
+            steps.append(traced)
+        if traced.refused:
             refused.add(field)
 
     mapper, _ = compile_with_problems(mapping, directory, as_of, watch)

@@ -31,19 +31,19 @@ PlacedRule = tuple[int, LeaveOut]
 class Expansion:
     """A rule that makes several events of one, and the rules that are asked of each of them."""
 
-    unfold: Expand
+    expand: Expand
     rules: list[PlacedRule]
 
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """The compiled rules of a feed. `rules` are asked of a row before the first of the `ways`; `window` of a payload.
+    """The compiled rules of a feed. `rules` are asked of a row before the first of the `expansions`; `window` of a payload.
 
     `days`: what a run looks at, where events recur.
     """
 
     rules: tuple[PlacedRule, ...]
-    ways: tuple[Expansion, ...]
+    expansions: tuple[Expansion, ...]
     window: CompiledWindow | None
     join: MapGroups | None
     days: RunDays | None
@@ -55,25 +55,25 @@ def compile_plan(compiler: Compiler, mapping: FeedMapping, as_of: datetime | Non
     days = _days(mapping, as_of)
     first_day = _compile_day(compiler, mapping)
     before: list[PlacedRule] = []
-    ways: list[Expansion] = []
+    expansions: list[Expansion] = []
     for position, rule in enumerate(mapping.rows):
         loc = ("rows", position)
         if isinstance(rule, Explode):
-            ways.append(Expansion(compile_explosion(compiler, rule.explode), []))
+            expansions.append(Expansion(compile_explosion(compiler, rule.explode), []))
         elif isinstance(rule, Recur):
-            ways.append(Expansion(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
+            expansions.append(Expansion(compile_recurrence(compiler, rule.recur, loc, days, first_day), []))
         elif (leave_out := compile_rule(compiler, rule, loc)) is not None:
-            (ways[-1].rules if ways else before).append((position + 1, leave_out))
+            (expansions[-1].rules if expansions else before).append((position + 1, leave_out))
     return RowRules(
         rules=tuple(before),
-        ways=tuple(ways),
+        expansions=tuple(expansions),
         window=compile_window(mapping.rows, as_of),
         join=_join(compiler, mapping),
         days=days if only(mapping.rows, Recur) else None,
     )
 
 
-def is_unfolding(rules: tuple[Rule, ...]) -> bool:
+def is_expanding(rules: tuple[Rule, ...]) -> bool:
     """Return whether a row may stand for several events."""
     return any(isinstance(rule, Explode | Recur) for rule in rules)
 
@@ -163,14 +163,14 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
         yield "day"
 
 
-_REASONS_TOLD = 20
+_MOST_REASONS = 20
 """Twenty of a row's sixty bad dates are enough to report."""
 
 
 def as_one_row(
-    outcomes: Sequence[RowOutcome], strands: Sequence[ExpandedRow], stem: RowKey, days: RunDays | None
+    outcomes: Sequence[RowOutcome], expanded: Sequence[ExpandedRow], stem: RowKey, days: RunDays | None
 ) -> tuple[RowOutcome, ...]:
-    """Return the outcomes of one row, whose own key is the `stem` of theirs; `strands` are what they came from.
+    """Return the outcomes of one row, whose own key is the `stem` of theirs; `expanded` are what they came from.
 
     Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
     Days that are over are dropped beside others: they need not be reported in every run.
@@ -178,29 +178,28 @@ def as_one_row(
     silent = Part(silence=Silence(stem)) if stem else Part()
     rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]
     if len(rejections) == len(outcomes):
-        told = chain.from_iterable(_unmuted(*pair) for pair in zip(rejections, strands, strict=True))
-        reasons = once(told)[:_REASONS_TOLD]
-        return (replace(rejections[0], row_key=stem, reasons=reasons, part=silent),)
+        reasons = chain.from_iterable(_unmuted(*pair) for pair in zip(rejections, expanded, strict=True))
+        return (replace(rejections[0], row_key=stem, reasons=once(reasons)[:_MOST_REASONS], part=silent),)
     labels = {_label(outcome) for outcome in outcomes}
     if len(labels) == 1 and ("", 0) not in labels:
         return (replace(outcomes[0], row_key=stem, part=silent),)
-    kept = [pair for pair in zip(outcomes, strands, strict=True) if not _is_of_the_past(*pair, days)]
+    kept = [pair for pair in zip(outcomes, expanded, strict=True) if not _is_of_the_past(*pair, days)]
     if not kept:
         return (Skipped(outcomes[0].origin, OVER, stem, part=silent),)
     return tuple(
-        replace(outcome, part=Part(len(kept), place > 0, _silence(strand))) for place, (outcome, strand) in enumerate(kept)
+        replace(outcome, part=Part(len(kept), place > 0, _silence(event))) for place, (outcome, event) in enumerate(kept)
     )
 
 
-def _silence(strand: ExpandedRow) -> Silence | None:
-    return Silence(strand.key) if strand.is_refused and strand.key else strand.silence
+def _silence(event: ExpandedRow) -> Silence | None:
+    return Silence(event.key) if event.is_refused and event.key else event.silence
 
 
-def _unmuted(rejection: Rejection, strand: ExpandedRow) -> Iterator[Reason]:
+def _unmuted(rejection: Rejection, event: ExpandedRow) -> Iterator[Reason]:
     """Yield the reasons, without those that come of reading a whole list where an item was meant."""
-    muted = (*strand.muted, *(f"{column}." for column in strand.muted))
+    muted = (*event.muted, *(f"{column}." for column in event.muted))
     for reason in rejection.reasons:
-        if reason.step == "explode" or not (reason.column in muted or reason.column.startswith(muted[len(strand.muted) :])):
+        if reason.step == "explode" or not (reason.column in muted or reason.column.startswith(muted[len(event.muted) :])):
             yield reason
 
 
@@ -208,8 +207,8 @@ def _label(outcome: RowOutcome) -> tuple[str, int]:
     return (outcome.because, outcome.rule) if isinstance(outcome, Skipped) and not outcome.is_cancelled else ("", 0)
 
 
-def _is_of_the_past(outcome: RowOutcome, strand: ExpandedRow, days: RunDays | None) -> bool:
-    if days is None or days.today is None or strand.state.day is None:
+def _is_of_the_past(outcome: RowOutcome, event: ExpandedRow, days: RunDays | None) -> bool:
+    if days is None or days.today is None or event.state.day is None:
         return False
     is_over = outcome.outside == OVER if isinstance(outcome, MappedRow) else _label(outcome) == (OVER, 0)
-    return is_over and strand.state.day < days.today
+    return is_over and event.state.day < days.today

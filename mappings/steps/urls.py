@@ -11,6 +11,7 @@ import idna
 from pydantic import AfterValidator, Field, field_validator
 
 from mappings.measures import Switch, Text, Texts, mistake
+from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal
 from mappings.steps.step import Run, Shown, Step
 from mappings.steps.text import SPACES
@@ -271,20 +272,5 @@ def _name_of(pair: str) -> str:
 
 def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     """Return the test whether a name is one of several, where * stands for any characters."""
-    exact = frozenset(pattern for pattern in patterns if "*" not in pattern)
-    loose = [tuple(pattern.split("*")) for pattern in patterns if "*" in pattern]
-    return lambda name: name in exact or any(_fits(name, pieces) for pieces in loose)
-
-
-def _fits(name: str, pieces: tuple[str, ...]) -> bool:
-    """Find the pieces one after the other, in one pass for any pattern."""
-    first, *middle, last = pieces
-    if not name.startswith(first) or not name.endswith(last) or len(name) < len(first) + len(last):
-        return False
-    place, end = len(first), len(name) - len(last)
-    for piece in middle:
-        found = name.find(piece, place, end)
-        if found < 0:
-            return False
-        place = found + len(piece)
-    return True
+    choices = ("(?s:.*)".join(map(re.escape, pattern.split("*"))) for pattern in patterns)
+    return compile_pattern(rf"\A(?:{'|'.join(choices)})\z").finds

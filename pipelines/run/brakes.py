@@ -99,7 +99,7 @@ def _new(report: StageReport, limits: Brakes) -> _Answer:
     """
     known, new = report.known_before, report.account.new - report.restaged + report.waiting
     wanted, gone = report.account.wanted, _gone(report, new)
-    # What a whole read could have lost is what stood in the source before it; what vanished long ago tells nothing of it.
+    # A whole read can only lack what was in the source before it, not what vanished long ago.
     stood = report.met + gone + report.past if report.is_whole else known
     is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
     is_still_braked = report.waiting > 0 and "new" in report.stood

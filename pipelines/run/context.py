@@ -28,7 +28,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
 from connectors.sources.files.snapshot import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.compiler.rows import is_unfolding
+from mappings.compiler.rows import is_expanding
 from mappings.errors import ConfigError, SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping, PublishPolicy
@@ -241,7 +241,7 @@ class RunContext:
             limit=options.limit,
             keys=[RowKey(key) for key in options.keys] or None,
             key_memory_s=mapping.publish.key_memory_s,
-            row_parts=len(mapping.key_columns) if is_unfolding(mapping.rows) else None,
+            row_parts=len(mapping.key_columns) if is_expanding(mapping.rows) else None,
         )
         requests = InFlight(lease.assure)
         return PublishJob(

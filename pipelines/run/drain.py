@@ -173,7 +173,7 @@ class Drain:
         for one in answered:
             self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.systemic.cause(one.verdict)
         self.cause = self.cause or (self.api.stopped if self.api else None)
-        aside = len(self.api.courier.aside) if self.api else 0
+        aside = len(self.api.delivery.aside) if self.api else 0
         want = 0 if self.cause else max(self._slots() - len(self._tasks) + aside, 0)
         self._unsettled += answered
         if self._unsettled or want:

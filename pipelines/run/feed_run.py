@@ -1,4 +1,4 @@
-"""One run of one feed: hold its lease, stage, check the brakes, publish, and record how it ended, whatever happens."""
+"""One run of one feed: hold its lease, stage, check the brakes, publish, and record how it ended, in every case."""
 
 from __future__ import annotations
 

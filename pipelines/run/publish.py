@@ -118,7 +118,7 @@ class Publisher:
             covers = job.open_covers()
             self.cover_problems = covers.problems
             drain.api, drain.deliver = api, self._logged(functools.partial(self._send, api, covers))
-            api.courier.on_aside, api.courier.record = drain.wake, drain.record
+            api.delivery.on_aside, api.delivery.record = drain.wake, drain.record
             if job.outbox.stopped_by == OUTAGE:
                 api.circuit.begin_open()
             else:
@@ -190,7 +190,7 @@ class Publisher:
         return await api.deliver(corrected)
 
     def _logged(self, deliver: Deliver) -> Deliver:
-        """Return `deliver` with a log line before and after each row at level debug, and as it is where nobody reads them.
+        """Return `deliver` with a log line before and after each row at level debug, and as it is where neither is wanted.
 
         Of an answer, the status, the code and the request id are logged, never the row's content.
         """

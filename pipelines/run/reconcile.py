@@ -155,8 +155,6 @@ def _all_alike(verdicts: list[bool | None]) -> bool | None:
 _KEPT = 20
 _FIELDS_NAMED = 200
 _ORDER = tuple(Strength)
-_CROWD = 50
-"""More rows of one title and start are not compared one by one."""
 
 
 class Verdict(StrEnum):
@@ -188,18 +186,21 @@ class _Met:
     """Events of one strength that were met: how many, and the first few with how each is alike, and with which body."""
 
     count: int = 0
-    ids: dict[int, tuple[Likeness, bytes] | None] = field(default_factory=dict)
+    ids: dict[int, tuple[Likeness, bytes]] = field(default_factory=dict)
 
-    def note(self, event_id: int, alike: tuple[Likeness, bytes] | None = None) -> None:
+    def note(self, event_id: int, alike: tuple[Likeness, bytes]) -> None:
         self.count += 1
         if len(self.ids) < _KEPT:
             self.ids[event_id] = alike
 
     @property
-    def first(self) -> Likeness | None:
+    def first(self) -> Likeness:
         """How the first one is alike."""
-        alike = next(iter(self.ids.values()), None)
-        return alike and alike[0]
+        return next(iter(self.ids.values()))[0]
+
+    def free(self, owners: Mapping[int, str]) -> list[int]:
+        """Return the events that are no other row's."""
+        return [event_id for event_id in self.ids if event_id not in owners]
 
 
 @dataclass(slots=True)
@@ -216,24 +217,16 @@ class _Wanted:
         return min(found, key=lambda one: (_ORDER.index(one[0].strength), len(one[0].differ)))
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Rows that share what they are looked up by. `crowd`: events met for all of them, where they are too many."""
-
-    rows: list[_Wanted] = field(default_factory=list)
-    crowd: _Met = field(default_factory=_Met)
-
-
 class Matching:
     """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
 
     def __init__(self, rows: Iterable[ReconcileCandidate]) -> None:
         self._wanted = [_Wanted(row, _payloads(row)) for row in rows]
         self._by_key = {str(one.row.key): one for one in self._wanted}
-        self._alike: dict[tuple[str, datetime | None], _Alike] = defaultdict(_Alike)
+        self._alike: dict[tuple[str, datetime | None], list[_Wanted]] = defaultdict(list)
         for one in self._wanted:
             for place in _places(one):
-                self._alike[place].rows.append(one)
+                self._alike[place].append(one)
         self._unreadable = 0
         self._claims: dict[int, int] = defaultdict(int)
         self.fields: set[str] = set()
@@ -247,8 +240,7 @@ class Matching:
 
     def candidates(self) -> set[int]:
         """Return the ids of all events in question, to ask which of them are rows already."""
-        met = (kind for one in self._wanted for kind in self._all_met(one).values())
-        return {event_id for kind in met for event_id in kind.ids}
+        return {event_id for one in self._wanted for met in one.met.values() for event_id in met.ids}
 
     def verdicts(self, owners: Mapping[int, str]) -> Iterator[RowVerdict]:
         """Yield the verdict on every row that is no rival. `owners`: which events are rows already, by id."""
@@ -264,32 +256,21 @@ class Matching:
     def _meet_likeness(self, event: ListedEvent) -> None:
         title, start = words(event.fields.get("title")), moment(event.fields.get("startAt"))
         self._unreadable += not title and start is None
-        alike = self._alike.get((title, start))
-        if alike is None:
-            return
-        if len(alike.rows) > _CROWD:
-            alike.crowd.note(event.event_id)
-            return
-        for one in alike.rows:
+        for one in self._alike.get((title, start), ()):
             found = one.likeness(event)
             strength = found[0].strength
             if strength is not Strength.NONE:
                 one.met.setdefault(strength, _Met()).note(event.event_id, found)
                 self._claims[event.event_id] += strength is Strength.STRONG
 
-    def _all_met(self, one: _Wanted) -> dict[Strength, _Met]:
-        crowds = (self._alike[place].crowd for place in _places(one))
-        crowd = next((met for met in crowds if met.count), None)
-        return one.met if crowd is None else {Strength.WEAK: crowd} | one.met
-
     def _verdict(self, one: _Wanted, owners: Mapping[int, str]) -> RowVerdict:
-        met = self._all_met(one)
+        met = one.met
         certain = met.get(Strength.CERTAIN, _Met())
         if certain.count:
-            return _settled(one, certain, _free(certain, owners), "it shows the row's idempotency key", owners)
+            return _settled(one, certain, certain.free(owners), "it shows the row's idempotency key", owners)
         strong = met.get(Strength.STRONG, _Met())
-        if strong.count and strong.first:
-            free = _free(strong, owners)
+        if strong.count:
+            free = strong.free(owners)
             shared = [event_id for event_id in free if self._claims[event_id] > 1]
             if shared:
                 why = f"title and start agree, but {self._claims[shared[0]]} rows without an event look like it"
@@ -300,7 +281,7 @@ class Matching:
     def _unsure(self, one: _Wanted, met: Mapping[Strength, _Met], owners: Mapping[int, str]) -> RowVerdict:
         for strength in (Strength.WEAK, Strength.NEAR):
             alike = met.get(strength, _Met())
-            if free := _free(alike, owners):
+            if free := alike.free(owners):
                 return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), _why_unsure(alike.first))
         if taken := [owners[event_id] for alike in met.values() for event_id in alike.ids]:
             return RowVerdict(one.row, Verdict.ABSENT, (), f"each one that looks like it is another row's: {taken[0]}")
@@ -324,24 +305,18 @@ def _places(one: _Wanted) -> Iterable[tuple[str, datetime | None]]:
     return found
 
 
-def _free(met: _Met, owners: Mapping[int, str]) -> list[int]:
-    return [event_id for event_id in met.ids if event_id not in owners]
-
-
 def _settled(one: _Wanted, met: _Met, free: list[int], why: str, owners: Mapping[int, str]) -> RowVerdict:
     if not free and met.count <= _KEPT:
         owner = owners.get(next(iter(met.ids)), "another row")
         return RowVerdict(one.row, Verdict.ABSENT, (), f"the one that looks like it is {owner}")
     if len(free) == 1 and met.count <= _KEPT:
         alike = met.ids[free[0]]
-        is_asked = alike is not None and not alike[0].differ and alike[1] not in {one.row.body, one.row.baseline}
-        return RowVerdict(one.row, Verdict.FOUND, (free[0],), why, alike[1] if alike is not None and is_asked else None)
+        is_asked = not alike[0].differ and alike[1] not in {one.row.body, one.row.baseline}
+        return RowVerdict(one.row, Verdict.FOUND, (free[0],), why, alike[1] if is_asked else None)
     return RowVerdict(one.row, Verdict.CANDIDATE, tuple(free), f"{met.count} events look like it")
 
 
-def _why_unsure(alike: Likeness | None) -> str:
-    if alike is None:
-        return "many rows and events are alike"
+def _why_unsure(alike: Likeness) -> str:
     if alike.differ:
         return f"{', '.join(alike.agree)} agree, but not {', '.join(alike.differ)}"
     return f"no more than {', '.join(alike.agree)} can be compared"

@@ -34,7 +34,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
 """Signals so close together are one: a terminal's Ctrl-C may come from the terminal and from a parent process."""
 _LAST_S = 0.7
-"""How long after a second signal the command still has, whatever it hangs in."""
+"""How long after a second signal the command still has, even if it hangs."""
 _JOIN_S = 0.25
 """How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
 _NAP_S = 0.2
@@ -101,7 +101,7 @@ def raise_if_stopped() -> None:
 
 @contextmanager
 def signals_deferred() -> Iterator[None]:
-    """Handle signals, and keep them until a block `signals_raised` inside, or until the end. Only the main thread has signals."""
+    """Keep signals until a block `signals_raised` inside, or until the end. Only the main thread has signals."""
     if not _is_main():
         yield
         return
@@ -202,6 +202,9 @@ def leaving_on_second_signal(last_words: Callable[[], None]) -> Iterator[None]:
     """
     import socket  # noqa: PLC0415  # as above
 
+    if not _is_main():
+        yield
+        return
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     is_over = threading.Event()

@@ -19,7 +19,7 @@ from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.files.snapshot import FileSnapshot
 from mappings.compiler.mapper import RowMapper
-from mappings.compiler.rows import is_unfolding
+from mappings.compiler.rows import is_expanding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
@@ -227,7 +227,7 @@ def _stage_policy(job: StageJob, kind: ReadKind) -> StagePolicy:
         accepted=options.accept,
         days=job.mapper.days,
         kind=kind,
-        row_parts=len(job.mapping.key_columns) if is_unfolding(job.mapping.rows) else None,
+        row_parts=len(job.mapping.key_columns) if is_expanding(job.mapping.rows) else None,
         key_definition=_key_definition(job.mapping),
     )
 

@@ -16,7 +16,7 @@ from pipelines.run.brakes import BrakeError
 SAME_REFUSALS = 25
 """After so many first answers that are the same refusal (field and issue), the mapping is taken to be wrong."""
 MOST_IN_A_ROW = 1000
-"""So many equal refusals in a row stop any run, however long it is and whatever was delivered before."""
+"""So many equal refusals in a row stop any run, however long it is and even after deliveries."""
 OUT_OF_SCOPE_IN_A_ROW = 1000
 """After so many rows in a row for whose channels the key lacks the scope, it is taken to lack it for all."""
 _ROUNDING = 1e-9

@@ -10,105 +10,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 
 import structlog
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
-from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, get_current_span
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_current_span
 from structlog.contextvars import bound_contextvars, get_contextvars
 
 from connectors.event_api.transport import Exchanged, Seen
-from pipelines.telemetry.tracing import Advance, Exporter, Telemetry, Wanted, Work
+from pipelines.telemetry.tracing import Advance, Telemetry, Wanted, Work
 
 PATIENCE_S = 2.0
 """How long the end of a run waits for a collector. One that does not answer by then is not waited for again."""
 _NAME = "eventsync"
-
-
-@dataclass(slots=True)
-class Exporting:
-    """The providers of this process; OpenTelemetry's global ones are left to others."""
-
-    traces: TracerProvider
-    metrics: MeterProvider
-    is_unreachable: bool = False
-    _told: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def tracer(self) -> Tracer:
-        """The tracer."""
-        return self.traces.get_tracer(_NAME, version(_NAME))
-
-    @property
-    def meter(self) -> Meter:
-        """The meter."""
-        return self.metrics.get_meter(_NAME, version(_NAME))
-
-    def flush(self) -> None:
-        """Export what is collected, for at most a few seconds: an unreachable collector delays one run, once."""
-        if self.is_unreachable:
-            return
-        over = threading.Event()
-
-        def send() -> None:
-            self.traces.force_flush()
-            self.metrics.force_flush()
-            over.set()
-
-        threading.Thread(target=send, name="eventsync-otel", daemon=True).start()
-        if not over.wait(PATIENCE_S):
-            self.is_unreachable = True
-            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT; runs are not affected"
-            structlog.get_logger().warning("the OpenTelemetry collector does not answer", waited_s=PATIENCE_S, hint=hint)
-
-
-def exporting(wanted: Wanted, ids: IdGenerator) -> Exporting:
-    """Open the exporters. Nothing is registered for the process's end: `flush` is called before it."""
-    _forward_complaints()
-    resource = _resource()
-    traces = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
-    spans, numbers = _span_exporter(wanted.traces), _metric_exporter(wanted.metrics)
-    if spans is not None:
-        traces.add_span_processor(BatchSpanProcessor(spans))
-    readers = [] if numbers is None else [PeriodicExportingMetricReader(numbers)]
-    return Exporting(traces, MeterProvider(readers, resource, shutdown_on_exit=False))
-
-
-def _resource() -> Resource:
-    """Return the resource that the environment names, or the service `eventsync`."""
-    found = Resource.create()
-    name = str(found.attributes.get("service.name", ""))
-    named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
-    return found.merge(Resource({**named, "service.version": version(_NAME)}))
-
-
-def _span_exporter(exporter: Exporter) -> SpanExporter | None:
-    match exporter:
-        case "otlp":
-            return OTLPSpanExporter()
-        case "console":
-            return ConsoleSpanExporter(out=sys.stderr)
-        case "none":
-            return None
-
-
-def _metric_exporter(exporter: Exporter) -> MetricExporter | None:
-    match exporter:
-        case "otlp":
-            return OTLPMetricExporter()
-        case "console":
-            return ConsoleMetricExporter(out=sys.stderr)
-        case "none":
-            return None
 
 
 class _Forward(logging.Handler):
@@ -151,20 +73,21 @@ def trace_id_of(run_id: str) -> int:
 
 
 def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], float]) -> Telemetry:
-    """Return the recorder of this process."""
-    exports = exporting(wanted, RunIds())
-    return Recorder(exports, trace_requests, random)
-
-
-class Numbers:
-    """Counters and histograms; dashboards rely on their names."""
-
-    def __init__(self, meter: Meter) -> None:
-        self.rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
-        self.rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was written down.")
-        self.rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
-        self.phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
-        self.requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
+    """Return the recorder of this process. OpenTelemetry's global providers are left to others."""
+    _forward_complaints()
+    found = Resource.create()
+    name = str(found.attributes.get("service.name", ""))
+    named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
+    resource = found.merge(Resource({**named, "service.version": version(_NAME)}))
+    traces = TracerProvider(resource=resource, id_generator=RunIds(), shutdown_on_exit=False)
+    readers: list[MetricReader] = []
+    if wanted.traces != "none":
+        spans = OTLPSpanExporter() if wanted.traces == "otlp" else ConsoleSpanExporter(out=sys.stderr)
+        traces.add_span_processor(BatchSpanProcessor(spans))
+    if wanted.metrics != "none":
+        numbers = OTLPMetricExporter() if wanted.metrics == "otlp" else ConsoleMetricExporter(out=sys.stderr)
+        readers.append(PeriodicExportingMetricReader(numbers))
+    return Recorder(traces, MeterProvider(readers, resource, shutdown_on_exit=False), trace_requests, random)
 
 
 @dataclass(slots=True)
@@ -184,12 +107,17 @@ _PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
 class Recorder(Telemetry):
     """Reports to OpenTelemetry. `trace_requests`: the share of ordinary requests, 0 to 1, that get a span."""
 
-    def __init__(self, exports: Exporting, trace_requests: float, random: Callable[[], float]) -> None:
-        self._exports = exports
-        self._tracer = exports.tracer
-        self._numbers = Numbers(exports.meter)
-        self._trace_requests = trace_requests
-        self._random = random
+    def __init__(
+        self, traces: TracerProvider, metrics: MeterProvider, trace_requests: float, random: Callable[[], float]
+    ) -> None:
+        self._traces, self._metrics, self._is_unreachable = traces, metrics, False
+        self._trace_requests, self._random = trace_requests, random
+        self._tracer, meter = traces.get_tracer(_NAME, version(_NAME)), metrics.get_meter(_NAME, version(_NAME))
+        self._rows_read = meter.create_counter("eventsync.rows.read", "{row}", "Rows read from sources, as they are read.")
+        self._rows_settled = meter.create_counter("eventsync.rows.settled", "{row}", "Rows whose answer was written down.")
+        self._rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
+        self._phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
+        self._requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
 
     @property
     def seen(self) -> Seen | None:
@@ -206,7 +134,27 @@ class Recorder(Telemetry):
                 yield
         finally:
             _WORK.reset(token)
-            self._exports.flush()
+            self._flush()
+
+    def _flush(self) -> None:
+        """Export what is collected, for at most a few seconds: an unreachable collector delays one run, once.
+
+        In a thread: the exporters' own timeouts do not bound a connection that hangs.
+        """
+        if self._is_unreachable:
+            return
+        is_over = threading.Event()
+
+        def export() -> None:
+            self._traces.force_flush()
+            self._metrics.force_flush()
+            is_over.set()
+
+        threading.Thread(target=export, name="eventsync-otel", daemon=True).start()
+        if not is_over.wait(PATIENCE_S):
+            self._is_unreachable = True
+            hint = "check OTEL_EXPORTER_OTLP_ENDPOINT; runs are not affected"
+            structlog.get_logger().warning("the OpenTelemetry collector does not answer", waited_s=PATIENCE_S, hint=hint)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -219,7 +167,7 @@ class Recorder(Telemetry):
         finally:
             _PHASE.reset(token)
             about = {**_feed(), "eventsync.phase": name, "eventsync.outcome": phase.outcome or "interrupted"}
-            self._numbers.phases.record((time.time_ns() - began_ns) / _NS, about)
+            self._phases.record((time.time_ns() - began_ns) / _NS, about)
 
     def counted(self, account: Mapping[str, int]) -> None:
         """Put the numbers on the phase's span, and count them."""
@@ -228,7 +176,7 @@ class Recorder(Telemetry):
         about = {**_feed(), "eventsync.phase": phase.name if phase else ""}
         for name, count in account.items():
             if count:
-                self._numbers.rows_ended.add(count, {**about, "eventsync.row.outcome": name})
+                self._rows_ended.add(count, {**about, "eventsync.row.outcome": name})
 
     def ended(self, outcome: str, exit_code: int) -> None:
         """Set the outcome on the span of the phase and of the run: of several phases the last one counts."""
@@ -249,7 +197,7 @@ class Recorder(Telemetry):
             span = self._tracer.start_span("chunk", start_time=began_ns, attributes={"eventsync.rows": rows})
             began_ns = time.time_ns()
             span.end(began_ns)
-            self._numbers.rows_read.add(rows, about)
+            self._rows_read.add(rows, about)
             advance(rows)
 
         return advanced
@@ -259,7 +207,7 @@ class Recorder(Telemetry):
         about = _feed()
 
         def advanced(rows: int) -> None:
-            self._numbers.rows_settled.add(rows, about)
+            self._rows_settled.add(rows, about)
             advance(rows)
 
         return advanced
@@ -274,7 +222,7 @@ class Recorder(Telemetry):
             about["http.response.status_code"] = exchanged.status
         if exchanged.error:
             about["error.type"] = exchanged.error
-        self._numbers.requests.record(exchanged.seconds, about)
+        self._requests.record(exchanged.seconds, about)
         if self._is_traced(exchanged):
             self._request_span(exchanged, about)
 

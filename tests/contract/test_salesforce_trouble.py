@@ -200,7 +200,7 @@ def test_changes_that_the_day_does_not_suffice_for_are_read_as_far_as_it_goes_an
 
 
 def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.records.PAGE_ROWS", 5)
+    monkeypatch.setattr("connectors.sources.salesforce.source.PAGE_ROWS", 5)
     org = org_of([event(26 - number, minute=number) for number in range(1, 26)])
     org.troubles.page_rows, org.allowed, org.used = 5, 100, 90
     with reader_of(org) as reader:
@@ -214,7 +214,7 @@ def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_chan
 
 
 def test_a_query_forgotten_among_records_that_tell_no_change_goes_on_after_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.records.PAGE_ROWS", 1)
+    monkeypatch.setattr("connectors.sources.salesforce.source.PAGE_ROWS", 1)
     seen = [None] * 19 + [f"2021-01-{day}T10:00:00.000Z" for day in range(20, 26)]
     org = org_of([event(number, Seen__c=stamp) for number, stamp in enumerate(seen, start=1)], {"Seen__c": "datetime"})
     org.troubles.page_rows, org.allowed, org.used, org.troubles.locators_end_at = 5, 100, 75, {3, 5}
@@ -235,7 +235,7 @@ def test_a_reading_in_bulk_is_not_counted_first() -> None:
 def test_a_second_table_that_the_day_does_not_suffice_for_is_an_error_as_joined_rows_would_lack_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.records.PAGE_ROWS", 5)
+    monkeypatch.setattr("connectors.sources.salesforce.source.PAGE_ROWS", 5)
     (tmp_path / "agenda.csv").write_text("REF,EVENT\n1,Event 24\n")
     table = {"kind": "salesforce", "object": "Event__c", "api": "rest", "incremental": {}, "stop_at": "95%"}
     join = {"source": table, "by": {"EVENT": "Name"}, "prefix": "event."}
@@ -284,7 +284,7 @@ def test_results_that_are_always_an_empty_text_are_no_empty_object() -> None:
 
 
 def test_a_last_chunk_before_all_records_that_the_job_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.bulk.CHUNK_ROWS", 10)
+    monkeypatch.setattr("connectors.sources.salesforce.read.CHUNK_ROWS", 10)
     org = org_of(events(25))
     org.troubles.forgets_chunks = True
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="found 25 records and gave 10"):

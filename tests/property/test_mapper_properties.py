@@ -98,7 +98,7 @@ def test_any_row_becomes_an_event_that_the_service_accepts_or_says_why_not(cells
         case MappedRow():
             EVENT.validate_json(outcome.body)
             assert dump(orjson.loads(outcome.body)) == outcome.body
-            assert MAPPER.glance(row) == (outcome.row_key, outcome.row_digest)
+            assert MAPPER.key_and_digest(row) == (outcome.row_key, outcome.row_digest)
             assert not has_empty_text(orjson.loads(outcome.body))
         case Rejection():
             assert outcome.reasons

@@ -190,7 +190,7 @@ def _is_same(before: FoundFile, after: FoundFile | None) -> bool:
 
 
 def _order(file: FoundFile) -> tuple[date, Sequence[tuple[int, str]], Sequence[tuple[int, str]], str]:
-    """A name that goes on where another ends comes after it, whatever the ending: 2026.csv, then 2026-late.csv."""
+    """A name that goes on where another ends comes after it with any ending: 2026.csv, then 2026-late.csv."""
     folder, _, name = file.label.rpartition("/")
     return file.day or date.min, _by_number(f"{folder}/{name.partition('.')[0]}"), _by_number(name), file.path
 

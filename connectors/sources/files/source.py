@@ -66,7 +66,7 @@ def open_files(
 
 
 def file_at(path: str, base: Path) -> FileAt:
-    """Return a single file as it can be opened, whatever it holds."""
+    """Return a single file as it can be opened, of any format."""
     return FileAt(partial(_files(path, base, Fetching()).open, path))
 
 

@@ -41,7 +41,7 @@ ReadText = Callable[[int], str]
 def chosen_encoding(stream: BinaryIO, encodings: Sequence[str]) -> str:
     """Return the encoding to read `stream` with; the stream is back at its start.
 
-    A byte order mark decides, whatever is listed: nothing else begins with one, and reading past it would publish
+    A byte order mark decides: nothing else begins with one, and reading past it would publish
     garbled text without a word. Otherwise the first of `encodings` that decodes the whole file, else the last one. A
     single encoding costs no extra pass.
     """

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +36,7 @@ _DEEPEST = 50
 _MOST_MOVED = 10_000
 """Days of one series that stand as events of their own."""
 
+_PIECE_BYTES = 64 * 1024
 _LONGEST_OF_CALENDAR = 1_000
 """Characters of a property of the calendar, which each of its events has."""
 
@@ -58,7 +60,7 @@ class IcsRecords:
         Raises:
             BadSourceError: this is no iCalendar file, or it ends within an event.
         """
-        moved = _moved_days(self._read(file))
+        moved = _moved_days(self._read(file)) if _has_moved_days(file) else {}
         for record in self._read(file):
             days = moved.get(_own_text(record, "UID"), ())
             yield record if not days or "RECURRENCE-ID" in record.value else _without(record, days)
@@ -68,6 +70,13 @@ class IcsRecords:
         encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
         with closing(Lines(file.stream, encoding, file.name)) as lines:
             yield from _Events(file.name).read(_unfolded(lines, encoding, file.name))
+
+
+def _has_moved_days(file: OpenedFile) -> bool:
+    """Whether single days of a series may stand as events of their own; most calendars have none, and are parsed once."""
+    file.stream.seek(0)
+    pieces = iter(partial(file.stream.readline, _PIECE_BYTES), b"")
+    return any(piece[:13].upper() == b"RECURRENCE-ID" for piece in pieces)
 
 
 def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:

@@ -392,12 +392,12 @@ def test_a_body_takes_its_covers_id_or_becomes_a_draft_and_stays_canonical(mappe
 def test_only_the_columns_that_the_mapping_reads_decide_over_the_digest(mapper: Mapper, row: Row) -> None:
     compiled = mapper()
     assert compiled.columns == {"ID", "TITLE"}
-    assert compiled.glance(row(OTHER="a")) == compiled.glance(row(OTHER="b"))
-    assert compiled.glance(row(TITLE="a")) != compiled.glance(row(TITLE="b"))
-    assert compiled.glance(row(ID="")) is None
+    assert compiled.key_and_digest(row(OTHER="a")) == compiled.key_and_digest(row(OTHER="b"))
+    assert compiled.key_and_digest(row(TITLE="a")) != compiled.key_and_digest(row(TITLE="b"))
+    assert compiled.key_and_digest(row(ID="")) is None
     outcome = compiled(row())
     assert isinstance(outcome, MappedRow)
-    assert compiled.glance(row()) == (outcome.row_key, outcome.row_digest)
+    assert compiled.key_and_digest(row()) == (outcome.row_key, outcome.row_digest)
 
 
 def test_bytes_that_are_no_text_reject_the_row(mapper: Mapper, row: Row) -> None:

@@ -44,7 +44,7 @@ Build = Callable[..., FeedMapping]
         ("- duplicates: {keep: newest}", "`by` and `keep: newest` belong together, write both, or neither"),
         (
             "- duplicates: {keep: newest, by: UPDATED}",
-            "5:36: a date, a moment or a number is needed, to tell which row is newest, name the column, and read it",
+            "5:36: a date, a moment or a number is needed, to decide which row is newest, name the column, and read it",
         ),
         ("- assert: {column: A, is: present}", '5:5: the key "message" is missing'),
         ("- skip: {value: $day, before: '2026-05-01'}\n    because: x", '5:19: unknown name "$day"'),

@@ -205,15 +205,6 @@ def test_an_event_that_tells_one_rows_key_is_no_other_rows() -> None:
     assert [one.verdict for one in verdicts] == [Verdict.FOUND, Verdict.ABSENT]
 
 
-@pytest.mark.parametrize("is_start_told", [True, False])
-def test_crowds_of_rows_and_events_that_are_all_alike_are_not_compared_one_by_one(is_start_told: bool) -> None:
-    fields = SAME["title and start"] if is_start_told else {"title": PAYLOAD["title"]}
-    started = time.process_time()
-    verdicts = matched([row() for _ in range(2000)], [event(number, **fields) for number in range(2000)])
-    assert {one.verdict for one in verdicts} == {Verdict.CANDIDATE}
-    assert time.process_time() - started < 10
-
-
 def test_many_events_cost_seconds_and_no_memory() -> None:
     rows = [row(title=f"Evening {number}") for number in range(2_000)]
     matching = Matching(rows)

@@ -6,7 +6,7 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from typer.core import TyperGroup
@@ -51,9 +51,30 @@ app = typer.Typer(
 )
 
 
+def _show_versions(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version
+
+        from state.migrations.upgrade import HEAD
+
+        python = sys.version.partition(" ")[0]
+        typer.echo(f"eventsync {version(NAME)}, Python {python}, Dagster {version('dagster')}, state schema {HEAD}")
+        raise typer.Exit
+
+
 @app.callback()
-def _eventsync() -> None:
-    pass
+def _options(
+    versions: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_show_versions,
+            is_eager=True,
+            help="Print the versions of eventsync, Python, Dagster and the state schema.",
+        ),
+    ] = False,
+) -> None:
+    del versions
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, NotRequired
 
@@ -15,13 +15,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import FileProblem, MappingFileError
-    from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import SharedFile, every_mapping, mapping_or_error, shared_file
     from pipelines.cli.findings import ExampleFindings, FeedFindings, LiveFinding, find
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
     from pipelines.orchestration.dagster_home import settings_lacking
-    from pipelines.settings import Settings, current_settings
+    from pipelines.settings import current_settings
 
 FeedsOrFiles = Annotated[
     list[str] | None,
@@ -62,16 +61,20 @@ def check(
     would refuse what the mapping sends; with --live also 3 key or scope refused, 6 the service or a source does not
     answer; with --probe also 1 the service created an event.
     """
-    asking = Asking(is_live=live or probe or notify, is_probing=probe, is_telling=notify)
     words = tuple(feeds or ())
+    is_live = live or probe or notify
     settings, output = current_settings(), Output(json=as_json)
     shared = [one for one in (shared_file(settings, word) for word in words) if one]
     loaded = [mapping_or_error(settings, word) for word in _feeds_of(words, shared)] or every_mapping(settings)
     findings = [find(one) for one in loaded]
-    if asking.is_live:
-        findings = _with_live(settings, loaded, findings, asking)
+    if is_live:
+        from pipelines.cli.check_live import ask_for  # offline, nothing of the network is loaded
+
+        sound = [one for one in loaded if not isinstance(one, MappingFileError)]
+        answers = ask_for(settings, sound, is_probing=probe, is_telling=notify)
+        findings = [replace(found, live=answers.get(one.path, ())) for one, found in zip(loaded, findings, strict=True)]
     code = worst(_codes(findings))
-    document = Check(feeds=[_document(one, is_live=asking.is_live) for one in findings], ok=code == 0)
+    document = Check(feeds=[_document(one, is_live=is_live) for one in findings], ok=code == 0)
     if shared:
         document["shared"] = shared
     output.document(document)
@@ -108,34 +111,10 @@ UNSOUND = 2
 _BY_DEFAULT = "Dagster goes by its defaults there; what `eventsync ui` would write is in docs/dagster.md"
 
 
-@dataclass(frozen=True, slots=True)
-class Asking:
-    """Who is asked beside the files. `is_live`: the service and the sources; `is_probing`: and the service is sent an event
-    without any field; `is_telling`: also send a test to the recipients of each feed's notifications.
-    """
-
-    is_live: bool = False
-    is_probing: bool = False
-    is_telling: bool = False
-
-
 def _feeds_of(words: Sequence[str], shared: Sequence[SharedFile]) -> list[str]:
     """Return the words, with the feeds that include it in the place of each file to be included."""
     feeds = {one.path: one.included_by for one in shared}
     return [*dict.fromkeys(name for word in words for name in feeds.get(word, (word,)))]
-
-
-def _with_live(
-    settings: Settings,
-    loaded: Sequence[FeedMapping | MappingFileError],
-    findings: Sequence[FeedFindings],
-    asking: Asking,
-) -> list[FeedFindings]:
-    from pipelines.cli.check_live import ask_for  # offline, nothing of the network is loaded
-
-    asked = [one for one in loaded if not isinstance(one, MappingFileError)]
-    answers = ask_for(settings, asked, is_probing=asking.is_probing, is_telling=asking.is_telling)
-    return [replace(found, live=answers.get(one.path, ())) for one, found in zip(loaded, findings, strict=True)]
 
 
 def _codes(findings: Sequence[FeedFindings]) -> set[int]:

@@ -24,7 +24,7 @@ Offer = tuple[str, str]
 
 def feed_words(incomplete: str) -> list[Offer]:
     """Offer the feeds of the folder, by name; the mapping files are only looked through for it, not checked."""
-    from pipelines.settings import current_settings  # keeps `--help` fast
+    from pipelines.settings import current_settings
 
     offers: list[Offer] = []
     with _quietly():
@@ -47,7 +47,7 @@ def run_words(context: typer.Context, incomplete: str) -> list[Offer]:
 
 def brake_words(incomplete: str) -> list[Offer]:
     """Offer the brakes that a person may pass; several are joined by commas."""
-    from pipelines.run.options import BRAKE_TEXTS  # keeps `--help` fast
+    from pipelines.run.options import BRAKE_TEXTS
 
     before, comma, word = incomplete.rpartition(",")
     said = before.split(",")
@@ -57,15 +57,15 @@ def brake_words(incomplete: str) -> list[Offer]:
 
 def state_words(incomplete: str) -> list[Offer]:
     """Offer the words that `rows --state` takes."""
-    from pipelines.run.standing import ALL, WAITING  # keeps `--help` fast
+    from pipelines.run.standing import ALL, WAITING
 
     return _fitting(((str(word), "waits for a person" if word in WAITING else "") for word in ALL), incomplete)
 
 
 def waiting_words(context: typer.Context, incomplete: str) -> list[Offer]:
     """Offer the keys of the rows of a feed that wait for a person's decision; a rejected row waits for its source."""
-    from pipelines.cli.listed_rows import chosen_rows  # keeps `--help` fast
-    from pipelines.run.standing import WAITING  # as above
+    from pipelines.cli.listed_rows import chosen_rows
+    from pipelines.run.standing import WAITING
 
     offers: list[Offer] = []
     with _quietly(), _reader() as reader:
@@ -74,9 +74,9 @@ def waiting_words(context: typer.Context, incomplete: str) -> list[Offer]:
             rows = (
                 row
                 for row in chosen_rows(reader.books, book, WAITING)
-                if row.state != "rejected" and row.row_key.startswith(incomplete)
+                if row["state"] != "rejected" and row["row_key"].startswith(incomplete)
             )
-            offers += [(row.row_key, f"{row.state}: {row.place}") for row in islice(rows, _MOST)]
+            offers += [(row["row_key"], f"{row['state']}: {row['place']}") for row in islice(rows, _MOST)]
     return _fitting(offers, incomplete)
 
 
@@ -87,8 +87,8 @@ def _fitting(offers: Iterable[Offer], incomplete: str) -> list[Offer]:
 @contextmanager
 def _reader() -> Iterator[StateReader]:
     """Open what there is, as it is: pressing Tab changes no schema."""
-    from pipelines.cli.state_reader import open_state  # keeps `--help` fast
-    from pipelines.settings import current_settings  # as above
+    from pipelines.cli.state_reader import open_state
+    from pipelines.settings import current_settings
 
     with open_state(current_settings(), upgrades=False) as reader:
         yield reader
@@ -96,7 +96,7 @@ def _reader() -> Iterator[StateReader]:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    from mappings.errors import SyncError  # keeps `--help` fast
+    from mappings.errors import SyncError
 
     try:
         yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal
 
 import typer
 from typing_extensions import TypedDict
@@ -24,10 +24,10 @@ if IS_WORKING:
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.feed_session import typed_key
-    from pipelines.cli.listed_rows import Entry, ListedRow, of_entry
+    from pipelines.cli.listed_rows import Entry, of_entry
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.row_outcomes import Outcome, outcome_document, outcome_told
-    from pipelines.cli.service_lists import Known, known_lists
+    from pipelines.cli.service_lists import ResolvedLists, known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
@@ -63,7 +63,7 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         found = _find(mapping.feed, _rows(source, bar), mapper, row)
     explanation = explain_row(mapping, known.directory, found, now())
     entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
-    sent = {entry.document["row_key"] for entry in entries}
+    sent = {entry["row_key"] for entry in entries}
     outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
     explanation = replace(explanation, outcomes=tuple(outcomes))
     output.document(_document(mapping, known, found, explanation, entries))
@@ -120,7 +120,7 @@ def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMap
     return numbered
 
 
-def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[ListedRow]:
+def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
     """Return what the ledger knows of these rows; nothing where there is no state DB."""
     with open_state(settings) as reader:
         if reader.books is None:
@@ -131,7 +131,7 @@ def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -
 
 
 def _document(
-    mapping: FeedMapping, known: Known, row: SourceRow, explanation: Explanation, entries: list[ListedRow]
+    mapping: FeedMapping, known: ResolvedLists, row: SourceRow, explanation: Explanation, entries: list[Entry]
 ) -> Explained:
     return Explained(
         feed=mapping.feed,
@@ -141,20 +141,20 @@ def _document(
         cells=row.cells,
         steps=explanation.steps,
         outcomes=[outcome_document(outcome) for outcome in explanation.outcomes],
-        ledger=[cast("Entry", entry.document) for entry in entries],
+        ledger=entries,
     )
 
 
-def _show(output: Output, known: Known, row: SourceRow, explanation: Explanation, entries: list[ListedRow]) -> None:
+def _show(output: Output, known: ResolvedLists, row: SourceRow, explanation: Explanation, entries: list[Entry]) -> None:
     if known.sentence:
         output.note(f"{known.sentence}\n")
     output.table(f"{row.origin}, step by step", _COLUMNS, _lines(explanation.steps))
     for outcome in explanation.outcomes:
         output.note(_end(outcome))
     for entry in entries:
-        event = f", event {entry.event_id}" if entry.event_id is not None else ""
-        told = ": ".join(filter(None, (f"the ledger has it as {entry.state}{event}", entry.problem)))
-        output.note("; ".join(filter(None, (told, entry.hint))))
+        event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
+        told = ": ".join(filter(None, (f"the ledger has it as {entry['state']}{event}", entry["problem"])))
+        output.note("; ".join(filter(None, (told, entry["hint"]))))
     if not entries:
         output.note("the ledger does not know it: no run here has made an event of it")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Literal
@@ -75,19 +75,17 @@ def init(  # one parameter for each option
     you say otherwise, and day-first or month-first is decided by evidence alone: where there is none, rows are rejected
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
-    order = dates.removesuffix("-first") if dates else ""
-    wishes = DraftWishes(feed or "", out, zone, order, is_forced=force)
     settings, output = current_settings(), Output(json=as_json)
-    feed = _feed(wishes.feed) or _feed_of(source)
-    zone = _zone(wishes.zone)
-    out = wishes.out or settings.feeds / f"{feed}.yaml"
-    _refuse_to_overwrite(out, is_forced=wishes.is_forced)
+    feed = _feed(feed or "") or _feed_of(source)
+    zone = _zone(zone)
+    out = out or settings.feeds / f"{feed}.yaml"
+    _refuse_to_overwrite(out, is_forced=force)
     with output.progress(f"reading a sample of {_stem(source)}"):
         sample, is_whole = read_sample(source, out, settings.access)
     if not sample.rows:
         raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
-    draft = draft_feed(sample, Wishes(feed, zone, wishes.order))
-    _write(out, _complete(draft, out, sample), is_forced=wishes.is_forced)
+    draft = draft_feed(sample, Wishes(feed, zone, dates.removesuffix("-first") if dates else ""))
+    _write(out, _complete(draft, out, sample), is_forced=force)
     findings = _findings(settings, out)
     output.document(
         Drafted(
@@ -132,17 +130,6 @@ _COLUMNS = ("what", "column", "how sure", "why")
 
 if IS_WORKING:
     _SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
-
-
-@dataclass(frozen=True, slots=True)
-class DraftWishes:
-    """What was said on the command line; "" and None where nothing was."""
-
-    feed: str = ""
-    out: Path | None = None
-    zone: str = ""
-    order: str = ""
-    is_forced: bool = False
 
 
 def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:

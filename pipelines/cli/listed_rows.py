@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any, assert_never, cast
 
 from typing_extensions import TypedDict
 
@@ -16,7 +16,7 @@ from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.refusals import REASON_TEXTS, Reason, did_you_mean
 from mappings.row_key import RowKey
-from pipelines.cli.output.csv import CsvRow, told
+from pipelines.cli.output.csv import CsvRow, csv_row
 from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.choices import waits_for_access
@@ -89,21 +89,7 @@ class Entry(TypedDict):
     updated_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class ListedRow:
-    """A row in words. `state` is the word that it is asked for by; `csv` how it stands in a file; `document` for scripts."""
-
-    state: str
-    place: str
-    row_key: str
-    event_id: int | None
-    problem: str
-    hint: str
-    csv: CsvRow
-    document: Problem | Entry
-
-
-def of_problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> ListedRow:
+def of_problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> Problem:
     """Return a row that the last read could not use, that is held, or that was used with a warning: a line for each reason.
 
     `event_id`: the event that an earlier version of the row has; `candidate`: the entry that a held row resembles.
@@ -118,32 +104,23 @@ def of_problem(record: ProblemRecord, feed: str, event_id: int | None, candidate
             problem += f"\nonline as event {event_id}, row now unusable"
         case _:
             pass
-    return ListedRow(
-        state=record.kind.value,
+    return Problem(
+        state=record.kind,
         place=record.origin,
         row_key=record.row_key,
         event_id=event_id,
+        candidate=candidate,
         problem=problem,
         hint=hint,
-        csv=_for_partner(record, event_id),
-        document=Problem(
-            state=record.kind,
-            place=record.origin,
-            row_key=record.row_key,
-            event_id=event_id,
-            candidate=candidate,
-            problem=problem,
-            hint=hint,
-            reasons=record.reasons,
-            cells=record.cells,
-            run_id=record.run_id,
-            first_seen_at=record.first_seen_at,
-            seen_at=record.seen_at,
-        ),
+        reasons=record.reasons,
+        cells=record.cells,
+        run_id=record.run_id,
+        first_seen_at=record.first_seen_at,
+        seen_at=record.seen_at,
     )
 
 
-def of_entry(record: RowRecord, feed: str) -> ListedRow:
+def of_entry(record: RowRecord, feed: str) -> Entry:
     """Return a ledger entry by its state."""
     is_told = record.answer is not None and (record.state is not EntryState.DELIVERED or record.decision is not None)
     said = in_short(record.answer) if record.answer and is_told else ""
@@ -154,7 +131,7 @@ def of_entry(record: RowRecord, feed: str) -> ListedRow:
     return _entry(record, record.state.value, said or _FALLBACKS.get(record.state, ""), _hint(record, feed))
 
 
-def of_drift(record: RowRecord, feed: str) -> ListedRow:
+def of_drift(record: RowRecord, feed: str) -> Entry:
     """Return what the source asks for now, where that is not what the service shows."""
     applied, event = _command("resolve", feed, record, "--applied"), _event(record)
     match record.drift_kind:
@@ -172,7 +149,7 @@ def of_drift(record: RowRecord, feed: str) -> ListedRow:
     return _entry(record, Waiting.DRIFT, problem, _or_ignore(hint, feed, record))
 
 
-def of_vanished(record: RowRecord, feed: str) -> ListedRow:
+def of_vanished(record: RowRecord, feed: str) -> Entry:
     """Return an entry whose row is gone from its source, or left out by a rule."""
     since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
     problem = f"left out since {since} by {record.vanished_by}" if record.vanished_by else f"gone from its source since {since}"
@@ -180,7 +157,7 @@ def of_vanished(record: RowRecord, feed: str) -> ListedRow:
     return _entry(record, Waiting.VANISHED, problem, _or_ignore(by_hand, feed, record))
 
 
-def of_earlier(record: RowRecord, feed: str) -> ListedRow:
+def of_earlier(record: RowRecord, feed: str) -> Entry:
     """Return an entry with earlier events that a person has to remove."""
     events = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
     problem = f"a changed row was sent as a new draft; earlier {events}: remove by hand"
@@ -188,16 +165,25 @@ def of_earlier(record: RowRecord, feed: str) -> ListedRow:
     return _entry(record, Waiting.EARLIER, problem, _or_ignore(by_hand, feed, record))
 
 
-def of_resent(record: RowRecord, _feed: str) -> ListedRow:
+def of_resent(record: RowRecord, _feed: str) -> Entry:
     """Return a row of which a service that ignores keys may have several events."""
     problem = f"where the service ignores Idempotency-Key, it may exist up to {record.copies:,} times; now {record.state.value}"
     hint = f"look on the service's pages for events beside {_event(record)}"
     return _entry(record, "resent", problem, hint)
 
 
-def _for_partner(record: ProblemRecord, event_id: int | None) -> CsvRow:
-    row = told(record)
-    return row if event_id is None else replace(row, problem=f"{row.problem}\nAn earlier version of this row is online.")
+def csv_of(row: Problem | Entry) -> CsvRow:
+    """Return a row as it stands in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
+    if "reasons" in row:
+        problem = cast("Problem", row)
+        told = csv_row(problem["place"], problem["reasons"], problem["cells"])
+        online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
+        return replace(told, problem=f"{told.problem}{online}")
+    entry = row
+    event_id = "" if entry["event_id"] is None else str(entry["event_id"])
+    cells = {"row key": entry["row_key"], "state": entry["state"], "event": event_id}
+    cells |= {name: str(entry["event"].get(name, "")) for name in ("title", "startAt", "status")}
+    return CsvRow(entry["place"], entry["problem"], entry["hint"], cells)
 
 
 def _problem(reason: Reason) -> str:
@@ -275,9 +261,8 @@ def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
     return f"`{' '.join(filter(None, ('eventsync', verb, feed, shlex.quote(record.row_key), option)))}`"
 
 
-def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
-    event = record.event
-    document = Entry(
+def _entry(record: RowRecord, state: str, problem: str, hint: str) -> Entry:
+    return Entry(
         state=state,
         place=record.origin,
         row_key=record.row_key,
@@ -290,7 +275,7 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         problem=problem,
         hint=hint,
         answer=record.answer,
-        event=event,
+        event=record.event,
         candidate=record.candidate,
         drift=None
         if record.drift_kind is None
@@ -303,10 +288,6 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> ListedRow:
         else Decided(what=record.decision, by=record.decided_by, at=record.decided_at, is_set_aside=record.is_set_aside),
         updated_at=record.updated_at,
     )
-    cells = {"row key": record.row_key, "state": state, "event": "" if record.event_id is None else str(record.event_id)}
-    cells |= {name: str(event.get(name, "")) for name in ("title", "startAt", "status")}
-    csv = CsvRow(record.origin, problem, hint, cells)
-    return ListedRow(state, record.origin, record.row_key, record.event_id, problem, hint, csv, document)
 
 
 def _changed(record: RowRecord) -> list[str]:
@@ -319,7 +300,7 @@ def _event(record: RowRecord) -> str:
     return "the event" if record.event_id is None else f"event {record.event_id}"
 
 
-_TELLERS: Mapping[str, Callable[[RowRecord, str], ListedRow]] = {
+_ENTRY_OF: Mapping[str, Callable[[RowRecord, str], Entry]] = {
     Waiting.DRIFT: of_drift,
     Waiting.VANISHED: of_vanished,
     Waiting.EARLIER: of_earlier,
@@ -343,17 +324,17 @@ def parse_choice(word: str | None) -> tuple[str, ...]:
     return (word,)
 
 
-def chosen_rows(books: Books, book: Book, choices: tuple[str, ...]) -> Iterator[ListedRow]:
+def chosen_rows(books: Books, book: Book, choices: tuple[str, ...]) -> Iterator[Problem | Entry]:
     """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
     for choice in choices:
         yield from _chosen(books, book, choice)
 
 
-def _chosen(books: Books, book: Book, choice: str) -> Iterator[ListedRow]:
+def _chosen(books: Books, book: Book, choice: str) -> Iterator[Problem | Entry]:
     if choice in tuple(ProblemKind):
         return _problems(books, book, ProblemKind(choice))
-    tell = _TELLERS.get(choice, of_entry)
-    return (tell(record, book.feed) for record in books.every_row(book, _filter(choice)))
+    entry_of = _ENTRY_OF.get(choice, of_entry)
+    return (entry_of(record, book.feed) for record in books.every_row(book, _filter(choice)))
 
 
 def _filter(choice: str) -> RowFilter:
@@ -362,7 +343,7 @@ def _filter(choice: str) -> RowFilter:
     return _FILTERS[choice] if choice in _FILTERS else RowFilter(states=frozenset({EntryState(choice)}))
 
 
-def _problems(books: Books, book: Book, kind: ProblemKind) -> Iterator[ListedRow]:
+def _problems(books: Books, book: Book, kind: ProblemKind) -> Iterator[Problem]:
     after = 0
     while page := books.problems(book, kind, after=after):
         keys = {record.row_key for record in page if record.row_key}

@@ -15,11 +15,12 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
+    from mappings.errors import ConfigError
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.files import written_whole
     from pipelines.clock import monotonic_s
     from pipelines.run.signals import wait_to_be_stopped
-    from pipelines.settings import current_settings
+    from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
     from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, look, serving_metrics
 
@@ -48,13 +49,31 @@ def metrics(
     be read.
     """
     if port is not None and out is not None:
-        from mappings.errors import ConfigError  # keeps `--help` fast
-
         raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
-
+    settings, output = current_settings(), Output(json=as_json)
     if port is not None:
-        return serve_metrics(host, port, as_json=as_json)
-    return print_metrics(as_json=as_json) if out is None else write_metrics(out, as_json=as_json)
+        return _serve(settings, output, host, port)
+    gauges = look(settings)
+    if out is not None:
+        with written_whole(out, "--out") as file:
+            file.write_text(exposition(gauges), "utf-8")
+        output.document(Metrics(metrics=gauges, out=out.resolve()))
+        return 0
+    output.document(Metrics(metrics=gauges))
+    if not as_json:
+        sys.stdout.write(exposition(gauges))
+    return 0
+
+
+def _serve(settings: Settings, output: Output, host: str, port: int) -> int:
+    configure_logs(settings)
+    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
+        output.document(Serving(url=url, pid=os.getpid()))
+        if not output.is_json:
+            output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
+        with suppress(KeyboardInterrupt):
+            wait_to_be_stopped()
+    return 0
 
 
 class Metrics(TypedDict):
@@ -69,47 +88,3 @@ class Serving(TypedDict):
 
     url: str
     pid: int
-
-
-def print_metrics(*, as_json: bool) -> int:
-    """Print the numbers as Prometheus reads them, or as the document; return 0.
-
-    Raises:
-        SyncError: the state DB cannot be read.
-    """
-    gauges = look(current_settings())
-    Output(json=as_json).document({"metrics": gauges})
-    if not as_json:
-        sys.stdout.write(exposition(gauges))
-    return 0
-
-
-def write_metrics(out: Path, *, as_json: bool) -> int:
-    """Write the numbers to a file that is whole at any moment; return 0.
-
-    Raises:
-        ConfigError: it cannot be written.
-        SyncError: the state DB cannot be read.
-    """
-    gauges = look(current_settings())
-    with written_whole(out, "--out") as file:
-        file.write_text(exposition(gauges), "utf-8")
-    Output(json=as_json).document(Metrics(out=out.resolve(), metrics=gauges))
-    return 0
-
-
-def serve_metrics(host: str, port: int, *, as_json: bool) -> int:
-    """Serve the numbers until Ctrl-C and print the address; return 0.
-
-    Raises:
-        ConfigError: the address cannot be had.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    configure_logs(settings)
-    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
-        output.document(Serving(url=url, pid=os.getpid()))
-        if not as_json:
-            output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
-        with suppress(KeyboardInterrupt):
-            wait_to_be_stopped()
-    return 0

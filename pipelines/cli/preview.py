@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Annotated, Literal, assert_never
@@ -17,9 +16,8 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
-    from connectors.sources.contract import Source
-    from mappings.compiler.mapper import compile_feed
-    from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+    from mappings.compiler.mapper import RowMapper, compile_feed
+    from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, Skipped, SourceRow
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress
@@ -34,7 +32,7 @@ if IS_WORKING:
         outcome_document,
         outcome_told,
     )
-    from pipelines.cli.service_lists import Known, known_lists
+    from pipelines.cli.service_lists import ResolvedLists, known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.cli.unmapped import COLUMNS, Misses, Unmapped
     from pipelines.clock import now
@@ -73,7 +71,6 @@ def preview(
     `eventsync run FEED --dry-run` shows what a run would send, compared with what was sent before. Exit code 0, also with
     rejected rows.
     """
-    wanted = Wanted(rows, only, is_whole=read_all)
     settings, output = current_settings(), Output(json=as_json)
     mapping = named_mapping(settings, feed)
     known = known_lists(settings)
@@ -82,14 +79,16 @@ def preview(
     source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
     with (
         output.progress(f"reading {mapping.feed}") as bar,
-        closing(_Reading(account, claims, bar, wanted).of(source, mapper.over)) as outcomes,
+        source.read() as reading,
     ):
-        met = list(_shown(outcomes, wanted))
+        most_read = None if read_all or only else rows
+        outcomes = _outcomes(islice(reading.rows, most_read), mapper, account, claims, bar, only)
+        met = list(_shown(outcomes, rows, only))
         # Whether the source ends here is known only by asking for one row more.
-        is_at_end = next(outcomes, None) is None if wanted.only and not wanted.is_whole else account.read < wanted.count
-        deque(outcomes if wanted.is_whole else (), maxlen=0)
-    account.is_whole = wanted.is_whole or is_at_end
-    first = [outcome for outcome in map(claims.in_the_end, met) if wanted.only in {None, kind_of(outcome)}]
+        is_at_end = next(outcomes, None) is None if only and not read_all else account.read < rows
+        deque(outcomes if read_all else (), maxlen=0)
+    account.is_whole = read_all or is_at_end
+    first = [outcome for outcome in map(claims.in_the_end, met) if only in {None, kind_of(outcome)}]
     with open_state(settings) as reader:
         estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
     output.document(
@@ -210,62 +209,40 @@ class PreviewCounts:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to show: the first `count` rows, all or `only` those of a kind; `is_whole`: count all there are."""
-
-    count: int
-    only: OutcomeKind | None = None
-    is_whole: bool = False
-
-    @property
-    def most_read(self) -> int | None:
-        """So many rows need be read; None: as many as it takes."""
-        return None if self.is_whole or self.only else self.count
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Reads a source for a preview: counts each row as what a run would make of it."""
-
-    account: PreviewCounts
-    claims: Claims
-    bar: Progress
-    wanted: Wanted
-
-    def of(self, source: Source, over: Callable[[Iterable[SourceRow]], Iterator[RowOutcome]]) -> Generator[Foreseen, None, None]:
-        """Yield what becomes of each row, and of an earlier event once it is known to be none where rejected rows are wanted."""
-        with source.read() as reading:
-            for outcome in over(islice(reading.rows, self.wanted.most_read)):
-                foreseen = self.claims.foresee(outcome)
-                for row in self.claims.taken_back():
-                    self.account.take_back(row)
-                    if self.wanted.only == "rejected":
-                        yield row.rejection
-                self.account.take(foreseen)
-                self.bar.advance(not outcome.part.is_further)
-                yield foreseen
+def _outcomes(
+    rows: Iterable[SourceRow], mapper: RowMapper, account: PreviewCounts, claims: Claims, bar: Progress, only: OutcomeKind | None
+) -> Iterator[Foreseen]:
+    """Yield what becomes of each row, counted; where rejected rows are wanted, also events that a later row contradicts."""
+    for outcome in mapper.over(rows):
+        foreseen = claims.foresee(outcome)
+        for row in claims.taken_back():
+            account.take_back(row)
+            if only == "rejected":
+                yield row.rejection
+        account.take(foreseen)
+        bar.advance(not outcome.part.is_further)
+        yield foreseen
 
 
-def _shown(outcomes: Iterable[Foreseen], wanted: Wanted) -> Iterable[Foreseen]:
+def _shown(outcomes: Iterable[Foreseen], count: int, only: OutcomeKind | None) -> Iterator[Foreseen]:
     """Yield all that becomes of the first rows wanted; nothing is read beyond them."""
-    if not wanted.count:
+    if not count:
         return
     rows = 0
     for outcome in outcomes:
-        if wanted.only is None:
+        if only is None:
             rows += not outcome.part.is_further
-            if rows > wanted.count:
+            if rows > count:
                 return
             yield outcome
-        elif kind_of(outcome) == wanted.only:
+        elif kind_of(outcome) == only:
             rows += 1
             yield outcome
-            if rows == wanted.count:
+            if rows == count:
                 return
 
 
-def _show(output: Output, mapping: FeedMapping, known: Known, first: Iterable[Foreseen], account: PreviewCounts) -> None:
+def _show(output: Output, mapping: FeedMapping, known: ResolvedLists, first: Iterable[Foreseen], account: PreviewCounts) -> None:
     if known.sentence:
         output.note(f"{known.sentence}\n")
     for outcome in first:

@@ -221,7 +221,7 @@ def _weighed(session: FeedSession, request: Request, choice: Choice) -> tuple[We
         raise ConfigError("name either rows or a state", hint=f"for example `eventsync resolve {request.feed} --state held ...`")
     if request.state is not None:
         listed = chosen_rows(session.books, session.book, parse_choice(request.state))
-        keys = list(dict.fromkeys(RowKey(row.row_key) for row in listed if row.row_key))
+        keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
         weighed = weigh(session.engine, session.book, keys, choice)
         return tuple(one for one in weighed if isinstance(one.outcome, Change))
     weighed = weigh(session.engine, session.book, list(dict.fromkeys(map(typed_key, request.words))), choice)

@@ -14,7 +14,7 @@ from pipelines.cli.completion import state_words
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from pipelines.cli.listed_rows import Entry, ListedRow, Problem, chosen_rows, parse_choice
+    from pipelines.cli.listed_rows import Entry, Problem, chosen_rows, csv_of, parse_choice
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.csv import write_csv
     from pipelines.cli.state_reader import StateReader, open_state
@@ -71,10 +71,10 @@ def rows(
         found = _rows(reader, name, choices)
         listed = islice(found, most)
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
-        count = 0 if csv is None else write_csv(csv, (row.csv for row in rows or listed))
+        count = 0 if csv is None else write_csv(csv, map(csv_of, rows or listed))
         is_more = next(found, None) is not None
         elsewhere = "" if reader.books_of(name) else reader.elsewhere_sentence()
-    output.document(Rows(feed=name, state=state or "waiting", rows=[row.document for row in rows], is_more=is_more, csv=csv))
+    output.document(Rows(feed=name, state=state or "waiting", rows=rows, is_more=is_more, csv=csv))
     if csv is not None:
         output.note(f"{csv}: {count:,} row{'s' * (count != 1)}")
         return 0
@@ -127,12 +127,13 @@ def list_unmapped(feed: str, *, as_json: bool) -> int:
     return 0
 
 
-def _rows(reader: StateReader, feed: str, choices: tuple[str, ...]) -> Iterator[ListedRow]:
+def _rows(reader: StateReader, feed: str, choices: tuple[str, ...]) -> Iterator[Problem | Entry]:
     """Yield the rows asked for, however many there are."""
     book = reader.book(feed)
     if reader.books is not None and book is not None:
         yield from chosen_rows(reader.books, book, choices)
 
 
-def _row(row: ListedRow) -> tuple[object, ...]:
-    return row.state, row.place, row.row_key, "" if row.event_id is None else str(row.event_id), row.problem, row.hint
+def _row(row: Problem | Entry) -> tuple[object, ...]:
+    event_id = "" if row["event_id"] is None else str(row["event_id"])
+    return str(row["state"]), row["place"], row["row_key"], event_id, row["problem"], row["hint"]

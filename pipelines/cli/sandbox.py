@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import AsJson
+from pipelines.cli.options import IS_WORKING, AsJson
 
-if TYPE_CHECKING:
-    from sandbox.server import Announcement
+if IS_WORKING:
+    import orjson
 
-EXAMPLES = """
-Start it, and point a shell at it:
-
-    eventsync sandbox --port 8765 --state .eventsync/sandbox --key rehearsal
-    export EVENT_API_BASE_URL=http://127.0.0.1:8765 EVENT_API_KEY=rehearsal
-
-Rehearse trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=ignore` (all switches: docs/sandbox.md).
-"""
+    from mappings.errors import ConfigError
+    from sandbox.server import Address, Announcement, serve
+    from sandbox.store import StateInUseError
+    from sandbox.switches import SwitchError, switched
 
 
 def sandbox(
@@ -34,12 +31,15 @@ def sandbox(
     switches: Annotated[list[str] | None, typer.Option("--set", help="A switch, as NAME=VALUE; may be repeated.")] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run a faithful local copy of the service until it is interrupted."""
-    from mappings.errors import ConfigError  # keeps `--help` fast
-    from sandbox.server import Address, serve  # as above
-    from sandbox.store import StateInUseError  # keeps `--help` fast
-    from sandbox.switches import SwitchError, switched  # as above
+    """Run a faithful local copy of the service until it is interrupted.
 
+    Start it, and point a shell at it:
+
+        eventsync sandbox --port 8765 --state .eventsync/sandbox --key rehearsal
+        export EVENT_API_BASE_URL=http://127.0.0.1:8765 EVENT_API_KEY=rehearsal
+
+    Rehearse trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=ignore` (all switches: docs/sandbox.md).
+    """
     wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
     try:
         serve(Address(port=port), state, switched(wanted), key, _announce_json if as_json else _announce)
@@ -56,14 +56,7 @@ class SandboxAnnouncement(TypedDict):
     pid: int
 
 
-sandbox.__doc__ = f"{sandbox.__doc__}\n{EXAMPLES}"
-
-
 def _announce_json(announcement: Announcement) -> None:
-    from dataclasses import asdict  # as above
-
-    import orjson  # as above
-
     sys.stdout.write(orjson.dumps(asdict(announcement)).decode() + "\n")
     sys.stdout.flush()
 

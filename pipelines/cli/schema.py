@@ -44,55 +44,29 @@ def schema(
     Exit codes: 0, or 2 if FILE or FOLDER cannot be written or there is no such VERB.
     """
     if documents is not None and (document is not None or out is not None):
-        from mappings.errors import ConfigError  # keeps `--help` fast
-
         raise ConfigError("--documents writes all schemas, and takes neither --document nor --out", hint="leave out the others")
-    if document is None and documents is None:
-        # keeps `--help` fast
-
-        return give_schema(out, as_json=as_json)
-
-    if documents is not None:
-        return write_document_schemas(documents, as_json=as_json)
-    verb = document or ""
-    if verb not in DOCUMENTS:
-        hint = did_you_mean(verb, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
-        raise ConfigError(f"--document {verb}: no verb of this name prints a document", hint=hint)
-    return give(document_schema(verb), out, as_json=as_json)
-
-
-def give_schema(out: Path | None, *, as_json: bool) -> int:
-    """Print the schema, or write it to `out` and say so.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    note = "" if out is None else f"; begin your mapping files with\n# yaml-language-server: $schema={out.name}"
-    return give(feed_json_schema(), out, note, as_json=as_json)
-
-
-def give(schema: Mapping[str, Any], out: Path | None, note: str = "", *, as_json: bool) -> int:
-    """Print a schema, which is a document by itself; or write it to `out` and say so, with a `note`. Return 0.
-
-    Raises:
-        ConfigError: the file cannot be written.
-    """
-    if out is None:
-        sys.stdout.write(_text(schema))
-        return 0
-    write(schema, out)
     output = Output(json=as_json)
+    if documents is not None:
+        for verb in DOCUMENTS:
+            _write(document_schema(verb), documents / file_name(verb), "--documents")
+        output.document(SchemaFile(schema=documents.resolve()))
+        output.note(f"{len(DOCUMENTS)} schemas are written to {documents}")
+        return 0
+    if document is not None and document not in DOCUMENTS:
+        hint = did_you_mean(document, DOCUMENTS) or f"there are {', '.join(DOCUMENTS)}"
+        raise ConfigError(f"--document {document}: no verb of this name prints a document", hint=hint)
+    found = feed_json_schema() if document is None else document_schema(document)
+    if out is None:
+        sys.stdout.write(_text(found))
+        return 0
+    _write(found, out, "--out")
     output.document(SchemaFile(schema=out.resolve()))
-    output.note(f"{out} is written{note}")
+    usage = "" if document else f"; begin your mapping files with\n# yaml-language-server: $schema={out.name}"
+    output.note(f"{out} is written{usage}")
     return 0
 
 
-def write(schema: Mapping[str, Any], out: Path, option: str = "--out") -> None:
-    """Write a schema to a file, where `option` has named it.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+def _write(schema: Mapping[str, Any], out: Path, option: str) -> None:
     try:
         out.write_text(_text(schema), "utf-8")
     except OSError as error:
@@ -101,20 +75,3 @@ def write(schema: Mapping[str, Any], out: Path, option: str = "--out") -> None:
 
 def _text(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-
-
-"""The types of each verb's documents: which of several it is depends on what was asked for."""
-
-
-def write_document_schemas(folder: Path, *, as_json: bool) -> int:
-    """Write a file for each verb, and say so; return 0.
-
-    Raises:
-        ConfigError: they cannot be written there.
-    """
-    for verb in DOCUMENTS:
-        write(document_schema(verb), folder / file_name(verb), "--documents")
-    output = Output(json=as_json)
-    output.document(SchemaFile(schema=folder.resolve()))
-    output.note(f"{len(DOCUMENTS)} schemas are written to {folder}")
-    return 0

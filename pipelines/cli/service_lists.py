@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
@@ -21,9 +21,10 @@ from pipelines.clock import monotonic_s, now
 from pipelines.run.context import require_service
 from pipelines.settings import Settings
 
-WHILE_SOMEBODY_WAITS = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
-_PATIENCE_S = 20.0
+_POLICY = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
+_MAX_PAUSE_S = 20.0
 _UNASKED = NoPage("it was not asked for")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +88,24 @@ def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswer
 async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
         timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
-        limiter = RateLimiter(timing, max_pause_s=_PATIENCE_S)
-        api = EventApi(http, limiter=limiter, policy=WHILE_SOMEBODY_WAITS, now=now, sleep=asyncio.sleep, random=random.random)
+        limiter = RateLimiter(timing, max_pause_s=_MAX_PAUSE_S)
+        api = EventApi(http, limiter=limiter, policy=_POLICY, now=now, sleep=asyncio.sleep, random=random.random)
         return replace(await ask(api), key_tail=key_tail(http))
 
 
 async def _ask_lists(api: EventApi) -> ServiceAnswers:
-    return ServiceAnswers(await _channels(api), await _classifications(api))
+    return ServiceAnswers(await _or_error(api.channels()), await _or_error(api.classifications()))
 
 
-async def _channels(api: EventApi) -> dict[str, int] | SyncError:
+async def _or_error(question: Awaitable[T]) -> T | SyncError:
     try:
-        return await api.channels()
-    except SyncError as error:
-        return error
-
-
-async def _classifications(api: EventApi) -> Classifications | SyncError:
-    try:
-        return await api.classifications()
+        return await question
     except SyncError as error:
         return error
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ResolvedLists:
     """What mappings are resolved against, and why that is not what the service says, if it is not."""
 
     directory: Directory
@@ -130,10 +124,10 @@ class Known:
         return f"offline ({self.why_offline}): channel ids are stand-ins, classifications are not looked up"
 
 
-def known_lists(settings: Settings) -> Known:
+def known_lists(settings: Settings) -> ResolvedLists:
     """Ask the service, if one is configured; one that does not answer is no error here."""
     if not settings.base_url or not settings.api_key.get_secret_value():
-        return Known(Directory(), "no service is configured")
+        return ResolvedLists(Directory(), "no service is configured")
     lists = ask_lists(settings)
     refusal = lists.refusal
-    return Known(lists.directory, " ".join(str(refusal).split()) if refusal else "")
+    return ResolvedLists(lists.directory, " ".join(str(refusal).split()) if refusal else "")

@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from pipelines.cli.options import IS_WORKING
+
+if IS_WORKING:
+    from pipelines.cli.demo import show_demo_ui, show_ui
+
 
 def ui(
     demo: Annotated[bool, typer.Option("--demo", help="The demo's feeds and sandbox instead of yours.")] = False,
@@ -24,6 +29,4 @@ def ui(
 
     `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
     """
-    from pipelines.cli.demo import show_demo_ui, show_ui  # keeps `--help` fast
-
     return show_demo_ui(folder, port) if demo else show_ui(port)

@@ -111,13 +111,13 @@ class Output:
 
     def note(self, text: str) -> None:
         """Print a sentence for people: on stdout, or on stderr where stdout carries a JSON document."""
-        from pipelines.cli.output.drawing import safe_text  # as above
+        from pipelines.cli.output.drawing import safe_text
 
         self._people().print(safe_text(text), soft_wrap=True)
 
     def aside(self, text: str) -> None:
         """Print a sentence on stderr while work goes on, above its progress bar."""
-        from pipelines.cli.output.drawing import safe_text  # as above
+        from pipelines.cli.output.drawing import safe_text
 
         (self._watched or self._console(self._stderr)).print(safe_text(text), soft_wrap=True)
 
@@ -126,7 +126,7 @@ class Output:
 
         If the document is already out, stdout stays as it is.
         """
-        from pipelines.cli.output.drawing import drawn_error  # as above
+        from pipelines.cli.output.drawing import drawn_error
 
         self._console(self._stderr).print(drawn_error(error), soft_wrap=True)
         if self.is_json and not self._is_document_out:
@@ -141,7 +141,7 @@ class Output:
         if self.is_json or not self._stderr.isatty():
             yield _Unwatched()
             return
-        from pipelines.cli.output.drawing import drawn_progress  # as above
+        from pipelines.cli.output.drawing import drawn_progress
 
         with self._drawing() as console, drawn_progress(console, description, total) as progress:
             yield progress
@@ -155,7 +155,7 @@ class Output:
         if self.is_json or not self._stderr.isatty():
             yield
             return
-        from pipelines.cli.output.drawing import drawn_wait  # as above
+        from pipelines.cli.output.drawing import drawn_wait
 
         with self._drawing() as console, drawn_wait(console, description):
             yield
@@ -176,7 +176,7 @@ class Output:
         return self._watched if self._watched and self._stdout.isatty() else self._console(self._stdout)
 
     def _console(self, stream: TextIO) -> Console:
-        from pipelines.cli.output.drawing import console_on  # as above
+        from pipelines.cli.output.drawing import console_on
 
         return console_on(stream)
 

@@ -9,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Protocol, TextIO
+from typing import IO, TextIO
 
 from mappings.errors import ConfigError
 from mappings.refusals import REASON_TEXTS, Reason
-from pipelines.cli.output.words import RefusedRow
 from pipelines.control_characters import replaced
 
 _ADDED = ("place", "problem", "hint")
@@ -22,15 +21,6 @@ _PLAIN_NUMBER = re.compile(r"[+-]?\d[\d .,\u00a0\u202f]*")
 _BOM = "\ufeff"
 _IN_MEMORY = 4_000_000
 """So many bytes of rows are put aside in memory before they go to a file."""
-
-
-class RefusedRowWithCells(RefusedRow, Protocol):
-    """A refused row that still has its raw cells."""
-
-    @property
-    def cells(self) -> Mapping[str, str]:
-        """The partner's own columns and text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +33,9 @@ class CsvRow:
     cells: Mapping[str, str]
 
 
-def told(row: RefusedRowWithCells) -> CsvRow:
-    """Put a refused row's reasons into words."""
-    return CsvRow(str(row.origin), _problems(row.reasons), _hints(row.reasons), row.cells)
+def csv_row(place: str, reasons: Sequence[Reason], cells: Mapping[str, str]) -> CsvRow:
+    """Put a rejected row's reasons into words."""
+    return CsvRow(place, _problems(reasons), _hints(reasons), cells)
 
 
 def write_csv(target: Path | TextIO, rows: Iterable[CsvRow]) -> int:

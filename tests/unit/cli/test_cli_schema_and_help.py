@@ -32,6 +32,13 @@ def test_the_help_of_every_verb_shows_how_it_is_used(desk: Desk, verb: str) -> N
     assert f"eventsync {verb}" in said.out
 
 
+def test_the_version_names_what_a_report_of_a_fault_needs(desk: Desk) -> None:
+    said = desk.run("--version")
+    assert said.code == 0
+    for what in ("eventsync ", "Python 3.", "Dagster 1.", "state schema 00"):
+        assert what in said.out
+
+
 def test_the_help_of_all_verbs_needs_nothing_but_their_options() -> None:
     code = "import sys; sys.argv = ['eventsync', '--help']; from pipelines.cli.entry import main; main()"
     told = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True)

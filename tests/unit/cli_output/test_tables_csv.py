@@ -16,7 +16,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
-from pipelines.cli.output.csv import safe_cell, told, write_csv
+from pipelines.cli.output.csv import CsvRow, csv_row, safe_cell, write_csv
 from pipelines.control_characters import replaced
 
 
@@ -26,6 +26,10 @@ def rejection(number: int, **cells: str) -> Rejection:
         Reason(ReasonCode.REQUIRED, "title", "", "", ""),
     )
     return Rejection(RowLocation(f"events.csv:{number}", number), RowKey(str(number)), reasons, cells)
+
+
+def told(row: Rejection) -> CsvRow:
+    return csv_row(str(row.origin), row.reasons, row.cells)
 
 
 def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:

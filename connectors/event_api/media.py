@@ -1,6 +1,6 @@
-"""Fetching a partner's cover image: from public addresses only, within bounds of size and time, believed by its bytes.
+"""Cover images: fetch them from public addresses within bounds of size and time, recognise them by their bytes, upload them.
 
-How it reaches the service is `upload`'s; what becomes of a row whose image fails is the mapping's choice.
+The encoding of an upload is not shown by the specification: the one on its OpenAPI page and the usual ones are tried.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from connectors.event_api import route
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
 from connectors.event_api.route import Closed, Questions, Read
 from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
-from connectors.event_api.wire import Told
+from connectors.event_api.wire import WireModel
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
@@ -369,18 +369,18 @@ class _Encoding:
 
 
 _USUAL = (_Encoding("file", ""), _Encoding("", "-raw"), _Encoding("image", "-image"))
-"""The encodings in the order of trying, where the service's page tells nothing."""
+"""The encodings in the order of trying, where the service's page shows none."""
 _TOLD_KEY_END = "-field"
 LONGEST_KEY_END = max(len(end) for end in (_TOLD_KEY_END, *(encoding.key_end for encoding in _USUAL)))
 """By how many characters the key of an upload may be longer than that of an event."""
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class _Id(Told):
+class _Id(WireModel):
     id: int
 
 
-class _Uploaded(Told):
+class _Uploaded(WireModel):
     """The answer's shape beyond the id is not shown (spec, POST media): the id is taken from where it usually stands."""
 
     id: int | None = None

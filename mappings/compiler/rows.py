@@ -22,13 +22,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import Duplicates, Explode, Group, Recur, Rule, WindowRule
 from mappings.zones import find_zone
 
-_ONCE: dict[type[object], str] = {
-    Explode: "explode",
-    Recur: "recur",
-    Group: "group",
-    Duplicates: "duplicates",
-    WindowRule: "window",
-}
+_ONCE = (Explode, Recur, Group, Duplicates, WindowRule)
 PlacedRule = tuple[int, LeaveOut]
 """A rule with its place under `rows:`, from 1."""
 
@@ -150,7 +144,7 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
     kinds = [type(rule) for rule in mapping.rows]
     for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
         last = len(kinds) - 1 - kinds[::-1].index(kind)
-        yield MappingProblem(("rows", last), f'the rule "{_ONCE[kind]}" stands twice', "one of them is enough")
+        yield MappingProblem(("rows", last), f'the rule "{next(iter(kind.model_fields))}" stands twice', "one of them is enough")
     if Group in kinds and Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
         yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)

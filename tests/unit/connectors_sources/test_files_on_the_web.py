@@ -353,13 +353,6 @@ def test_a_server_that_is_down_is_unavailable_and_its_secrets_stay_untold() -> N
     assert_untold(caught.value)
 
 
-def test_a_login_page_is_no_agenda(web: Web) -> None:
-    web.put("/agenda.csv", "<!DOCTYPE html><html><body>Please log in</body></html>")
-    with pytest.raises(BadSourceError, match="this is a web page") as caught:
-        read(web.address("/agenda.csv"))
-    assert "login" in caught.value.hint
-
-
 def test_redirects_are_followed_and_rows_keep_the_name_of_the_feed_s_own_address(web: Web) -> None:
     web.put("/cdn/8f2a", _ROWS)
 

@@ -144,7 +144,7 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
     kinds = [type(rule) for rule in mapping.rows]
     for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
         last = len(kinds) - 1 - kinds[::-1].index(kind)
-        yield MappingProblem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
+        yield MappingProblem(("rows", last), f'the rule "{next(iter(kind.model_fields))}" stands twice', "one of them is enough")
     if Group in kinds and Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
         yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)

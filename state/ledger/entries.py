@@ -282,7 +282,7 @@ class Batch:
         """Record that the source says again what is pinned, and where."""
         self._rows[_REFRESH].append(self._seen(entry_id, row))
 
-    def welcome_back(self, entry_id: int) -> None:
+    def unmark_vanished(self, entry_id: int) -> None:
         """Record that a row which had vanished is in its source again."""
         self._rows[_RETURN].append({"entry": entry_id})
 

@@ -204,7 +204,7 @@ def test_a_missing_client_is_told_with_what_to_install() -> None:
 import sys
 sys.modules["gspread"] = None
 from connectors.sources.environment import NO_ACCESS
-from connectors.sources.boards import open_board
+from connectors.sources.catalogue import open_board
 from mappings.errors import ConfigError
 from mappings.spec.source import GoogleSheetsSource
 try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -104,12 +106,18 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
     def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
         if not options.IS_WORKING:
             raise typer.BadParameter("--help cannot be the value of an option")
-        from pipelines.run.signals import signals_deferred
-
-        with signals_deferred():
+        with _deferring_signals():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
     return exit_with_code
+
+
+def _deferring_signals() -> AbstractContextManager[None]:
+    from pipelines.run.signals import leave, signals_deferred
+
+    if signal.getsignal(signal.SIGINT) is options.FIRST_HANDLER:
+        signal.signal(signal.SIGINT, leave)
+    return signals_deferred()
 
 
 def _code_of(work: Callable[[], int]) -> int:
@@ -145,9 +153,7 @@ def main() -> None:
     waits for a document, they are kept until there is a verb to write one.
     """
     if "--json" in sys.argv:
-        from pipelines.run.signals import signals_deferred
-
-        with signals_deferred():
+        with _deferring_signals():
             sys.exit(_run_for_script())
     app(prog_name=NAME)
 

@@ -36,7 +36,7 @@ def _interrupted(words: list[str], module: str, folder: Path) -> subprocess.Comp
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["run", "town-hall"]], ids=" ".join)
-@pytest.mark.parametrize("module", ["pipelines.cli.app", "typer", "pipelines.cli.run"])
+@pytest.mark.parametrize("module", ["pipelines.cli.app", "typer"])
 def test_a_command_that_is_still_imported_ends_silently(
     command: list[str], words: list[str], module: str, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.sources.environment import REAL_CLOCK, Access, SalesforceAccess
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.salesforce.org import Org, Shapes
 from connectors.sources.salesforce.query import select_object
 from connectors.sources.salesforce.source import SalesforceRecords
@@ -54,7 +54,7 @@ def floor(access: Access, api: str) -> tuple[int, float]:
     """Only the bytes: the same results, asked for and thrown away."""
     size, started = 0, time.perf_counter()
     with closing(Org(access, REAL_CLOCK)) as org:
-        selection = select_object(_spec(api), Asked(COLUMNS), Shapes(org.describe))
+        selection = select_object(_spec(api), ColumnRequest(COLUMNS), Shapes(org.describe))
         job = org.call("POST", "jobs/query", {"operation": "query", "query": selection.asking.query()})
         path, locator = f"jobs/query/{job['id']}", ""
         org.call("GET", path)
@@ -67,7 +67,7 @@ def floor(access: Access, api: str) -> tuple[int, float]:
 
 
 def read(access: Access, api: str) -> tuple[int, float, float]:
-    source = SalesforceRecords(_spec(api), Asked(COLUMNS), access)
+    source = SalesforceRecords(_spec(api), ColumnRequest(COLUMNS), access)
     started, cpu = time.perf_counter(), time.process_time()
     count = 0
     with source.read() as reading:

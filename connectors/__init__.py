@@ -1,1 +1,1 @@
-"""WHERE rows come from, WHERE events go. The only room that knows the network; it never meets `state`."""
+"""Where rows come from and where events go: the only package that knows the network. It never meets `state`."""

@@ -1,7 +1,7 @@
 """Which addresses a partner's link or a server's redirect may lead to: the defence against SSRF (server-side request forgery).
 
 Public addresses are known by IANA's registries, also where one address wraps another. The metadata services of clouds, which
-hand out the machine's own credentials, are refused to everybody.
+hand out the machine's own credentials, are always refused.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _ISATAP = frozenset({0x5EFE, 0x0200_5EFE})
 
 
 def is_public(address: str) -> bool:
-    """Tell whether `address` (an IP literal, no name) is one of the public internet, also where it wraps an IPv4 one."""
+    """Return whether `address` (an IP literal, no name) is one of the public internet, also where it wraps an IPv4 one."""
     try:
         outer = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -61,7 +61,7 @@ def is_public(address: str) -> bool:
 
 
 def is_metadata(address: str) -> bool:
-    """Tell whether `address` (an IP literal) is one of a cloud's metadata service, also where it wraps an IPv4 one."""
+    """Return whether `address` (an IP literal) is one of a cloud's metadata service, also where it wraps an IPv4 one."""
     try:
         outer = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -107,7 +107,7 @@ def refusal_of_host(host: str, *, allows_private: bool = True) -> str:
 
 
 def is_usual_port(port: int | None) -> bool:
-    """Tell whether a partner may lead us there: where the web is, or where nothing is reserved; not to a mail server."""
+    """Return whether a partner may lead us there: where the web is, or where nothing is reserved; not to a mail server."""
     return port is None or port in {80, 443} or port >= _FIRST_FREE_PORT
 
 
@@ -132,7 +132,7 @@ def _reached(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address | ipa
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether `host` is this very machine: `localhost`, a name under it, or a loopback address."""
+    """Return whether `host` is this very machine: `localhost`, a name under it, or a loopback address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -71,7 +71,7 @@ class CircuitBreaker:
     def back(self) -> None:
         """Note that a request has its answer, or will have none."""
         self._out -= 1
-        self._tell()
+        self._wake()
 
     def passed(self) -> None:
         """Note a success."""
@@ -79,7 +79,7 @@ class CircuitBreaker:
             self.is_open, self._probe, self._failures = False, None, 0
             self._rows.clear()
             self._in_hand.clear()
-            self._tell()
+            self._wake()
 
     def failed(self, row: int, attempts: int) -> None:
         """Note a failure of the row, which has made so many `attempts`. The row with the fewest becomes the probe."""
@@ -91,7 +91,7 @@ class CircuitBreaker:
         if not self.is_open and self._failures > self._slots():
             self.is_open = True
             self._elect()
-        self._tell()
+        self._wake()
 
     def leave(self, row: int, last: str = "") -> None:
         """Note that the row asks no more. `last`: what its last failure was, where failures have used up its budget."""
@@ -101,7 +101,7 @@ class CircuitBreaker:
         if last and self._is_outage:
             self.cause = _outage(self._failures, self._clock() - self._failing_since, last)
         self._elect()
-        self._tell()
+        self._wake()
 
     @property
     def _is_outage(self) -> bool:
@@ -118,7 +118,7 @@ class CircuitBreaker:
     def _elect(self) -> None:
         self._probe = min(self._in_hand, key=self._in_hand.__getitem__, default=None)
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
 

@@ -1,7 +1,4 @@
-"""Taking secrets out of texts, in each spelling in which somebody may repeat them.
-
-Where texts come in from outside, or go out to people and logs, is the caller's knowledge.
-"""
+"""Take secrets out of texts, in each spelling in which a service, a library or a log may repeat them."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class Mask:
         return forms.content.sub(MASK.encode(), content)
 
     def _prepared(self) -> _Forms:
-        """Compile what to look for: not before somebody asks, as most processes never show anything secret."""
+        """Compile what to look for: not before it is needed, as most processes never show anything secret."""
         self._forms = _Forms.of(self._known)
         return self._forms
 
@@ -73,7 +70,7 @@ def passwords_in(address: str) -> tuple[str, ...]:
     """Return the password of an address, as it stands there and as it is meant; of one that cannot be read, what may be it."""
     try:
         password = urlsplit(address).password or ""
-    except ValueError:  # it is told as such where it is opened
+    except ValueError:  # it is reported where it is opened
         password = address.partition("://")[2].rpartition("@")[0].partition(":")[2]
     return tuple(dict.fromkeys((password, unquote(password)))) if password else ()
 

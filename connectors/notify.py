@@ -1,6 +1,6 @@
-"""One message to one address of a notification service, by the apprise library: mail, chat, pager or a webhook of one's own.
+"""Send one message to one address of a notification service, by the apprise library: mail, chat, pager or a webhook.
 
-Who hears of what, how often, and in which words is the caller's; addresses hold secrets, and no answer repeats them.
+Addresses hold secrets: no answer repeats them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from apprise import Apprise, NotifyType
 
 SEND_S = 20.0
-"""How long one address may take, in seconds, whatever it does."""
+"""How long one address may take, in seconds."""
 
 
 class Tone(Enum):
@@ -37,7 +37,7 @@ class Tone(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is told: one line, and plain text of several."""
+    """A message: one line, and plain text of several."""
 
     title: str
     body: str
@@ -45,7 +45,7 @@ class Message:
 
 
 Deliver = Callable[[SecretStr, Message], str]
-"""Tells one address a message. Returns what came back where it was not accepted, "" where it was."""
+"""Sends one address a message. Returns what came back where it was not accepted, "" where it was."""
 
 
 def deliver_over(mask: Mask) -> Deliver:
@@ -86,7 +86,7 @@ def _heard() -> Iterator[StringIO]:
 
 
 def find_fault(address: SecretStr, mask: Mask) -> str:
-    """Say what is wrong with an address, as far as can be told without using it; "" if nothing is.
+    """Say what is wrong with an address, as far as can be known without using it; "" if nothing is.
 
     Raises:
         ConfigError: the library is not installed.

@@ -151,7 +151,7 @@ class RateLimiter:
         for one in self._siblings:
             one.leave()
         if self._synced_at is not None:
-            self._change(lambda state: replace(state, workers=_without(state.workers, self._worker)))
+            self._change(lambda state: replace(state, workers=_without(state.workers, self._worker)), is_leaving=True)
 
     def close(self, cause: SyncError) -> None:
         """Stop the whole route for `cause`; the first cause stands."""
@@ -282,14 +282,15 @@ class RateLimiter:
         self._pause.is_doubtful = taken.resume_at < state.resume_at
         return taken
 
-    def _change(self, transition: Callable[[RateState], RateState]) -> None:
+    def _change(self, transition: Callable[[RateState], RateState], *, is_leaving: bool = False) -> None:
         """Apply `transition` to what all workers know, or to what we know where nothing is shared."""
         changed = self._state
 
         def turn(text: str, age_s: float) -> str:
             nonlocal changed
             now = self.clock()
-            changed = transition(self._merged(text, age_s)).seen(self._worker, now)
+            changed = transition(self._merged(text, age_s))
+            changed = changed if is_leaving else changed.seen(self._worker, now)
             self._text = as_text(changed.shifted(-now))
             return self._text
 

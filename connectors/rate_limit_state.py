@@ -95,8 +95,8 @@ class RateState:
         unused_s = slot - max(self.slot_at + 1.0 / self.rate_at(slot), self.resume_at) if self.is_known else 0.0
         return replace(self, slot_at=slot, sent=self.sent + 1, since=self.since + max(unused_s, 0.0))
 
-    def limited(self, permit: Permit, heard: float, until: float, *, is_named: bool) -> RateState:
-        """Return the state after a 429 to `permit`, heard at `heard`: the route pauses `until` then, if that `is_named`.
+    def limited(self, permit: Permit, answered_at: float, until: float, *, is_named: bool) -> RateState:
+        """Return the state after a 429 to `permit`: the route pauses `until` then, if the service named that time (`is_named`).
 
         Otherwise until a window of round length would be over, at the latest `until`. Answers to requests that left before
         an earlier pause only prolong the pause, where they ask for more.
@@ -108,7 +108,7 @@ class RateState:
         is_too_short = not permit.before and self.met_sent > 0
         began, sent = (self.met_began, self.met_sent) if is_too_short else (self.began, max(permit.before, 1))
         if not is_named:
-            until = min(until, began + _round_up(heard + 0.25 - began - _LATE_S) + _LATE_S)
+            until = min(until, began + _round_up(answered_at + 0.25 - began - _LATE_S) + _LATE_S)
         until = max(until, self.resume_at)
         as_window = sent / _round_up(until - began - _ROUNDED_UP_S)
         rate, hold_s = self.rate_at(permit.at), _FIRST_HOLD_S
@@ -118,7 +118,7 @@ class RateState:
             limit = max(min(as_window, self.limit), self.limit / 2)
         else:
             limit, mean = rate * _LOWERED, sent / _window_s(until - began)
-            if is_named and until - heard >= _WINDOW_WAIT_S:
+            if is_named and until - answered_at >= _WINDOW_WAIT_S:
                 limit = min(limit, mean)
             elif not self._is_like(rate):
                 limit = mean if self._is_like(mean) else rate * _LOWERED_FROM_A_RAMP

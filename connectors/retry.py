@@ -1,6 +1,6 @@
-"""One retry policy for everything that goes over the network: bounded in attempts and in time, full jitter between.
+"""Retry with exponential backoff and full jitter, and what answers say of waiting: `Retry-After`, HTTP dates, rate headers.
 
-What deserves another attempt is the caller's knowledge; how requests of one route share its rate is `pacing`'s.
+Every form is read or left, never guessed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RetryPolicy:
         return replace(self, growth=self.growth * 1.5, longest_wait_s=self.longest_probe_wait_s)
 
     def is_spent(self, attempt: int, elapsed_s: float, next_wait_s: float) -> bool:
-        """Tell whether attempt n was the last, or waiting for the next one would overrun the budget."""
+        """Return whether attempt n was the last, or waiting for the next one would overrun the budget."""
         return attempt >= self.attempts or elapsed_s + next_wait_s > self.budget_s
 
 
@@ -73,16 +73,11 @@ async def ask_until(
 
     `wait_s(attempt, answer)` names the wait after an unsettled answer; `is_spent(attempt, next_wait_s)` ends the asking.
     """
-    first = await ask()
-    if settled(first):  # nearly always: one row in many thousands pays for the machinery below
-        return first
-    asked = [first]
 
-    async def once() -> T:
-        return asked.pop() if asked else await ask()
+    async def once() -> T:  # tenacity awaits only what it knows to be a coroutine function
+        return await ask()
 
-    retrying = AsyncRetrying(sleep=sleep, **_rules(settled, wait_s, is_spent))
-    return await retrying(once)
+    return await AsyncRetrying(sleep=sleep, **_rules(settled, wait_s, is_spent))(once)
 
 
 def ask_again_until(
@@ -93,7 +88,7 @@ def ask_again_until(
     is_spent: Callable[[int, float], bool],
     sleep: Callable[[float], None],
 ) -> T:
-    """Do the same as `ask_until` where nobody else is kept waiting."""
+    """Do the same as `ask_until`, without an event loop."""
     return Retrying(sleep=sleep, **_rules(settled, wait_s, is_spent))(ask)
 
 
@@ -128,13 +123,12 @@ _WITHIN_THE_SECOND = timedelta(seconds=1)
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage. Names in `headers`
-    know no case.
+    """Return the seconds that `Retry-After` asks for, None where it is absent, negative or garbage.
 
     Seconds may have a fraction; an HTTP date in any of its three forms (RFC 9110, 5.6.7) is measured from `now` where that
     agrees with the answer's own `Date`, which knows whole seconds only, and else from that: a clock that is wrong, theirs
     or ours, does not matter. Where there is neither, a date says nothing. Of several headers, which arrive as one joined by
-    commas, the longest wait counts. Absurd values are cut to a year, which nobody waits for.
+    commas, the longest wait counts. Absurd values are cut to a year, which is never waited for.
     """
     told = headers.get("retry-after", "").strip()
     seconds = [one.strip() for one in told.split(",")]
@@ -147,15 +141,13 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
     return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
 
 
-_SHARE = 0.98
-"""How much of a limit that was told is used: the rest is for timers that are late, and requests that overtake others."""
 _MOMENT_S = 1.0
 """A reset of so many seconds may be any moment, rounded up: the even pace bridges it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateHint:
-    """`limit` requests in each window, of which `remaining` are left until `reset_s` from now; None where it is not told."""
+    """`limit` requests in each window, of which `remaining` are left until `reset_s` from now; None where it is not stated."""
 
     limit: float
     remaining: float | None
@@ -173,11 +165,11 @@ _EPOCH_S = 1e9
 """A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""
 _LONGEST_WINDOW_S = 86_400.0
 _ROUNDED_S = 1.0
-"""How far two ways to tell one moment may be apart: each is cut or rounded up to whole seconds."""
+"""How far two ways to write one moment may be apart: each is cut or rounded up to whole seconds."""
 
 
 def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
-    """Return what the headers of one answer tell, None where they tell nothing, or nothing that makes sense.
+    """Return what the headers of one answer state, None where they state nothing, or nothing that makes sense.
 
     `headers` has lower-case names. Read are `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-08
     and later), its older form of `RateLimit-Limit`, `-Remaining` and `-Reset`, and the same three as `X-RateLimit-...`,

@@ -38,7 +38,7 @@ JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What one field of the payload can be. `kind` None: the file does not tell.
+    """What one field of the payload can be. `kind` None: the file does not show it.
 
     `is_always`: no payload lacks it. `values`: all that it can be, None where rows decide. `sample`: a text of its form.
     `longest`: the most characters it can have, None where nothing bounds it. `item`: what an array holds.
@@ -75,7 +75,7 @@ def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
 
 
 def with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
-    """Add what is known of a field, whatever the mapping file says of it."""
+    """Add what is known of a field, besides what the mapping file says of it."""
     values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
     if promise.kind == "integer" and values is not None:
         values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
@@ -136,7 +136,7 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
-"""What our own payload model promises of a field, whatever the file says."""
+"""What our own payload model promises of a field."""
 
 
 def outgoing_of(mapping: FeedMapping) -> Outgoing:

@@ -79,7 +79,7 @@ class PatternError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PatternMatch:
     """One match: where it begins and ends, and its text and each group's, None for a group that took no part."""
 
     start: int
@@ -113,11 +113,11 @@ class CompiledPattern:
             return self.search(text) is not None
         return self.matcher.search(self._encoded(text)[0]) is not None
 
-    def search(self, text: str) -> Found | None:
+    def search(self, text: str) -> PatternMatch | None:
         """Return the first match."""
         return next(self.finditer(text), None)
 
-    def finditer(self, text: str) -> Iterator[Found]:
+    def finditer(self, text: str) -> Iterator[PatternMatch]:
         """Yield the matches from left to right, as `re` does: after an empty match, a longer one may begin at its place."""
         encoded, offsets = self._encoded(text)
         index, was_empty = 0, False
@@ -138,7 +138,7 @@ class CompiledPattern:
             spans = [found.span(group) for group in range(self.groups + 1)]
             places = [(bisect_left(offsets, first), bisect_left(offsets, last)) if first >= 0 else None for first, last in spans]
             texts = [None if place is None else text[slice(*place)] for place in places]
-            yield Found(bisect_left(offsets, start), index, tuple(texts))
+            yield PatternMatch(bisect_left(offsets, start), index, tuple(texts))
 
     def replacing(self, template: str) -> Callable[[str], str]:
         r"""Return the function that puts `template` in the place of each match; `\1` and `\g<name>` are groups.
@@ -298,17 +298,17 @@ def _set(written: str, flags: str, *, has_edges: bool) -> str:
     """Translate a set of characters: to the ranges that `re` finds in all of Unicode, unless it is plain."""
     if _PLAIN_SET.fullmatch(written) and not flags and not (has_edges and written[1] == "^"):
         return written
-    runs = re.compile(f"(?{flags}:(?:{written})+)" if flags else f"(?:{written})+")
+    one = f"(?{flags}:{written})" if flags else f"(?:{written})"
+    found = [(run.start(), run.end() - 1) for run in re.finditer(f"(?:{one})+", _unicode())]
     if not has_edges:
-        return _ranges(runs, ((0, _unicode()),)) or _NOTHING
-    near, far = (_ranges(runs, stretches) for stretches in _near_and_far())
-    return f"(?:{near or _NOTHING}|_{far or _NOTHING}_)"
+        return _ranges(found)
+    plain = [pair for first, last in found for pair in ((first, min(last, ord("_") - 1)), (max(first, ord("_") + 1), last))]
+    return f"(?:{_ranges(plain)}|_{_ranges(found)}_)"
 
 
-def _ranges(runs: re.Pattern[str], stretches: Iterable[tuple[int, str]]) -> str:
-    found = [(first + run.start(), first + run.end() - 1) for first, chars in stretches for run in runs.finditer(chars)]
-    ranges = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in found)
-    return f"[{ranges}]" if ranges else ""
+def _ranges(found: Iterable[tuple[int, int]]) -> str:
+    ranges = "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in found if first <= last)
+    return f"[{ranges}]" if ranges else _NOTHING
 
 
 @cache
@@ -317,16 +317,6 @@ def _unicode() -> str:
     codes = array("I", range(sys.maxunicode + 1))
     codes[ord(_UNDERSCORE)], codes[ord(_NEWLINE)] = ord("_"), ord("\n")
     return codes.tobytes().decode(f"utf-32-{sys.byteorder[0]}e", "surrogatepass")
-
-
-@cache
-def _near_and_far() -> tuple[tuple[tuple[int, str], ...], ...]:
-    """Return the stretches of characters that stand in an encoded text as they are, and those between underscores."""
-    near, far = (
-        [(run.start(), run[0]) for run in re.finditer(chars, _unicode())]
-        for chars in (r"[\W\x00-\x5e\x60-\x7f]+", r"[^\W\x00-\x7f]+")
-    )
-    return (tuple(near), (*far, (ord(_UNDERSCORE), "_")))
 
 
 def _template(python: re.Pattern[str], template: str) -> list[str | int]:

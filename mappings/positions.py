@@ -39,7 +39,7 @@ START = Position(1, 1)
 
 
 class Scalar(str):
-    """A YAML scalar: its text, whatever it looks like. Keys are scalars, too."""
+    """A YAML scalar: always text. Keys are scalars, too."""
 
     __slots__ = ("position",)
     position: Position

@@ -33,7 +33,7 @@ _PARTS: Mapping[str, type[Strict]] = {
     "`brakes`, inside `publish`": Brakes,
     "`examples`": Example,
 }
-"""The blocks of a file that are no values, by the headings under which they are told."""
+"""The blocks of a file that are no values, by their headings."""
 _SHARED_BY_SOURCES: Mapping[type[AnySource], str] = {
     AnySource: "every kind",
     FileSource: "files",

@@ -59,5 +59,5 @@ def _is_day_of(cron: str, day: date) -> bool:
     if day.month not in cron_values(months, 1, 12, MONTHS):
         return False
     is_day = day.day in cron_values(days, 1, 31)
-    is_weekday = day.isoweekday() % 7 in cron_values(weekdays, 0, 6, WEEKDAYS)
+    is_weekday = day.isoweekday() % 7 in cron_values(weekdays, 0, 7, WEEKDAYS)
     return is_day or is_weekday if ANY not in {days, weekdays} else is_day and is_weekday

@@ -1,6 +1,6 @@
 """Backfills: windows of a feed's past that a person asked for, and how far each of their slices has come.
 
-What a window means, and what a slice does, is the caller's; that each row is sent once is the ledger's, whatever stands here.
+Progress only: that each row is sent once is ensured by the ledger.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SliceState(StrEnum):
 
 
 _STILL = (SliceState.LEFT, SliceState.WORKING)
-"""A slice of which this is told is still to be gone through: a run may be at it, or was killed there."""
+"""Slices that are still to be gone through: a run may be at one, or was killed there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +124,9 @@ class Backfills:
             )
 
     def begin_slice(self, backfill_id: str, number: int, claim: str) -> bool:
-        """Note that a run begins with a slice; return False where there is nothing left to do, as others have told or done it.
+        """Note that a run begins with a slice; return False where there is nothing left to do.
 
-        `claim` tells this attempt from every other one: who is killed leaves his behind, and the next one takes its place.
+        `claim` identifies this attempt: that of a killed run stays, until the next one takes its place.
         """
         with writing(self._engine) as connection:
             if not _is_open(connection, backfill_id):
@@ -193,7 +193,7 @@ def _is_still() -> ColumnElement[bool]:
 
 
 def _is_open(connection: Connection, backfill_id: str) -> bool:
-    """Whether it is open; locked, so that nobody cancels or ends it before the transaction does."""
+    """Whether it is open; locked, so that no other process cancels or ends it before the transaction does."""
     state = connection.execute(select(BACKFILL.c.state).where(BACKFILL.c.id == backfill_id).with_for_update()).scalar()
     return state == BackfillState.OPEN.value
 
@@ -214,16 +214,8 @@ def _slices(connection: Connection, backfill_id: str) -> tuple[SliceRecord, ...]
     ours = select(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id).order_by(BACKFILL_SLICE.c.number)
     return tuple(
         SliceRecord(
-            number=row.number,
-            first=row.first_day,
-            last=row.last_day,
-            state=SliceState(row.state),
-            run_id=row.run_id,
-            exit_code=row.exit_code,
-            message=row.message,
-            counts=json.loads(row.counts),
-            started_at=row.started_at,
-            finished_at=row.finished_at,
+            *(row.number, row.first_day, row.last_day, SliceState(row.state), row.run_id, row.exit_code, row.message),
+            *(json.loads(row.counts), row.started_at, row.finished_at),
         )
         for row in connection.execute(ours)
     )

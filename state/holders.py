@@ -1,4 +1,4 @@
-"""Who holds a feed: a process that can be told from every other one, and whether it still does."""
+"""Which process holds a feed, whether it still runs, and the clock by which its silence is measured."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class BootClock:
-    """Seconds that go on while processes are stopped and the machine sleeps, never back, and that nobody sets.
+    """A monotonic clock that also counts while processes are stopped and the machine sleeps (CLOCK_BOOTTIME).
 
-    `boot` names the start of the machine that they count from, the same in all of its containers; "" where the system
-    does not tell. Seconds of different boots do not compare.
+    `boot` identifies the start of the machine that it counts from, the same in all of its containers; "" where the system
+    has no id. Seconds of different boots do not compare.
     """
 
     boot: str
@@ -34,7 +34,7 @@ class BootClock:
 
 
 def boot_clock() -> BootClock:
-    """Return the pulse of this host."""
+    """Return the clock of this host."""
     return BootClock(boot_id(), seconds_since_boot)
 
 
@@ -73,10 +73,10 @@ class HeldByAnotherError(TransientError):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process that can be told from any other: `started` is its start in seconds, wherever they count from.
+    """A process, identified for ever: `started` is its start in seconds, from any origin.
 
     `host` names the machine and, where there are such, the container's process namespace: ids mean nothing beyond it.
-    `boot` is the start of the machine, as `Pulse.boot`: machines of one name, and containers of one, differ in it.
+    `boot` is the start of the machine, as `BootClock.boot`: machines of one name, and containers of one, differ in it.
     """
 
     name: str
@@ -147,7 +147,7 @@ def _is_silent(seen: Row[*tuple[Any, ...]], pulse: BootClock | None, now: Callab
 
 
 def _started_s(process: psutil.Process) -> float:
-    """Linux tells both in the time of day as it is set now: only their difference stays the same for ever."""
+    """Linux gives both in the time of day as it is set now: only their difference stays the same."""
     return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
 
 

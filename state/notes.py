@@ -1,6 +1,6 @@
-"""What was last known of a service as a whole, by name: small texts that outlive a run, such as a list's version.
+"""What is known beside the rows: notes about a service, uploaded images, and which notices were sent to whom.
 
-What a text means is its writer's; what is known of single rows is the ledger's.
+Losing any of it costs an upload, a question or a repeated notice, never an event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from state.tables import MEDIA, MEDIA_ADDRESS, NOTICE_SENT, RUN, SCOPE, SERVICE_
 
 
 class ServiceNotes:
-    """The notes about one destination. Losing them costs a question or a repeated notice, never an event."""
+    """Small texts about one destination by name, such as a list's version, which outlive a run."""
 
     def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
         self._engine = engine
@@ -49,7 +49,7 @@ class KnownAddress:
 
 
 class MediaMemory:
-    """The images of one destination. Losing it costs uploads, never an event."""
+    """The images of one destination."""
 
     def __init__(self, engine: Engine, destination: str) -> None:
         self._engine = engine
@@ -91,15 +91,15 @@ def put_pace(engine: Engine, destination: str, feed: FeedName, run_id: str, pace
         connection.execute(update(RUN).where(*_page(destination, feed, run_id)).values(pace=json.dumps(dict(pace))))
 
 
-def add_notices(engine: Engine, destination: str, feed: FeedName, run_id: str, told: Sequence[str]) -> None:
-    """Add sentences to the page of a run that has begun, each once; a run that is not in the books stays out of them."""
+def add_notices(engine: Engine, destination: str, feed: FeedName, run_id: str, notices: Sequence[str]) -> None:
+    """Add sentences to the page of a run that has begun, each once; a run that was not recorded has none."""
     ours = _page(destination, feed, run_id)
     with writing(engine) as connection:
         kept = connection.execute(select(RUN.c.notices).where(*ours)).scalar()
         if kept is not None:
             known = json.loads(kept)
-            notices = [*known, *(one for one in told if one not in known)]
-            connection.execute(update(RUN).where(*ours).values(notices=json.dumps(notices)))
+            added = [*known, *(one for one in notices if one not in known)]
+            connection.execute(update(RUN).where(*ours).values(notices=json.dumps(added)))
 
 
 def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -108,14 +108,14 @@ def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[
 
 
 CLAIM_S = 300.0
-"""How long a process has for telling what it has claimed. One that dies meanwhile may have told it: it is then told twice."""
+"""How long a process has to send what it has claimed. If it dies meanwhile, a notice may be sent twice."""
 _IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
 """What `Notice.is_due` says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One cause as one recipient hears of it. `told_at` None: not yet; `is_over`: it has ended, which is not told yet.
+    """One cause for one recipient. `told_at`: when it was sent, None if not yet; `is_over`: it has ended, which is not sent yet.
 
     `noted_at`: since when we know of it, or of its end.
     """
@@ -130,12 +130,12 @@ class Notice:
 
     @property
     def is_due(self) -> bool:
-        """Whether the recipient has yet to hear something of it."""
+        """Whether something about it is still to be sent."""
         return self.told_at is None or self.is_over
 
 
 class NoticesSent:
-    """The notices about the feeds of one destination. Losing them costs a repeated notice, never an event."""
+    """The notices about the feeds of one destination."""
 
     def __init__(self, engine: Engine, destination: str, now: Callable[[], datetime]) -> None:
         self._engine = engine
@@ -143,14 +143,14 @@ class NoticesSent:
         self._now = now
 
     def all(self) -> tuple[Notice, ...]:
-        """Return all that is open or has yet to be told, by feed, recipient and cause."""
+        """Return all that is open or still to be sent, by feed, recipient and cause."""
         which = select(NOTICE_SENT).where(NOTICE_SENT.c.destination == self._destination)
         with reading(self._engine) as connection:
             rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause)).all()
         return tuple(map(_notice, rows))
 
     def unfinished(self) -> frozenset[FeedName]:
-        """Return the feeds of which somebody has yet to hear something."""
+        """Return the feeds with notices that are still to be sent."""
         which = select(NOTICE_SENT.c.feed).where(NOTICE_SENT.c.destination == self._destination, _IS_DUE).distinct()
         with reading(self._engine) as connection:
             return frozenset(FeedName(feed) for feed in connection.execute(which).scalars())
@@ -158,8 +158,8 @@ class NoticesSent:
     def note(self, feed: FeedName, recipient: str, wanted: Mapping[str, str]) -> None:
         """Note what a recipient should know: the causes that there are now, each in words.
 
-        What was told and is not among them is over; what was not told yet is forgotten. A cause that comes back before its
-        end was told has never ended.
+        What was sent and is not among them is over; what was not sent yet is forgotten. A cause that comes back before its
+        end was sent has never ended.
         """
         ours = self._ours(feed, recipient)
         with writing(self._engine) as connection:
@@ -176,7 +176,7 @@ class NoticesSent:
             connection.execute(update(NOTICE_SENT).where(*ours, ~is_gone).values(is_over=False))
 
     def claim(self, feed: FeedName, recipient: str) -> tuple[Notice, ...]:
-        """Return what a recipient has yet to hear of a feed, for this process to tell; nobody else is given it meanwhile."""
+        """Return what is still to be sent to a recipient about a feed; no other process gets it meanwhile."""
         which = (*self._ours(feed, recipient), _IS_DUE, self._is_free())
         with writing(self._engine) as connection:
             due = connection.execute(select(NOTICE_SENT).where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
@@ -184,10 +184,10 @@ class NoticesSent:
             connection.execute(update(NOTICE_SENT).where(*which).values(claimed_until=until))
         return tuple(map(_notice, due))
 
-    def settle(self, told: Collection[Notice]) -> None:
-        """Write down that the recipient has heard of these; whose end was told is forgotten, unless it has begun anew since."""
+    def settle(self, sent: Collection[Notice]) -> None:
+        """Record that these were sent; one whose end was sent is forgotten, unless it has begun anew since."""
         with writing(self._engine) as connection:
-            for notice in told:
+            for notice in sent:
                 if notice.told_at is None:
                     heard = {"told_at": self._now(), "words": notice.words, "claimed_until": None}
                     connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(**heard))
@@ -196,13 +196,13 @@ class NoticesSent:
                     connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(told_at=None, claimed_until=None))
 
     def release(self, claimed: Collection[Notice]) -> None:
-        """Give back what could not be told."""
+        """Give back what could not be sent."""
         with writing(self._engine) as connection:
             for notice in claimed:
                 connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(claimed_until=None))
 
     def forget_others(self, feed: FeedName, recipients: Collection[str]) -> None:
-        """Forget what was told to those who are not told about a feed any more."""
+        """Forget what was sent to recipients that a feed does not have any more."""
         ours = (NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed)
         with writing(self._engine) as connection:
             connection.execute(delete(NOTICE_SENT).where(*ours, NOTICE_SENT.c.recipient.not_in(sorted(recipients))))
@@ -218,7 +218,7 @@ class NoticesSent:
         return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
 
     def _is_free(self) -> ColumnElement[bool]:
-        """Nobody has claimed it, or too long ago; or the clock was set back since, so that the claim would last too long."""
+        """It is not claimed, or was too long ago; or the clock was set back since, so that the claim would last too long."""
         now, until = self._now(), NOTICE_SENT.c.claimed_until
         return or_(until.is_(None), until <= now, until > now + timedelta(seconds=CLAIM_S))
 

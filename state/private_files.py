@@ -34,7 +34,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def make_private_file(file: Path) -> None:
-    """Make an empty file unless it is there, and narrow it otherwise; a place where that fails is left to whoever opens it.
+    """Make an empty file unless it is there, and narrow it otherwise; a place where that fails is left to the caller.
 
     A file that is there is never opened: closing it would release the locks that SQLite holds on it in this process.
     """

@@ -1,4 +1,4 @@
-"""The tables of the state DB. They never leave this package; what they mean together is `ledger`'s.
+"""The tables of the state DB. They never leave this package.
 
 SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the same tables.
 """
@@ -101,7 +101,7 @@ class Row(SQLModel):
 
 
 class BackfillHead(Row, table=True):
-    """A window of a feed's past that a person asked for; `plan` is written and read by whoever asked."""
+    """A window of a feed's past that a person asked for; `plan` is written and read by the caller."""
 
     __tablename__ = "backfill"
     __table_args__ = (Index(None, "destination", "feed"),)

@@ -1,7 +1,4 @@
-"""What one HTTP answer of the service means, as a closed union: a pure reading of status, headers and body.
-
-What to do about it (ask again, stop the route, settle the row) is decided in `delivery`; the table is delivery.md's.
-"""
+"""What one HTTP answer of the service means, as a closed union: a pure reading of status, headers and body."""
 
 from __future__ import annotations
 
@@ -93,7 +90,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """2xx without the document that was asked for: something was done, and we cannot tell what."""
+    """2xx without the document that was asked for: something was done, and we cannot know what."""
 
     answer: Answer
 
@@ -158,7 +155,7 @@ def interpret(status: int, headers: Mapping[str, str], body: bytes, now: datetim
 
 
 def interpret_failure(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Meaning:  # noqa: PLR0911  # the table, one line a status
-    """Read one answer outside of 2xx, to whatever request. `headers` has lower-case names; `now` is aware. Never raises."""
+    """Read one answer outside of 2xx, to any request. `headers` has lower-case names; `now` is aware. Never raises."""
     told = error_body(body)
     answer = _answer(status, headers, body)
     match status:

@@ -1,7 +1,4 @@
-"""The Event Publishing API as the worker uses it: each question about the account and each delivery is one method.
-
-How an answer is read is `answers`', how one intent is insisted upon `delivery`'s, how lists are walked `listing`'s.
-"""
+"""The Event Publishing API as the worker uses it: each question about the account and each delivery is one method."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class EventApi:
         return self._events.closed or self.circuit.cause
 
     def stop(self, cause: SyncError) -> None:
-        """Let no further event be sent: who waits for a turn, or for the end of a pause, is told `cause`."""
+        """Let no further event be sent: what waits for a permit, or for the end of a pause, gets `cause`."""
         self._events.limiter.close(cause)
 
     @property
@@ -137,7 +134,7 @@ class EventApi:
         return meaning
 
     async def _get_acquainted(self) -> None:
-        """Ask for something harmless, to tell a row that a proxy refuses from another host that would refuse them all."""
+        """Ask for something harmless, to know a row that a proxy refuses from another host that would refuse them all."""
         with suppress(SyncError):
             await self.classifications()
 

@@ -679,7 +679,7 @@ def _some(names: Iterable[object]) -> str:
 
 
 MOST = 100
-"""So many differences are told; a page with more is another service's."""
+"""So many differences are reported; a page with more is another service's."""
 
 
 def compare(page: ContractPage, sent: Outgoing) -> tuple[Drift, ...]:

@@ -1,6 +1,6 @@
-"""The service's OpenAPI page as a tree of plain values: bounded in bytes, depth and size, whoever wrote it.
+"""The service's OpenAPI page: fetch it, and read it as a tree of plain values, bounded in bytes, depth and size.
 
-What the tree says is read by `contract_schema`; YAML's own guesses (dates, octal numbers, `no`) are not made here.
+YAML's own guesses (dates, octal numbers, `no`) are not made here, as a page means text by them.
 """
 
 from __future__ import annotations

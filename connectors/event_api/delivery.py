@@ -44,15 +44,15 @@ from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 USED_KEY_ASKS = 4
-"""How often a 409 is met at least before we take it that our earlier attempt will not be told to us."""
+"""How often a 409 is met at least before we take it that our earlier attempt will not be shown to us."""
 _SAME_FAILURES = 3
-"""So many failures under one request id are one failure, kept under the key and told again."""
+"""So many failures under one request id are one failure, kept under the key and repeated."""
 _SHORTEST_LOOK_S = 1.0
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
 _LONGEST_LOOK_S = 5.0
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
 _LONG_AGO_S = 3600.0
-"""After so long nothing that an earlier run sent is under way; its last request left some time after its claim."""
+"""After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
 
 
 @dataclass(slots=True)
@@ -79,7 +79,7 @@ class DeliveryState:
     under_way_answers: int = 0
     same_failures: int = 0
     spent_s: float = 0.0
-    """Of the budget: time at the service, and waits between attempts; not the time that pace and circuit breaker took."""
+    """Of the budget: time at the service, and waits between attempts; not the time that rate limiter and circuit breaker took."""
     last: Meaning | None = None
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class DeliveryState:
         return self.unanswered_since is not None or self.intent.is_unanswered or self.is_limited
 
     def is_too_late(self, clock_s: float) -> bool:
-        """Tell whether the service may have forgotten the key of an attempt that it may have carried out."""
+        """Return whether the service may have forgotten the key of an attempt that it may have carried out."""
         return self.unanswered_since is not None and clock_s - self.unanswered_since >= self.policy.key_memory_s
 
     def note(self, meaning: Meaning, began: float, *, is_acquainted: bool) -> None:
@@ -121,12 +121,12 @@ class DeliveryState:
                 pass
 
     @property
-    def is_told_again(self) -> bool:
-        """Whether the service keeps telling one failure: it stored it under the key, and will not try again."""
+    def is_repeated(self) -> bool:
+        """Whether the service keeps repeating one failure: it stored it under the key, and will not try again."""
         return self.same_failures >= _SAME_FAILURES
 
     def is_used_up(self, clock_s: float) -> bool:
-        """Tell whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
+        """Return whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
         return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.under_way_until)
 
     def is_stored_denial(self, answer: Answer) -> bool:
@@ -154,7 +154,7 @@ class DeliveryState:
                 return ours
 
     def is_spent(self, clock_s: float, next_wait_s: float) -> bool:
-        """Tell whether to give up: attempts, time, or the service's memory of the key would be overrun.
+        """Return whether to give up: attempts, time, or the service's memory of the key would be overrun.
 
         Asking about a bare 409 ends by itself, once our own attempt's time is over.
         """
@@ -165,9 +165,9 @@ class DeliveryState:
         counted = self.attempts - self.under_way_answers - self.used_key_answers
         return self.policy.is_spent(counted, self.spent_s, next_wait_s)
 
-    def told(self, answer: Answer) -> Answer:
-        """Return an answer for people: with what its repetition means, where the service keeps telling one failure."""
-        if not self.is_told_again:
+    def explained(self, answer: Answer) -> Answer:
+        """Return an answer for people: with what its repetition means, where the service keeps repeating one failure."""
+        if not self.is_repeated:
             return answer
         said = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
         return replace(answer, message=f"{said}: {answer.message}")
@@ -217,7 +217,7 @@ async def _not_recorded(_intent: Intent) -> None:
 
 
 class Delivery:
-    """Carries intents over one route. `post` sends one request and reads its answer; it never raises for an answer.
+    """Delivers intents over one route. `post` sends one request and reads its answer; it never raises for an answer.
 
     `record` is awaited before each further attempt of an intent that may have created an event already. `aside` are the
     entries that wait until they ask again about a 409: they need no slot; `on_aside` is called when one is added.
@@ -272,7 +272,7 @@ class Delivery:
         return self._verdict(state, met)
 
     async def _attempt(self, state: DeliveryState) -> Meaning | Closed | TooLate:
-        """Send one attempt that counts, once the circuit breaker and the route's pace let it go."""
+        """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
         while True:
             cause = await self._circuit.admit(state.intent.entry_id)
             if cause is not None:
@@ -324,7 +324,7 @@ class Delivery:
             self.aside.discard(entry)
 
     def _own(self, state: DeliveryState, meaning: Meaning) -> Meaning:
-        """Take as this row's own what concerns no other: a stored denial of access, told again.
+        """Take as this row's own what concerns no other: a stored denial of access, repeated.
 
         And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
         """
@@ -351,7 +351,7 @@ class Delivery:
 
     def _is_own_failure(self, state: DeliveryState, answer: Answer) -> bool:
         """Whether a failure is stored under the row's key: the service works. A gateway gives all rows the same request id."""
-        return state.is_told_again and self._stored.setdefault(answer.request_id, state.intent.key) == state.intent.key
+        return state.is_repeated and self._stored.setdefault(answer.request_id, state.intent.key) == state.intent.key
 
     def _is_failure(self, meaning: Meaning) -> bool:
         """Whether nothing is known after an answer. Other words than the service's are a failure once it has answered."""
@@ -368,7 +368,7 @@ class Delivery:
             case Foreign(answer):
                 return not self._route.acquaintance.is_made or answer.status in REFUSED_BY_PROXY
             case Failing():
-                return state.is_told_again
+                return state.is_repeated
             case Unreadable() | NotReached() | Lost() | RateLimited():
                 return False
             case _:
@@ -394,11 +394,11 @@ class Delivery:
     def _used_key(self, state: DeliveryState, met: KeyUsed) -> Verdict:
         """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
         if state.may_exist:
-            is_told = not met.is_under_way and state.is_used_up(self._clock())
-            if is_told and state.intent.refused_request_id:
+            is_explained = not met.is_under_way and state.is_used_up(self._clock())
+            if is_explained and state.intent.refused_request_id:
                 # Our attempt has created it, or the refusal of the earlier body still holds the key: the row may be nowhere.
                 return Conflict(met.answer, state.attempts, state.copies)
-            return (Unconfirmed if is_told else Uncertain)(met.answer, state.attempts, state.copies)
+            return (Unconfirmed if is_explained else Uncertain)(met.answer, state.attempts, state.copies)
         if state.intent.refused_request_id and not met.is_under_way:
             return Superseded(met.answer, state.attempts, state.copies)
         return Conflict(met.answer, state.attempts, state.copies)
@@ -411,7 +411,7 @@ class Delivery:
         if self._route.closed is not None:
             return _postponed(state, met.answer, self._route.closed)
         if state.has_left:
-            return Uncertain(state.told(met.answer), state.attempts, state.copies)
+            return Uncertain(state.explained(met.answer), state.attempts, state.copies)
         return _postponed(state, met.answer, self._circuit.cause or unavailable(met.answer, state.attempts))
 
     def _out_of_scope(self, state: DeliveryState, answer: Answer) -> Verdict:

@@ -1,7 +1,4 @@
-"""The account's lists: channels page by page, classifications with their version.
-
-How a question is asked and insisted upon is `questions`'.
-"""
+"""The account's lists: channels, classifications with their version, and the events that are there."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from pydantic import ValidationError
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
 from connectors.event_api.route import Questions
 from connectors.event_api.transport import LONGEST_BODY
-from connectors.event_api.wire import Channel, ChannelPage, ClassificationList, Paging, Told
+from connectors.event_api.wire import Channel, ChannelPage, ClassificationList, Paging, WireModel
 from mappings.delivery import Answer
 from mappings.errors import PermanentError
 
-L = TypeVar("L", bound=Told)
+L = TypeVar("L", bound=WireModel)
 PAGE_SIZE = 100
 """The service's effective maximum (spec, Limits)."""
 MOST_PAGES = 1000
@@ -131,17 +128,17 @@ _TOO_LONG = _TooLong()
 
 @dataclass(frozen=True, slots=True)
 class ListedEvent:
-    """One event of the list. Which fields items have is not shown (spec, Pagination envelope): `fields` are those told."""
+    """One event of the list. Which fields items have is not shown (spec, Pagination envelope): `fields` are those it shows."""
 
     event_id: int
     fields: Mapping[str, Any]
 
 
 class EventList:
-    """One reading of the list, page by page, in whatever order the service has. To be read once.
+    """One reading of the list, page by page, in any order. To be read once.
 
     A list that grows only repeats what was seen, wherever it grows. One that shrinks may move an event past the reader:
-    it is read again, up to three times. `is_whole` tells whether as many events were seen as the service counts.
+    it is read again, up to three times. `is_whole`: whether as many events were seen as the service counts.
     """
 
     def __init__(self, questions: Questions) -> None:
@@ -235,7 +232,7 @@ class EventList:
 
 
 class _Sweep:
-    """What one way through the list has met: enough to tell whether events may have moved past the reader."""
+    """What one way through the list has met: enough to know whether events may have moved past the reader."""
 
     def __init__(self) -> None:
         self._ids: set[int] = set()
@@ -266,7 +263,7 @@ class _Sweep:
 
 
 def _is_followed(page: _Page, place: int, size: int) -> bool:
-    """Tell whether there is more at `place`: the total counts, this list has no other sign of its end (spec, GET events)."""
+    """Return whether there is more at `place`: the total counts, this list has no other sign of its end (spec, GET events)."""
     if page.totalDocs is not None:
         return place < page.totalDocs
     return len(page.docs) >= size if page.hasNextPage is None else page.hasNextPage

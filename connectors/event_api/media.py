@@ -1,6 +1,6 @@
-"""Fetching a partner's cover image: from public addresses only, within bounds of size and time, believed by its bytes.
+"""Cover images: fetch them from public addresses within bounds of size and time, recognise them by their bytes, upload them.
 
-How it reaches the service is `upload`'s; what becomes of a row whose image fails is the mapping's choice.
+The encoding of an upload is not shown by the specification: the one on its OpenAPI page and the usual ones are tried.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import aiohttp
@@ -18,11 +19,10 @@ import httpx
 from pydantic import ValidationError
 
 from connectors.addresses import is_usual_port, refusal_of_host
-from connectors.event_api import route
 from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused
-from connectors.event_api.route import Closed, Questions, Read
+from connectors.event_api.route import Closed, Questions, Read, in_short
 from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
-from connectors.event_api.wire import Told
+from connectors.event_api.wire import WireModel
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
@@ -369,18 +369,18 @@ class _Encoding:
 
 
 _USUAL = (_Encoding("file", ""), _Encoding("", "-raw"), _Encoding("image", "-image"))
-"""The encodings in the order of trying, where the service's page tells nothing."""
+"""The encodings in the order of trying, where the service's page shows none."""
 _TOLD_KEY_END = "-field"
 LONGEST_KEY_END = max(len(end) for end in (_TOLD_KEY_END, *(encoding.key_end for encoding in _USUAL)))
 """By how many characters the key of an upload may be longer than that of an event."""
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class _Id(Told):
+class _Id(WireModel):
     id: int
 
 
-class _Uploaded(Told):
+class _Uploaded(WireModel):
     """The answer's shape beyond the id is not shown (spec, POST media): the id is taken from where it usually stands."""
 
     id: int | None = None
@@ -408,26 +408,25 @@ class Uploader:
 
         `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
         """
-        encoding: _Encoding | None = self._known or self._order[0]
         tried: list[_Encoding] = []
-        told: list[Read[int] | Meaning | Closed] = []
+        refusals: list[Meaning | Closed] = []
+        encoding: _Encoding | None = self._known or self._order[0]
         while encoding is not None:
             tried.append(encoding)
-            told.append(await self._try(image, key, encoding))
-            encoding = self._next(tried) if _may_mean_the_encoding(told[-1]) else None
-        return told[-1].value if isinstance(told[-1], Read) else self._problem(_about_the_image(told))
+            met = await self._questions.insist(partial(self._request, image, key, encoding), _media_id)
+            if isinstance(met, Read):
+                self._known = encoding
+                return met.value
+            refusals.append(met)
+            is_of_encoding = isinstance(met, Refused | Foreign) and met.answer.status in _OTHER_ENCODING
+            encoding = self._next(tried) if is_of_encoding else None
+        return self._problem(_about_the_image(refusals))
 
     def _next(self, tried: list[_Encoding]) -> _Encoding | None:
-        """Return what to try after refusals; an upload under way beside this one may have found the good one meanwhile."""
+        """Return what to try after refusals; another upload in flight may have found the good one meanwhile."""
         if self._known is not None:
             return None if self._known in tried else self._known
         return next((encoding for encoding in self._order if encoding not in tried), None)
-
-    async def _try(self, image: Image, key: str, encoding: _Encoding) -> Read[int] | Meaning | Closed:
-        met = await self._questions.insist(lambda: self._request(image, key, encoding), _media_id)
-        if isinstance(met, Read):
-            self._known = encoding
-        return met
 
     def _request(self, image: Image, key: str, encoding: _Encoding) -> httpx.Request:
         content_type, content = _form(image, encoding.field) if encoding.field else (image.content_type, image.content)
@@ -438,7 +437,7 @@ class Uploader:
         if isinstance(met, Closed):
             return ImageProblem(f"The image could not be uploaded: {met.cause}.", is_passing=True, cause=met.cause)
         if isinstance(met, Refused | Foreign):
-            return ImageProblem(f"The service refuses the image: {route.in_short(met.answer)}.")
+            return ImageProblem(f"The service refuses the image: {in_short(met.answer)}.")
         if isinstance(met, KeyUsed):
             told = "The service says that this image was uploaded before, and not under which number."
             return ImageProblem(told, is_passing=met.is_under_way, is_key_used=True)
@@ -446,14 +445,9 @@ class Uploader:
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
 
 
-def _may_mean_the_encoding(met: Read[int] | Meaning | Closed) -> bool:
-    return isinstance(met, Refused | Foreign) and met.answer.status in _OTHER_ENCODING
-
-
-def _about_the_image(told: list[Read[int] | Meaning | Closed]) -> Meaning | Closed:
-    """Return the first complaint that is not about the encoding alone (415), else the last one."""
-    complaints_told = [met for met in told if not isinstance(met, Read)]
-    return next((met for met in complaints_told if isinstance(met, Closed) or met.answer.status != 415), complaints_told[-1])
+def _about_the_image(refusals: list[Meaning | Closed]) -> Meaning | Closed:
+    """Return the first refusal that is not about the encoding alone (415), else the last one."""
+    return next((met for met in refusals if isinstance(met, Closed) or met.answer.status != 415), refusals[-1])
 
 
 def _form(image: Image, field: str) -> tuple[str, bytes]:

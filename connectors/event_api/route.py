@@ -1,6 +1,6 @@
-"""One route of the service as all of its requests share it: admission, pauses, and its end for everyone.
+"""One route of the service as all of its requests share it: permits, pauses, its end for all; and questions asked over it.
 
-How the pace is learned is `pacing`'s; what one row's answers add up to is `delivery`'s.
+Also the errors in which a refusal of the whole route reaches people: what we tried, what came back, what would help.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Route:
         return scope_missing(answer, self._key_tail, self._scope, channel_id)
 
     def heed(self, headers: Mapping[str, str], now: datetime) -> None:
-        """Keep to what the headers of an answer tell of the route's limit, if they do; they have lower-case names."""
+        """Keep to what the headers of an answer state of the route's limit, if they do; they have lower-case names."""
         hint = rate_hint(headers, now)
         if hint is not None:
             self.limiter.hinted(hint)

@@ -1,4 +1,4 @@
-"""One HTTP exchange with the service: a request leaves once, and what comes back is a value, whatever it is.
+"""One HTTP exchange with the service: a request leaves once, and anything that comes back is a value.
 
 The wire is httpx over httpx-aiohttp, without httpx's client: its cookies, redirects and authentication flows are unwanted here
 and take a third of a request's time. As it comes, httpx-aiohttp reports a connection that broke after the request had left as
@@ -346,7 +346,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The body of an answer as it arrives; whatever breaks now, the request had left."""
+    """The body of an answer as it arrives; when something breaks now, the request had left."""
 
     def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream, request: httpx.Request) -> None:
         self._stream = stream
@@ -399,7 +399,7 @@ def _lost(failure: Exception, request: httpx.Request) -> httpx.TransportError:
         case aiohttp.ClientResponseError() as origin:
             return httpx.RemoteProtocolError(f"no HTTP answer: {origin.message}", request=request)
         case origin:
-            # What the HTTP library adds in angle brackets is its own error, with a status that nobody sent.
+            # What the HTTP library adds in angle brackets is its own error, with a status that was never sent.
             return httpx.ReadError(f"the connection broke: {str(origin).partition(': <')[0]}", request=request)
 
 

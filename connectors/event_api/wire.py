@@ -1,6 +1,6 @@
 """The service's answers as types: tolerant of fields that it adds, strict about the types of those that we read.
 
-What an answer means for a row is read in `answers`; nothing here raises on what a stranger might send, except on request.
+Nothing here raises on what a stranger might send, except on request.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 
-class Told(BaseModel):
-    """The base of all that the service tells us: unknown fields are its freedom to grow, types are never guessed."""
+class WireModel(BaseModel):
+    """The base of the service's answers: unknown fields are its freedom to grow, types are never guessed."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -23,31 +23,31 @@ def _words(value: object) -> object:
 Words = Annotated[str, BeforeValidator(_words)]
 """Text for people: anything else in its place is left out rather than held against the answer."""
 EventId = Annotated[int, Field(ge=1, lt=2**63)]
-"""What can be the number of a document; zero, negative or beyond any database's reach it is somebody's mistake."""
+"""What can be the number of a document; zero, negative or beyond any database's reach it is a mistake."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class CreatedDoc(Told):
+class CreatedDoc(WireModel):
     """The event or media document that a create call returns (spec, Resources): only its id is relied upon."""
 
     id: EventId
 
 
-class CreatedAnswer(Told):
+class CreatedAnswer(WireModel):
     """`{ doc: { id, title } }` of a create call."""
 
     doc: CreatedDoc
 
 
-class ErrorDetails(Told):
+class ErrorDetails(WireModel):
     """In validation errors: the field and what is wrong with it."""
 
     field: Words = ""
     issue: Words = ""
 
 
-class ErrorBody(Told):
+class ErrorBody(WireModel):
     """The inside of the error envelope. `code` makes it one of the service; the rest may be missing."""
 
     code: str
@@ -56,13 +56,13 @@ class ErrorBody(Told):
     details: Annotated[ErrorDetails, BeforeValidator(lambda told: told if isinstance(told, dict) else {})] = ErrorDetails()
 
 
-class ErrorEnvelope(Told):
+class ErrorEnvelope(WireModel):
     """`{ error: { code, message, requestId, details? } }` (spec, Errors)."""
 
     error: ErrorBody
 
 
-class Channel(Told):
+class Channel(WireModel):
     """A publish destination available to the key's owner (spec, Channel)."""
 
     id: int
@@ -70,7 +70,7 @@ class Channel(Told):
     slug: str
 
 
-class Classification(Told):
+class Classification(WireModel):
     """A slug that events may be classified with (spec, Classification)."""
 
     slug: str
@@ -78,14 +78,14 @@ class Classification(Told):
     description: Words = ""
 
 
-class ClassificationList(Told):
+class ClassificationList(WireModel):
     """The classification list with its version, a date in the form YYYY-MM-DD."""
 
     version: str
     docs: tuple[Classification, ...]
 
 
-class Paging(Told):
+class Paging(WireModel):
     """Where a page stands among the others: the full envelope, or the minimal one of the event list (spec, Pagination)."""
 
     page: int = 1
@@ -94,7 +94,7 @@ class Paging(Told):
     hasNextPage: bool | None = None  # noqa: N815  # the wire's own spelling
 
     def is_followed(self, count: int) -> bool:
-        """Tell whether another page exists, after one of `count` documents."""
+        """Return whether another page exists, after one of `count` documents."""
         if self.hasNextPage is not None:
             return self.hasNextPage
         if self.totalDocs is not None and self.limit > 0:

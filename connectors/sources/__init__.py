@@ -1,1 +1,4 @@
-"""Rows in: one module per kind of source, all keeping the promise of `contract`."""
+"""Where rows come from: one contract for all kinds of source, a catalogue of the kinds, and what they share.
+
+Files are found and fetched in `files` and cut into rows in `formats`; Google Sheets and Salesforce have folders of their own.
+"""

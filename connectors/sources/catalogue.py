@@ -19,7 +19,7 @@ from connectors.sources.formats.json import JsonRecords, NdjsonRecords
 from connectors.sources.formats.records import RecordFile
 from connectors.sources.formats.xlsx import Workbook
 from connectors.sources.formats.xml import XmlRecords
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.write_back import MarkBoard
 from mappings.errors import ConfigError
 from mappings.spec.source import (
@@ -63,12 +63,12 @@ def open_source(
     `since`: the cursor of an earlier reading, to read only what changed after it; a source without cursors reads all.
     `clock`: time and waiting.
     """
-    asked = Asked.of(spec, columns)
+    asked = ColumnRequest.of(spec, columns)
 
     # A second table may have changed where its rows' own file has not: then all of them are made anew.
     cursor = "" if spec.join and not _is_read_once(spec) else since
 
-    def open_rows(asked: Asked) -> Source:
+    def open_rows(asked: ColumnRequest) -> Source:
         match spec:
             case FileSource():
                 source = open_files(spec, base, asked, lambda file: _read_as(spec, file, asked), since=cursor, clock=clock)
@@ -95,24 +95,24 @@ def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Acce
         SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
     """
     with masked_errors(access.mask):
-        return _salesforce(spec, own_columns(spec, Asked.of(spec, columns)), access, "", clock).look()
+        return _salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, "", clock).look()
 
 
-def _google_sheet(spec: GoogleSheetsSource, asked: Asked, access: Access, since: str, clock: Clock) -> Source:
+def _google_sheet(spec: GoogleSheetsSource, asked: ColumnRequest, access: Access, since: str, clock: Clock) -> Source:
     with needed_extra("sheets", f"to read {spec.place}"):
         # Here, as it takes a third of a second that feeds of other kinds need not wait.
         from connectors.sources.google_sheets.source import GoogleSheet  # noqa: PLC0415
     return GoogleSheet(spec, asked, access, clock, since)
 
 
-def _salesforce(spec: SalesforceSource, asked: Asked, access: Access, since: str, clock: Clock) -> SalesforceRecords:
+def _salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Access, since: str, clock: Clock) -> SalesforceRecords:
     with needed_extra("salesforce", f"to read {spec.place}"):
         # Here, as feeds of other kinds need not wait for it.
         from connectors.sources.salesforce.source import SalesforceRecords  # noqa: PLC0415
     return SalesforceRecords(spec, asked, access, since, clock)
 
 
-def _read_as(spec: FileSpec, file: FileAt, asked: Asked) -> Source:
+def _read_as(spec: FileSpec, file: FileAt, asked: ColumnRequest) -> Source:
     match spec:
         case CsvSource() | TsvSource():
             return CsvFile(spec, file, asked)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from connectors.masking import Mask
 from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.formats.nested import Flattening, JsonParser, Repeat, picks_among
-from connectors.sources.header import Asked, folded
+from connectors.sources.formats.nested import Flattener, JsonParser, RepeatedName, picks_among
+from connectors.sources.header import ColumnRequest, folded
 from connectors.sources.row_checks import short
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
@@ -28,7 +28,7 @@ _TOO_LARGE = f"a joined table is kept in memory: at most {_MOST_ROWS} rows and {
 _KEYS_SHOWN = 5
 
 Key = tuple[str, ...]
-OpenRows = Callable[[Asked], Source]
+OpenRows = Callable[[ColumnRequest], Source]
 OpenTable = Callable[[Join, frozenset[str]], Source]
 
 
@@ -37,7 +37,7 @@ class FeedSource:
     """The source of one feed: `open_rows` gives its own rows for the columns asked of it, `open_table` those of a join."""
 
     spec: AnySource
-    asked: Asked
+    asked: ColumnRequest
     open_rows: OpenRows
     open_table: OpenTable
 
@@ -60,7 +60,7 @@ class FeedSource:
         return read_table(join, self.open_table(join, frozenset(wanted.union(join.by.values()))))
 
 
-def own_columns(spec: AnySource, asked: Asked) -> Asked:
+def own_columns(spec: AnySource, asked: ColumnRequest) -> ColumnRequest:
     """Return what is asked of the source's own rows: neither what its second tables have nor what stands inside a JSON cell."""
     json_cells = JsonCells.of(spec, asked.columns)
     prefixes = tuple(join.prefix for join in spec.join)
@@ -133,9 +133,9 @@ class _JsonCellReader:
         self.holder = holder
         self.names = tuple(names)
         self._parser = JsonParser()
-        self._flattening = Flattening(picks_among(names, holder))
+        self._flattening = Flattener(picks_among(names, holder))
 
-    def cells(self, text: str) -> tuple[dict[str, str], tuple[Repeat, ...]]:
+    def cells(self, text: str) -> tuple[dict[str, str], tuple[RepeatedName, ...]]:
         """Return the wanted cells that the JSON has, and the names that stand twice in it.
 
         Raises:

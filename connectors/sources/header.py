@@ -28,7 +28,7 @@ NextRow = Callable[[], Sequence[str] | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ColumnRequest:
     """The columns that a feed asks of its source: all must be there but the `optional`; `aliases` are their other names."""
 
     columns: frozenset[str]
@@ -36,21 +36,21 @@ class Asked:
     aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, spec: AnySource, columns: Iterable[str]) -> Asked:
+    def of(cls, spec: AnySource, columns: Iterable[str]) -> ColumnRequest:
         """Return what the mapping's `columns` and the source's own settings ask for together."""
         return cls(frozenset(columns).union(spec.required), frozenset(spec.optional), spec.columns)
 
-    def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> Asked:
+    def without(self, columns: Collection[str], *, also: Iterable[str] = ()) -> ColumnRequest:
         """Return the same without some columns, which come from elsewhere, and with others."""
-        return Asked(self.columns.difference(columns).union(also), self.optional, self.aliases)
+        return ColumnRequest(self.columns.difference(columns).union(also), self.optional, self.aliases)
 
-    def allowing(self, columns: Iterable[str]) -> Asked:
+    def allowing(self, columns: Iterable[str]) -> ColumnRequest:
         """Return the same, with more columns that may be absent."""
-        return Asked(self.columns, self.optional.union(columns), self.aliases)
+        return ColumnRequest(self.columns, self.optional.union(columns), self.aliases)
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class MatchedColumns:
     """The source's columns spelt as the mapping spells them; the wanted ones that are `missing`, or `absent` by leave."""
 
     names: tuple[str, ...]
@@ -129,7 +129,7 @@ def _trimmed(name: str) -> str:
     return unicodedata.normalize("NFC", name).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip()
 
 
-def wanted_columns(present: Sequence[str], asked: Asked, name: str, advice: str = "") -> Matched:
+def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, advice: str = "") -> MatchedColumns:
     """Match a source's columns with those asked for.
 
     Raises:
@@ -142,7 +142,7 @@ def wanted_columns(present: Sequence[str], asked: Asked, name: str, advice: str 
     return found
 
 
-def matched(names: Sequence[str], asked: Asked) -> Matched:
+def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
     """Find the wanted columns among a source's names.
 
     A wanted name means the column of exactly that name; else the one column that differs only in case, spaces or
@@ -166,7 +166,7 @@ def matched(names: Sequence[str], asked: Asked) -> Matched:
         _claim(claimed, name, _position(name, len(names)))
     missing = asked.columns.difference(claimed.values())
     spelt = tuple(claimed.get(position, name) for position, name in enumerate(names))
-    return Matched(spelt, tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
+    return MatchedColumns(spelt, tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
 
 
 def _claim(claimed: dict[int, str], wanted: str, position: int | None) -> None:

@@ -11,17 +11,17 @@ from mappings.compiler.conditions import Holds, compile_condition, untimely
 from mappings.compiler.evaluation import (
     UNSET,
     CompiledStep,
-    Ends,
     Flow,
     Getter,
     MisfitError,
     Reads,
     RowState,
+    ValuePolicies,
     Watch,
     column_reader,
+    compile_policy,
     compile_step,
     is_empty,
-    mending,
     nfc,
     required,
     stepped,
@@ -42,7 +42,7 @@ ANYTHING = Flow(Kind.ANY)
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledValue:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
     `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
@@ -73,7 +73,7 @@ _REPORTED: Mapping[type[object], str] = {
     ChannelValue: "channel",
 }
 """The kinds of values that `explain` reports, beside their steps."""
-CompileValue = Callable[["Compiler", Value, ValuePosition], Compiled]
+CompileValue = Callable[["Compiler", Value, ValuePosition], CompiledValue]
 
 
 @dataclass(slots=True)
@@ -85,10 +85,10 @@ class Compiler:
     channels: Mapping[str, int] | None
     compile_value: CompileValue
     watch: Watch | None = None
-    given: Mapping[str, Compiled] = field(default_factory=dict)
+    given: Mapping[str, CompiledValue] = field(default_factory=dict)
     """What each event of a row knows besides: $item and $day."""
     as_of: datetime | None = None
-    loops: dict[str, Compiled] = field(default_factory=dict)
+    loops: dict[str, CompiledValue] = field(default_factory=dict)
     """The items of the lists that are being gone through where a value is compiled, by their names."""
     days_asked: set[str] = field(default_factory=set)
     """The days of the run that values are, each as the zone of its value has it; "" where the moment of the run was not said."""
@@ -96,7 +96,7 @@ class Compiler:
     """Whether a value is the row's place in its source."""
     problems: list[MappingProblem] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
-    _named: dict[str, Compiled] = field(default_factory=dict)
+    _named: dict[str, CompiledValue] = field(default_factory=dict)
     _items: int = 0
     _under_way: list[str] = field(default_factory=list)
     _reads: Reads = field(default_factory=Reads)
@@ -107,7 +107,7 @@ class Compiler:
         """How many named values a row keeps."""
         return len(self.let) + self._items
 
-    def value(self, value: Value, spot: ValuePosition) -> Compiled:
+    def value(self, value: Value, spot: ValuePosition) -> CompiledValue:
         """Compile one value."""
         outer, self._reads = self._reads, Reads()
         compiled = self.compile_value(self, value, spot)
@@ -119,22 +119,22 @@ class Compiler:
             return compiled
         return replace(compiled, get=watched_value(compiled.get, name, spot.path, self.watch))
 
-    def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> Compiled:
+    def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> CompiledValue:
         """Note a problem; what is returned is never used."""
         self.problems.append(MappingProblem(spot.loc, message, hint))
-        return Compiled(nothing)
+        return CompiledValue(nothing)
 
     def look_further(self) -> None:
         """Note that the value being compiled looks at more than the row's cells: it may differ where they do not."""
         self._reads.is_more = True
 
-    def column(self, name: str) -> Compiled:
+    def column(self, name: str) -> CompiledValue:
         """Return the value of a column's raw text."""
         self.columns.add(name)
         self._reads.columns.add(name)
-        return Compiled(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
+        return CompiledValue(column_reader(name), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
-    def reference(self, name: str, spot: ValuePosition) -> Compiled:
+    def reference(self, name: str, spot: ValuePosition) -> CompiledValue:
         """Return a named value, computed once a row; compiled at its first use."""
         if name in self.loops:
             self.look_further()
@@ -154,36 +154,38 @@ class Compiler:
             self.loops = outer
             self._under_way.pop()
             get = _once_a_row(len(self._named), compiled.get)
-            self._named[name] = Compiled(get, compiled.flow, compiled.column, reads=compiled.reads)
+            self._named[name] = CompiledValue(get, compiled.flow, compiled.column, reads=compiled.reads)
         known = self._named[name]
         self._reads.add(Reads(set(known.reads or ()), known.reads is None))
         return known
 
-    def item(self, flow: Flow, column: str) -> tuple[int, Compiled]:
+    def item(self, flow: Flow, column: str) -> tuple[int, CompiledValue]:
         """Make room for one item at a time of a list: its place among the named values of a row, and its value."""
         place = self.named_count
         self._items += 1
-        return place, Compiled(lambda row: row.named[place], flow, column)
+        return place, CompiledValue(lambda row: row.named[place], flow, column)
 
-    def source(self, text: str, spot: ValuePosition) -> Compiled:
+    def source(self, text: str, spot: ValuePosition) -> CompiledValue:
         """Return what `from` names: a column, or a named value."""
         if is_reference(text):
             return self.reference(text[1:], spot)
         return self.column(unescape_dollar(text))
 
-    def ends(self, value: Any, spot: ValuePosition, column: str) -> Ends:
+    def ends(self, value: Any, spot: ValuePosition, column: str) -> ValuePolicies:
         """Compile the author's choices for a value that is empty or refused."""
         on_empty: Policy | None = value.on_empty
         chosen = on_empty is not None
-        return Ends(
+        return ValuePolicies(
             column,
-            mending("omit" if spot.may_be_empty and not chosen else on_empty, spot.path),
-            mending(value.on_error, spot.path),
+            compile_policy("omit" if spot.may_be_empty and not chosen else on_empty, spot.path),
+            compile_policy(value.on_error, spot.path),
             is_empty_chosen=chosen,
             is_error_chosen=value.on_error is not None,
         )
 
-    def through(self, source: Compiled, steps: tuple[AnyStep, ...], ends: Ends, spot: ValuePosition) -> Compiled:
+    def through(
+        self, source: CompiledValue, steps: tuple[AnyStep, ...], ends: ValuePolicies, spot: ValuePosition
+    ) -> CompiledValue:
         """Pass a value through steps."""
         stages: list[CompiledStep] = []
         flow, refuses = source.flow, source.refuses
@@ -194,10 +196,10 @@ class Compiler:
                 stage, flow = compile_step(step, flow, self.tables, spot.path)
             except MisfitError as error:
                 self.problems.append(MappingProblem((*spot.loc, "do", position), str(error)))
-                return Compiled(nothing, Flow(Kind.ANY))
+                return CompiledValue(nothing, Flow(Kind.ANY))
             if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
-                told = f'on_error never applies: the step "{step.name}" refuses nothing'
-                self.problems.append(MappingProblem((*spot.loc, "do", position, "on_error"), told, "leave it out"))
+                message = f'on_error never applies: the step "{step.name}" refuses nothing'
+                self.problems.append(MappingProblem((*spot.loc, "do", position, "on_error"), message, "leave it out"))
             stages.append(stage if self.watch is None else stage.watched(self.watch))
         if ends.is_error_chosen and not refuses:
             hint = "on_empty says what becomes of nothing" if not steps else "leave it out"
@@ -205,9 +207,9 @@ class Compiler:
         refuses = refuses and not ends.is_error_chosen
         if source.is_cell and self.watch is not None:
             read = watched_value(source.get, f"from {source.column}", spot.path, self.watch)
-            return Compiled(stepped(read, tuple(stages), ends), flow, source.column, refuses=refuses)
+            return CompiledValue(stepped(read, tuple(stages), ends), flow, source.column, refuses=refuses)
         get = stepped_cell(source.column, tuple(stages), ends) if source.is_cell else stepped(source.get, tuple(stages), ends)
-        return Compiled(get, flow, source.column, refuses=refuses)
+        return CompiledValue(get, flow, source.column, refuses=refuses)
 
     def condition(self, condition: Condition, loc: Loc) -> Holds:
         """Compile a condition."""
@@ -217,7 +219,7 @@ class Compiler:
         refer: Callable[[str], Getter] = lambda text: lenient(self._operand(text, ValuePosition(loc)).get)  # noqa: E731 - two one-line doors
         return compile_condition(condition, refer, lambda name: self.column(name).get)
 
-    def _operand(self, text: str, spot: ValuePosition) -> Compiled:
+    def _operand(self, text: str, spot: ValuePosition) -> CompiledValue:
         return self.reference(text[1:], spot) if is_reference(text) else constant(unescape_dollar(text))
 
 
@@ -231,10 +233,10 @@ def nothing(_row: RowState) -> Any:
     return None
 
 
-def constant(text: str) -> Compiled:
+def constant(text: str) -> CompiledValue:
     """Return a value that is the same for every row."""
     text = nfc(text)
-    return Compiled(lambda _row: text, Flow(Kind.TEXT), constant=text, refuses=False)
+    return CompiledValue(lambda _row: text, Flow(Kind.TEXT), constant=text, refuses=False)
 
 
 def is_reference(text: str) -> bool:
@@ -262,7 +264,7 @@ def lenient(get: Getter) -> Getter:
     return value
 
 
-def refused_empty(ends: Ends, row: RowState, hint: str = "") -> Any:
+def refused_empty(ends: ValuePolicies, row: RowState, hint: str = "") -> Any:
     """Return what the author chose for nothing."""
     return ends.on_empty(row, required(ends.column, hint))
 

@@ -62,7 +62,7 @@ class RowState:
 
 Getter = Callable[[RowState], Any]
 """A compiled value: None where it was left out, Refusal raised where it cannot be had."""
-Mend = Callable[[RowState, Refusal], Any]
+Recover = Callable[[RowState, Refusal], Any]
 """What becomes of a refusal: a value to use, None to leave it out, or the refusal again."""
 Watch = Callable[[str, str, Any, Any], None]
 """Called, for `explain`, for each step: the field's path, the step, what went in, and what came out (or the Refusal)."""
@@ -120,7 +120,7 @@ def nothing_left(column: str, found: object) -> Refusal:
     return Refusal(ReasonCode.REQUIRED, f"nothing usable was left of this {what}", column=column, found=str(found))
 
 
-def mending(policy: Policy | None, path: str) -> Mend:
+def compile_policy(policy: Policy | None, path: str) -> Recover:
     """Compile an author's choice for the value of the event's field `path`."""
     match policy:
         case None:
@@ -140,7 +140,7 @@ def mending(policy: Policy | None, path: str) -> Mend:
             assert_never(policy)
 
 
-def _tolerating(path: str, value: Any, *, is_draft: bool) -> Mend:
+def _tolerating(path: str, value: Any, *, is_draft: bool) -> Recover:
     def mend(row: RowState, refusal: Refusal) -> Any:
         row.warn(refusal, path, is_draft=is_draft)
         return value
@@ -168,7 +168,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class CompiledStep:
-    """One step as functions: `one` works on one item, `run` on all there is; `mend` is the step's own policy, if it has one.
+    """One step as functions: `one` works on one item, `run` on all there is; `policy` is the step's own policy, if it has one.
 
     `path`: the field of the event that the value is for. `uses_repaired`: a repaired value is used in spite of the policy.
     """
@@ -178,7 +178,7 @@ class CompiledStep:
     run: Run
     is_each: bool
     works_on_empty: bool
-    mend: Mend | None
+    policy: Recover | None
     path: str
     uses_repaired: bool
 
@@ -210,29 +210,29 @@ class CompiledStep:
             return self.one(item)
         except Repaired as repaired:
             refusal = repaired.about(column, found, self.name)
-            if self.mend is None:
+            if self.policy is None:
                 row.warnings.append(refusal.reason(self.path))
                 return repaired.value
-            mended = self.mend(row, refusal)
-            return repaired.value if self.uses_repaired else mended
+            recovered = self.policy(row, refusal)
+            return repaired.value if self.uses_repaired else recovered
         except Refusal as refused:
             refusal = refused.about(column, found, self.name)
-            if self.mend is None:
+            if self.policy is None:
                 raise refusal from refused
-            return self.mend(row, refusal)
+            return self.policy(row, refusal)
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class ValuePolicies:
     """What the author chose for a value that is empty or refused; `is_..._chosen`: the file says so, it is not the default."""
 
     column: str
-    on_empty: Mend
-    on_error: Mend
+    on_empty: Recover
+    on_error: Recover
     is_empty_chosen: bool = False
     is_error_chosen: bool = False
 
-    def mend(self, row: RowState, refusal: Refusal) -> Any:
+    def apply(self, row: RowState, refusal: Refusal) -> Any:
         """Return what the author chose for a refusal, unless a choice inside the value is to reject the row."""
         if refusal.is_final:
             raise refusal
@@ -282,7 +282,7 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
         run=_each(one, works_on_empty=works_on_empty) if is_each else one,
         is_each=is_each,
         works_on_empty=works_on_empty,
-        mend=None if step.policy is None else mending(step.policy, path),
+        policy=None if step.policy is None else compile_policy(step.policy, path),
         path=path,
         uses_repaired=step.policy in (None, "warn", "draft"),
     )
@@ -292,7 +292,7 @@ def compile_step(step: Step, flow: Flow, tables: Mapping[str, Table], path: str)
     return compiled, Flow(kind, is_each or step.gives_several)
 
 
-def stepped(read: Getter, steps: tuple[CompiledStep, ...], ends: Ends) -> Getter:
+def stepped(read: Getter, steps: tuple[CompiledStep, ...], ends: ValuePolicies) -> Getter:
     """Return the value that `read` gives once it has passed all steps."""
     works_on_empty = any(step.works_on_empty for step in steps)
     careful = _careful(steps, ends)
@@ -302,7 +302,7 @@ def stepped(read: Getter, steps: tuple[CompiledStep, ...], ends: Ends) -> Getter
             found = read(row)
         except Refusal as refusal:
             if refusal.is_final or not (works_on_empty and refusal.is_empty):
-                return ends.mend(row, refusal)
+                return ends.apply(row, refusal)
             found = ""
         if is_empty(found):
             if not works_on_empty:
@@ -324,7 +324,7 @@ def _run_all(steps: tuple[CompiledStep, ...], current: Any) -> Any:
     return current
 
 
-def stepped_cell(column: str, steps: tuple[CompiledStep, ...], ends: Ends) -> Getter:
+def stepped_cell(column: str, steps: tuple[CompiledStep, ...], ends: ValuePolicies) -> Getter:
     """Return the same for the text of a column, written out: this runs for every cell that is mapped (budget 3)."""
     if any(step.works_on_empty for step in steps):
         return stepped(column_reader(column), steps, ends)
@@ -350,7 +350,7 @@ def stepped_cell(column: str, steps: tuple[CompiledStep, ...], ends: Ends) -> Ge
     return value
 
 
-def _careful(steps: tuple[CompiledStep, ...], ends: Ends) -> Callable[[RowState, Any], Any]:
+def _careful(steps: tuple[CompiledStep, ...], ends: ValuePolicies) -> Callable[[RowState, Any], Any]:
     """The same way once more, one step at a time, with the policies of each."""
 
     def careful(row: RowState, found: Any) -> Any:
@@ -364,7 +364,7 @@ def _careful(steps: tuple[CompiledStep, ...], ends: Ends) -> Callable[[RowState,
                 return current
             return None if is_left_out and not ends.is_empty_chosen else ends.on_empty(row, nothing_left(ends.column, found))
         except Refusal as refusal:
-            return ends.mend(row, refusal)
+            return ends.apply(row, refusal)
 
     return careful
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from mappings.compiler.base import Compiled, Compiler
+from mappings.compiler.base import CompiledValue, Compiler
 from mappings.compiler.evaluation import Flow, RowState, nfc, read_cell, required
 from mappings.compiler.key import key_refusal
 from mappings.outcome import Silence
@@ -46,14 +46,14 @@ Item = Mapping[str, str]
 ReadItems = Callable[[Mapping[str, str]], list[Item]]
 
 
-def given_item(column: str) -> Compiled:
+def given_item(column: str) -> CompiledValue:
     """Return the value `$item` of each event of a row: the item of a column."""
-    return Compiled(lambda row: row.item, Flow(Kind.TEXT), column)
+    return CompiledValue(lambda row: row.item, Flow(Kind.TEXT), column)
 
 
-def given_day(own: Callable[[RowState], date]) -> Compiled:
+def given_day(own: Callable[[RowState], date]) -> CompiledValue:
     """Return the value `$day`: that of each event after the recurrence, the row's own before it."""
-    return Compiled(lambda row: own(row) if row.day is None else row.day, Flow(Kind.DATE))
+    return CompiledValue(lambda row: own(row) if row.day is None else row.day, Flow(Kind.DATE))
 
 
 def refused(row: ExpandedRow, refusal: Refusal, muted: tuple[str, ...] = ()) -> list[ExpandedRow]:

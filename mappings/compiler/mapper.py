@@ -217,13 +217,13 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
     """
     mapper, problems = compile_with_problems(mapping, directory, as_of)
     if problems:
-        told = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
+        message = "\n".join(f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems)
         raise ConfigError(
-            f"{mapping.path.name}: {told}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
+            f"{mapping.path.name}: {message}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
         )
     if as_of is None and (needs_the_moment(mapping.rows) or mapper.asks_the_day):
-        told = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
-        raise ConfigError(told, hint="hand in as_of")
+        message = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
+        raise ConfigError(message, hint="hand in as_of")
     return mapper
 
 
@@ -322,11 +322,11 @@ def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_o
     refused: set[str] = set()
 
     def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
-        told = _traced(field, step, goes_in, comes_out)
+        traced = _traced(field, step, goes_in, comes_out)
         # After a refusal the steps of a field are taken once more, with its policies.
-        if field not in refused or told not in steps:
-            steps.append(told)
-        if told.refused:
+        if field not in refused or traced not in steps:
+            steps.append(traced)
+        if traced.refused:
             refused.add(field)
 
     mapper, _ = compile_with_problems(mapping, directory, as_of, watch)

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from mappings.compiler.base import Compiled, Compiler, lenient, refused_empty
-from mappings.compiler.evaluation import Flow, Getter, RowState, mending, required
+from mappings.compiler.base import CompiledValue, Compiler, lenient, refused_empty
+from mappings.compiler.evaluation import Flow, Getter, RowState, compile_policy, required
 from mappings.positions import ValuePosition
 from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.values import At, Choose, FirstOf, From, InZoneValue, Value, Wall
@@ -132,7 +132,7 @@ Place = Callable[[RowState, WallTime], Any]
 """Returns the moment at which a row's clocks show that."""
 
 
-def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> Compiled:
+def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> CompiledValue:
     """Compile a wall time in a zone."""
     wall = value.at
     day = _operand(compiler, wall.day, spot.inner("at", "day", may_be_empty=True), _DAY_WANTED)
@@ -153,13 +153,13 @@ def compile_moment(compiler: Compiler, value: At, spot: ValuePosition) -> Compil
             return refused_empty(ends, row) if shown is None else place(row, shown)
         except Refusal as refusal:
             if refusal.is_empty:
-                return ends.mend(row, refusal.about(clock_column or day.column, "", ""))
+                return ends.apply(row, refusal.about(clock_column or day.column, "", ""))
             found = "" if shown is None else shown.local.isoformat(" ", "minutes")
-            return ends.mend(row, refusal.about(clock_column or day.column, found, "at"))
+            return ends.apply(row, refusal.about(clock_column or day.column, found, "at"))
 
     if clock is None or spot.loc != ("event", spot.path):  # inside another value, that value's own policy may yet save the row
-        return Compiled(moment, Flow(Kind.MOMENT), day.column)
-    return Compiled(_with_both_reported(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
+        return CompiledValue(moment, Flow(Kind.MOMENT), day.column)
+    return CompiledValue(_with_both_reported(moment, clock.get, spot.path), Flow(Kind.MOMENT), day.column)
 
 
 def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -> Place:
@@ -168,7 +168,7 @@ def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -
         return place
     hint = "the start is a moment, as `at` gives it: name it under let, and write start: $starts"
     starts = _operand(compiler, wall.start, spot.inner("at", "start", may_be_empty=True), _Wanted(_MOMENTS, hint))
-    mend = mending(None if wall.before_start == "next_day" else wall.before_start, spot.path)
+    mend = compile_policy(None if wall.before_start == "next_day" else wall.before_start, spot.path)
 
     def placed(row: RowState, shown: WallTime) -> Any:
         end = place(row, shown)
@@ -190,7 +190,7 @@ def _ending(compiler: Compiler, wall: Wall, spot: ValuePosition, place: Place) -
 def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
     """Where the day rejects the row, read the clock as well, so that both are reported at once."""
 
-    def told(row: RowState) -> Any:
+    def both(row: RowState) -> Any:
         try:
             return moment(row)
         except Refusal as first:
@@ -201,10 +201,10 @@ def _with_both_reported(moment: Getter, clock: Getter, path: str) -> Getter:
                     row.reasons.append(second.reason(path))
             raise
 
-    return told
+    return both
 
 
-def compile_instant(compiler: Compiler, value: InZoneValue, spot: ValuePosition) -> Compiled:
+def compile_instant(compiler: Compiler, value: InZoneValue, spot: ValuePosition) -> CompiledValue:
     """Compile a moment shown in a zone."""
     asked, hint = value.in_zone, 'a moment is needed: do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]'
     moment = _operand(compiler, asked.moment, spot.inner("in_zone", "moment", may_be_empty=True), _Wanted(_MOMENTS, hint))
@@ -217,10 +217,9 @@ def compile_instant(compiler: Compiler, value: InZoneValue, spot: ValuePosition)
             found = read(row)
             return refused_empty(ends, row) if found is None else _seen(found, zone(row))
         except Refusal as refusal:
-            told = refusal.about(moment.column, "", "in_zone")
-            return ends.mend(row, told)
+            return ends.apply(row, refusal.about(moment.column, "", "in_zone"))
 
-    return Compiled(shown, Flow(Kind.MOMENT), moment.column)
+    return CompiledValue(shown, Flow(Kind.MOMENT), moment.column)
 
 
 def _seen(found: Any, zone: ZoneInfo) -> datetime:
@@ -232,14 +231,14 @@ def _seen(found: Any, zone: ZoneInfo) -> datetime:
         raise Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted", found=str(found)) from None
 
 
-def _operand(compiler: Compiler, value: Value, spot: ValuePosition, wanted: _Wanted) -> Compiled:
+def _operand(compiler: Compiler, value: Value, spot: ValuePosition, wanted: _Wanted) -> CompiledValue:
     compiled = compiler.value(value, spot)
     written = compiled.constant
     if written is not None and wanted.read is not None and not _is_readable(written, wanted):
         return compiler.misfit(spot, f'"{written}" does not fit here', wanted.hint)
     if written is not None and wanted.read is not None:
         constant = wanted.read(written)
-        return Compiled(lambda _row: constant, Flow(wanted.kinds[0]), compiled.column)
+        return CompiledValue(lambda _row: constant, Flow(wanted.kinds[0]), compiled.column)
     if compiled.flow.is_list or compiled.flow.kind not in wanted.kinds:
         return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", wanted.hint)
     _check_stand_ins(compiler, value, spot, wanted)
@@ -275,7 +274,7 @@ def _of_a_day(gap: Gap) -> Gap:
     return "later" if gap == "reject" else gap
 
 
-def _zone_finder(compiler: Compiler, compiled: Compiled, spot: ValuePosition) -> Callable[[RowState], ZoneInfo]:
+def _zone_finder(compiler: Compiler, compiled: CompiledValue, spot: ValuePosition) -> Callable[[RowState], ZoneInfo]:
     """Return the function that gives a row's zone; it raises Refusal where the row names none."""
     if compiled.constant is not None and find_zone(compiled.constant) is None:
         compiler.misfit(spot, f'"{compiled.constant}" is not a time zone', 'write it like "Europe/Lisbon"')

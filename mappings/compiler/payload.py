@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from mappings.compiler.base import Compiled, Compiler, nothing
+from mappings.compiler.base import CompiledValue, Compiler, nothing
 from mappings.compiler.evaluation import UNSET, Flow, Getter, RowState, nfc, nothing_left, remembered
 from mappings.compiler.values import compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
@@ -233,7 +233,7 @@ def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePositi
     return _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
 
 
-def _same_in_all_rows(compiler: Compiler, compiled: Compiled) -> Any:
+def _same_in_all_rows(compiler: Compiler, compiled: CompiledValue) -> Any:
     """Return the value if it is the same in every row, UNSET where it reads the row or warns of something."""
     if compiled.constant is not None:
         return compiled.constant
@@ -367,13 +367,13 @@ class Validator:
         In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one, nor
         is one of a joined row that is not there.
         """
-        spoilt = [problem.column for problem in problems]
-        if "" in spoilt:
+        broken = [problem.column for problem in problems]
+        if "" in broken:
             return
         absent = tuple(self.joined[one.column] for one in problems if one.code is _NO_ROW and one.column in self.joined)
         for reason in reasons:
-            is_spoilt = reason.column.startswith(absent) or any(_is_about(reason.column, column) for column in spoilt)
-            if reason.code is not ReasonCode.REQUIRED or not is_spoilt:
+            is_consequence = reason.column.startswith(absent) or any(_is_about(reason.column, column) for column in broken)
+            if reason.code is not ReasonCode.REQUIRED or not is_consequence:
                 yield reason
 
     def _column_of(self, path: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
-from mappings.compiler.base import Compiled, Compiler, lenient
+from mappings.compiler.base import CompiledValue, Compiler, lenient
 from mappings.compiler.evaluation import Getter, RowState, required
 from mappings.compiler.expand import Expand, ExpandedRow, refused
 from mappings.compiler.row_rules import OVER, TOO_FAR
@@ -297,12 +297,12 @@ def _optional(
     compiler: Compiler,
     value: Value | None,
     spot: ValuePosition,
-    compile_one: Callable[[Compiler, Value, ValuePosition], Compiled] = Compiler.value,
+    compile_one: Callable[[Compiler, Value, ValuePosition], CompiledValue] = Compiler.value,
 ) -> Getter | None:
     return None if value is None else lenient(compile_one(compiler, value, spot).get)
 
 
-def _compile_date(compiler: Compiler, value: Value, spot: ValuePosition) -> Compiled:
+def _compile_date(compiler: Compiler, value: Value, spot: ValuePosition) -> CompiledValue:
     compiled = compiler.value(value, spot)
     is_text = compiled.flow.kind is Kind.TEXT and (compiled.is_cell or compiled.column)
     if compiled.flow.kind not in _DATES or is_text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from mappings.compiler.base import Compiler
 from mappings.compiler.conditions import Holds
@@ -13,7 +13,8 @@ from mappings.compiler.evaluation import RowState, read_cell
 from mappings.positions import Loc
 from mappings.refusals import Reason, ReasonCode, Refusal
 from mappings.spec.conditions import All, Condition, Not, Test
-from mappings.spec.rules import Assert, Cancelled, Keep, Rule, Skip, WindowRule, WindowSpan
+from mappings.spec.conditions import Any as AnyOf
+from mappings.spec.rules import Assert, Cancelled, Duplicates, Explode, Group, Keep, Recur, Rule, Skip, WindowRule, WindowSpan
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
@@ -34,8 +35,10 @@ def compile_rule(compiler: Compiler, rule: Rule, loc: Loc) -> LeaveOut | None:
             return _cancel(compiler.condition(rule.cancelled, (*loc, "cancelled")), rule.because)
         case Assert():
             return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
-        case _:
+        case Explode() | Recur() | Group() | Duplicates() | WindowRule():
             return None
+        case _:
+            assert_never(rule)
 
 
 def only(rules: tuple[Rule, ...], kind: type[AnyRule]) -> AnyRule | None:
@@ -139,8 +142,10 @@ def _column_of(condition: Condition) -> str:
             return _column_of(condition.negated)
         case All():
             parts = condition.all
-        case _:
+        case AnyOf():
             parts = condition.any
+        case _:
+            assert_never(condition)
     return next((column for column in map(_column_of, parts) if column), "")
 
 

@@ -144,7 +144,7 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
     kinds = [type(rule) for rule in mapping.rows]
     for kind in (kind for kind, count in Counter(kinds).items() if count > 1 and kind in _ONCE):
         last = len(kinds) - 1 - kinds[::-1].index(kind)
-        yield MappingProblem(("rows", last), f'the rule "{kind.__name__.lower()}" stands twice', "one of them is enough")
+        yield MappingProblem(("rows", last), f'the rule "{next(iter(kind.model_fields))}" stands twice', "one of them is enough")
     if Group in kinds and Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
         yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
@@ -163,7 +163,7 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
         yield "day"
 
 
-_REASONS_TOLD = 20
+_MOST_REASONS = 20
 """Twenty of a row's sixty bad dates are enough to report."""
 
 
@@ -178,9 +178,8 @@ def as_one_row(
     silent = Part(silence=Silence(stem)) if stem else Part()
     rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]
     if len(rejections) == len(outcomes):
-        told = chain.from_iterable(_unmuted(*pair) for pair in zip(rejections, expanded, strict=True))
-        reasons = once(told)[:_REASONS_TOLD]
-        return (replace(rejections[0], row_key=stem, reasons=reasons, part=silent),)
+        reasons = chain.from_iterable(_unmuted(*pair) for pair in zip(rejections, expanded, strict=True))
+        return (replace(rejections[0], row_key=stem, reasons=once(reasons)[:_MOST_REASONS], part=silent),)
     labels = {_label(outcome) for outcome in outcomes}
     if len(labels) == 1 and ("", 0) not in labels:
         return (replace(outcomes[0], row_key=stem, part=silent),)

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import (
     ANYTHING,
-    Compiled,
+    CompiledValue,
     Compiler,
     constant,
     is_reference,
@@ -20,7 +20,7 @@ from mappings.compiler.base import (
     refused_empty,
     unescape_dollar,
 )
-from mappings.compiler.evaluation import Flow, Getter, RowState, is_empty, mending, required
+from mappings.compiler.evaluation import Flow, Getter, RowState, compile_policy, is_empty, required
 from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.outcome import Cover, RowLocation
 from mappings.positions import ValuePosition
@@ -52,26 +52,26 @@ _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 
 
-def compile_fact(compiler: Compiler, value: Meta, spot: ValuePosition) -> Compiled:
+def compile_fact(compiler: Compiler, value: Meta, spot: ValuePosition) -> CompiledValue:
     """Compile what is known of a row; a number and a day keep their kinds, the others are texts."""
     compiler.look_further()
     source = _source(compiler, value)
     return compiler.through(source, value.do, compiler.ends(value, spot, ""), spot)
 
 
-def _source(compiler: Compiler, value: Meta) -> Compiled:
+def _source(compiler: Compiler, value: Meta) -> CompiledValue:
     match value.meta:
         case "row":
             compiler.asks_the_line = True
-            return Compiled(lambda row: row.origin.number or None, Flow(Kind.NUMBER))
+            return CompiledValue(lambda row: row.origin.number or None, Flow(Kind.NUMBER))
         case "file":
-            return Compiled(_of_origin(file_of), Flow(Kind.TEXT))
+            return CompiledValue(_of_origin(file_of), Flow(Kind.TEXT))
         case "tab":
-            return Compiled(_of_origin(tab_of), Flow(Kind.TEXT))
+            return CompiledValue(_of_origin(tab_of), Flow(Kind.TEXT))
         case "run_date":
             day = compiler.as_of and compiler.as_of.astimezone(ZoneInfo(value.zone or "UTC")).date()
             compiler.days_asked.add(day.isoformat() if day else "")
-            return Compiled(lambda _row: day, Flow(Kind.DATE))
+            return CompiledValue(lambda _row: day, Flow(Kind.DATE))
         case _:
             assert_never(value.meta)
 
@@ -96,7 +96,7 @@ def tab_of(origin: RowLocation) -> str:
     return found["tab"] if found else ""
 
 
-def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Compiled:  # noqa: C901, PLR0911, PLR0912 - one arm per kind of value
+def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> CompiledValue:  # noqa: C901, PLR0911, PLR0912 - one arm per kind of value
     """Compile a value that gives one thing: objects and images have their place in the payload only."""
     match value:
         case str():
@@ -133,13 +133,13 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
             assert_never(value)
 
 
-def _from(compiler: Compiler, value: From, spot: ValuePosition) -> Compiled:
+def _from(compiler: Compiler, value: From, spot: ValuePosition) -> CompiledValue:
     source = compiler.source(value.source, spot.inner("from"))
     ends = compiler.ends(value, spot, source.column)
     return compiler.through(source, value.do, ends, spot)
 
 
-def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> Compiled:
+def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> CompiledValue:
     parts = [
         compiler.value(part, spot.inner("first_of", position, may_be_empty=True)) for position, part in enumerate(value.first_of)
     ]
@@ -157,11 +157,11 @@ def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> Compil
         compiler.misfit(
             spot.inner("on_empty"), "on_empty never applies: one of these values is the same in every row", "leave it out"
         )
-    source = Compiled(first, _common_flow(parts), column, refuses=any(part.refuses for part in parts))
+    source = CompiledValue(first, _common_flow(parts), column, refuses=any(part.refuses for part in parts))
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
 
 
-def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> Compiled:
+def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> CompiledValue:
     locs = [(*spot.loc, "choose", position) for position in range(len(value.choose))]
     conditions = [compiler.condition(choice.when, (*loc, "when")) for choice, loc in zip(value.choose, locs, strict=True)]
     parts = [compiler.value(choice.then, spot.inner("choose", n, "then")) for n, choice in enumerate(value.choose)]
@@ -177,41 +177,41 @@ def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> Compiled:
         try:
             found = next((get for holds, get in branches if holds(row)), otherwise)(row)
         except Refusal as refusal:
-            return ends.mend(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
+            return ends.apply(row, refusal) if refusal.is_final or not may_end_empty else ends.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else refused_empty(ends, row)
 
-    return Compiled(chosen, _common_flow(parts), column)
+    return CompiledValue(chosen, _common_flow(parts), column)
 
 
-def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> Compiled:
+def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> CompiledValue:
     parts = [compiler.value(part, spot.inner("by", position)) for position, part in enumerate(value.by)]
     column = _first_column(parts)
     ends = compiler.ends(value, spot, column)
-    on_miss = mending(value.on_miss if value.on_miss is not None else value.on_error, spot.path)
+    on_miss = compile_policy(value.on_miss if value.on_miss is not None else value.on_error, spot.path)
     table = compiler.tables[value.lookup]
-    find, told = table_finder(table, value.search), part_missed(table, value.search)
+    find, explain = table_finder(table, value.search), part_missed(table, value.search)
     getters = tuple(part.get for part in parts)
 
     def looked_up(row: RowState) -> Any:
         try:
             keys = [get(row) for get in getters]
         except Refusal as unusable:
-            return ends.mend(row, unusable)
+            return ends.apply(row, unusable)
         if any(map(is_empty, keys)):
             missing = next(part.column for key, part in zip(keys, parts, strict=True) if is_empty(key))
             return ends.on_empty(row, required(missing or column))
         try:
             return find("\x1f".join(map(str, keys)))
         except Refusal:
-            place, refusal = told(tuple(map(str, keys)))
+            place, refusal = explain(tuple(map(str, keys)))
             return on_miss(row, refusal.about(parts[place].column or column, "", "lookup"))
 
     results = split_columns(table, len(parts), value.take)[1]
     kind = Kind.TEXT if len(results) == 1 else Kind.OBJECT
-    return Compiled(looked_up, Flow(kind, value.many), column)
+    return CompiledValue(looked_up, Flow(kind, value.many), column)
 
 
-def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> Compiled:
+def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> CompiledValue:
     parts = [compiler.value(part, spot.inner("join", position, may_be_empty=True)) for position, part in enumerate(value.join)]
     getters = tuple(lenient(part.get) for part in parts)
     column = _first_column(parts)
@@ -224,11 +224,11 @@ def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> Compi
             return ""
         return separator.join(str(found) for found in pieces if found is not None)
 
-    source = Compiled(joined, Flow(Kind.TEXT), column, refuses=any(part.refuses for part in parts))
+    source = CompiledValue(joined, Flow(Kind.TEXT), column, refuses=any(part.refuses for part in parts))
     return compiler.through(source, value.do, compiler.ends(value, spot, column), spot)
 
 
-def _items(compiler: Compiler, value: Items, spot: ValuePosition) -> Compiled:
+def _items(compiler: Compiler, value: Items, spot: ValuePosition) -> CompiledValue:
     parts = [compiler.value(part, spot.inner(position)) for position, part in enumerate(value.root)]
     getters = tuple(part.get for part in parts)
     column = _first_column(parts)
@@ -237,10 +237,10 @@ def _items(compiler: Compiler, value: Items, spot: ValuePosition) -> Compiled:
         found = (get(row) for get in getters)
         return [item for item in found if not is_empty(item)]
 
-    return Compiled(items, Flow(_common_flow(parts).kind, is_list=True), column)
+    return CompiledValue(items, Flow(_common_flow(parts).kind, is_list=True), column)
 
 
-def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> Compiled:
+def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> CompiledValue:
     inner = compiler.value(value.channel, spot.inner("channel"))
     if inner.constant is not None and compiler.channels is not None and inner.constant not in compiler.channels:
         hint = did_you_mean(inner.constant, compiler.channels) or _channel_list(compiler)
@@ -250,7 +250,7 @@ def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> Co
         for key in (key for key in ("on_empty", "on_error") if getattr(value, key) is not None):
             compiler.misfit(spot.inner(key), f"{key} never applies: the channel is the same in every row", "leave it out")
         channel_id = find(inner.constant)
-        return Compiled(lambda _row: channel_id, Flow(Kind.NUMBER))
+        return CompiledValue(lambda _row: channel_id, Flow(Kind.NUMBER))
     ends = compiler.ends(value, spot, inner.column)
 
     def channel(row: RowState) -> Any:
@@ -259,9 +259,9 @@ def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> Co
             slug = inner.get(row)
             return refused_empty(ends, row) if is_empty(slug) else find(str(slug))
         except Refusal as refusal:
-            return ends.mend(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
+            return ends.apply(row, refusal.about(inner.column, "" if is_empty(slug) else str(slug), "channel"))
 
-    return Compiled(channel, Flow(Kind.NUMBER), inner.column)
+    return CompiledValue(channel, Flow(Kind.NUMBER), inner.column)
 
 
 def _channel_finder(compiler: Compiler) -> Callable[[str], int]:
@@ -286,12 +286,12 @@ def _channel_list(compiler: Compiler) -> str:
     return "the key's channels are " + ", ".join(sorted(compiler.channels or ())[:10])
 
 
-def _common_flow(parts: Sequence[Compiled]) -> Flow:
+def _common_flow(parts: Sequence[CompiledValue]) -> Flow:
     flows = {part.flow for part in parts}
     return flows.pop() if len(flows) == 1 else ANYTHING
 
 
-def _first_column(parts: Sequence[Compiled]) -> str:
+def _first_column(parts: Sequence[CompiledValue]) -> str:
     return next((part.column for part in parts if part.column), "")
 
 
@@ -301,7 +301,7 @@ _Entry = tuple[Any, ...]
 """What stands side by side in the lists."""
 
 
-def compile_loop(compiler: Compiler, value: ForEach, spot: ValuePosition, compile_give: Give) -> Compiled:
+def compile_loop(compiler: Compiler, value: ForEach, spot: ValuePosition, compile_give: Give) -> CompiledValue:
     """Compile one list of the payload."""
     parts = value.for_each.root if isinstance(value.for_each, Items) and len(value.names) > 1 else (value.for_each,)
     taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
@@ -320,14 +320,14 @@ def compile_loop(compiler: Compiler, value: ForEach, spot: ValuePosition, compil
         try:
             built = each(row, read(row))
         except Refusal as refusal:
-            return ends.mend(row, refusal.about(column, "", "for_each"))
+            return ends.apply(row, refusal.about(column, "", "for_each"))
         return built or refused_empty(ends, row)
 
-    return Compiled(loop, Flow(ANYTHING.kind, is_list=True), column)
+    return CompiledValue(loop, Flow(ANYTHING.kind, is_list=True), column)
 
 
 def _inside(
-    compiler: Compiler, value: ForEach, lists: list[Compiled], compile_give: Callable[[], Getter]
+    compiler: Compiler, value: ForEach, lists: list[CompiledValue], compile_give: Callable[[], Getter]
 ) -> tuple[tuple[int, ...], Getter]:
     """Compile what is made of an item while its names are known; return the items' places in a row with it."""
     items = [compiler.item(Flow(one.flow.kind), one.column) for one in lists]
@@ -338,7 +338,7 @@ def _inside(
     return tuple(place for place, _ in items), give
 
 
-def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> Compiled:
+def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> CompiledValue:
     """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
     if not isinstance(part, Items):
         compiled = compiler.value(part, spot)
@@ -346,10 +346,10 @@ def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> Compiled:
     values = [compiler.value(one, spot.inner(position, may_be_empty=True)) for position, one in enumerate(part.root)]
     getters = tuple(lenient(one.get) for one in values)
     reads = frozenset[str]() if all(one.is_constant for one in values) else None
-    return Compiled(lambda row: [get(row) for get in getters], _common_flow(values), _first_column(values), reads=reads)
+    return CompiledValue(lambda row: [get(row) for get in getters], _common_flow(values), _first_column(values), reads=reads)
 
 
-def _side_by_side(parts: list[Compiled], column: str) -> Callable[[RowState], list[_Entry]]:
+def _side_by_side(parts: list[CompiledValue], column: str) -> Callable[[RowState], list[_Entry]]:
     """Return what reads the entries of lists side by side, without those that have constants only."""
     getters = tuple(part.get for part in parts)
     varying = [place for place, part in enumerate(parts) if not part.is_constant] or list(range(len(parts)))
@@ -375,10 +375,10 @@ def _gone_through(places: tuple[int, ...], give: Getter, path: str) -> Callable[
         for number, entry in enumerate(entries):
             for place, item in zip(places, entry, strict=True):
                 row.named[place] = item
-            told, warned = len(row.reasons), len(row.warnings)
+            reasons, warnings = len(row.reasons), len(row.warnings)
             one = give(row)
-            _number(row.reasons, told, path, number)
-            _number(row.warnings, warned, path, number)
+            _number(row.reasons, reasons, path, number)
+            _number(row.warnings, warnings, path, number)
             if one is not None:
                 built.append(one)
         return built
@@ -401,7 +401,7 @@ def compile_cover(compiler: Compiler, value: ImageValue, spot: ValuePosition) ->
     return _cover(inner, value.on_error, "" if value.default is None else clean_url(value.default))
 
 
-def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
+def _cover(inner: CompiledValue, on_error: str, default: str) -> Getter:
     policy = f"{on_error} {default}" if default else on_error
 
     def cover(row: RowState) -> Any:
@@ -420,7 +420,7 @@ def _cover(inner: Compiled, on_error: str, default: str) -> Getter:
     return cover
 
 
-def _first_usable(parts: Sequence[Compiled]) -> Compiled:
+def _first_usable(parts: Sequence[CompiledValue]) -> CompiledValue:
     """Return the first address that is one; where none is, the first refusal, or nothing."""
     column = _first_column(parts)
 
@@ -434,10 +434,10 @@ def _first_usable(parts: Sequence[Compiled]) -> Compiled:
             raise refused
         return None
 
-    return Compiled(first, column=column)
+    return CompiledValue(first, column=column)
 
 
-def _addresses(part: Compiled, row: RowState) -> Iterator[str | Refusal]:
+def _addresses(part: CompiledValue, row: RowState) -> Iterator[str | Refusal]:
     try:
         found = part.get(row)
     except Refusal as refusal:

@@ -107,7 +107,7 @@ def _decodes(content: bytes, encoding: str, *, is_whole: bool) -> bool:
 def _reads_western(content: bytes) -> bool:
     """Return whether every byte beyond ASCII is a letter or a sign that Western European texts use.
 
-    Few bytes tell code pages apart. No Western word has four such letters in a row; nearly every Cyrillic or Greek one has.
+    A few bytes may be any code page. No Western word has four such letters in a row; nearly every Cyrillic or Greek one has.
     """
     try:
         text = content.decode("windows-1252")

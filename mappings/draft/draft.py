@@ -80,7 +80,7 @@ def draft_feed(sample: SourceSample, wishes: Wishes) -> Draft:
 
 
 def _overwritten(columns: Sequence[ColumnSeen]) -> Iterator[Guessed]:
-    """Yield a doubt for each name in the header that is one of its own column's values: somebody may have typed over it."""
+    """Yield a doubt for each name in the header that is one of its own column's values: it may have been typed over."""
     for column in columns:
         times = column.counts[column.name]
         if times:

@@ -24,7 +24,7 @@ _SURE_WORDS = {
 
 @dataclass(slots=True)
 class FileDraft:
-    """A mapping file being written. `guesses` is what is told to the author besides."""
+    """A mapping file being written. `guesses` are reported to the author besides."""
 
     feed: str
     title: str

@@ -13,7 +13,7 @@ from typing import Any
 from mappings.lint.values import order_of, swapped
 from mappings.steps.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
 from mappings.steps.ranges import read_listed, read_span, span_format
-from mappings.steps.times import Manner, read_clock_span
+from mappings.steps.times import TimeOptions, read_clock_span
 
 LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _DAYS = (
@@ -55,7 +55,7 @@ _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|�
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
 _SEVERAL = frozenset({"dates", "date_range"})
-_AS_WRITTEN = Manner()
+_AS_WRITTEN = TimeOptions()
 _READERS: dict[str, Callable[[Format, str], Any]] = {
     "date": read_date,
     "time": read_clock,

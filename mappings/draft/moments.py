@@ -83,7 +83,7 @@ class Moments:
 
     @property
     def _days_range(self) -> RoleGuess | None:
-        """The column whose cells hold the first and the last day, where no other column tells the last."""
+        """The column whose cells hold the first and the last day, where no other column has the last."""
         return self.roles[Role.START] if self._start_kind == "date_range" and Role.END not in self.roles else None
 
     def _is_read(self, role: Role) -> bool:
@@ -98,7 +98,7 @@ class Moments:
 
     @property
     def _range(self) -> RoleGuess | None:
-        """The column whose cells hold a beginning and an end, where no other column tells the end."""
+        """The column whose cells hold a beginning and an end, where no other column has the end."""
         guess = self.roles.get(Role.CLOCK)
         is_range = guess is not None and guess.column.times is not None and guess.column.times.is_range
         if not is_range or self._start_has_clock or Role.END in self.roles or Role.END_CLOCK in self.roles:

@@ -31,18 +31,6 @@ def _is_day(column: ColumnSeen) -> bool:
     return column.times is not None and not column.times.is_time
 
 
-def _is_last_day(column: ColumnSeen) -> bool:
-    return column.times is not None and not column.times.is_time and not column.times.has_several
-
-
-def _is_clock(column: ColumnSeen) -> bool:
-    return column.times is not None and column.times.is_time
-
-
-def _is_few(column: ColumnSeen) -> bool:
-    return column.is_text and 0 < len(column.parts) <= _FEW
-
-
 def _is_zone(column: ColumnSeen) -> bool:
     return bool(column.filled) and all(_names_a_zone(text) for text in list(column.counts)[:_FEW])
 
@@ -60,12 +48,12 @@ def _zone_reader() -> Run:
     return NamedZone(zone=True).function()
 
 
-def _is_link(column: ColumnSeen) -> bool:
-    return column.urls >= 0.5 and column.pictures * 2 < len(column.filled)
-
-
 def _is_picture(column: ColumnSeen) -> bool:
     return column.urls >= 0.5 and (Role.IMAGE in column.roles or column.pictures * 2 >= len(column.filled))
+
+
+def _is_few(column: ColumnSeen) -> bool:
+    return column.is_text and 0 < len(column.parts) <= _FEW
 
 
 def _is_words(column: ColumnSeen) -> bool:
@@ -75,31 +63,29 @@ def _is_words(column: ColumnSeen) -> bool:
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
 """Words that stand beside a telling one without speaking against it: event_url, end date, venue city."""
 _PARTS: tuple[tuple[Role, frozenset[Role], Fits], ...] = (
-    (Role.IMAGE, frozenset({Role.IMAGE}), _is_picture),
-    (Role.URL, frozenset({Role.URL}), _is_link),
-    (Role.ZONE, frozenset({Role.ZONE}), _is_zone),
-    (Role.END_CLOCK, frozenset({Role.END}), _is_clock),
-    (Role.CLOCK, frozenset({Role.CLOCK, Role.START}), _is_clock),
-    (Role.END, frozenset({Role.END}), _is_last_day),
-    (Role.START, frozenset({Role.START, Role.CLOCK}), _is_day),
-    (Role.CITY, frozenset({Role.CITY}), _is_words),
-    (Role.COUNTRY, frozenset({Role.COUNTRY}), _is_words),
-    (Role.CATEGORY, frozenset({Role.CATEGORY}), _is_few),
-    (Role.STATUS, frozenset({Role.STATUS}), _is_few),
-    (Role.PRICE, frozenset({Role.PRICE}), lambda column: bool(column.filled)),
-    (Role.DESCRIPTION, frozenset({Role.DESCRIPTION}), _is_words),
-    (Role.VENUE, frozenset({Role.VENUE}), _is_words),
-    (Role.ADDRESS, frozenset({Role.ADDRESS}), _is_words),
-    (Role.TITLE, frozenset({Role.TITLE}), _is_words),
+    (Role.IMAGE, frozenset(), _is_picture),
+    (Role.URL, frozenset(), lambda column: column.urls >= 0.5 and column.pictures * 2 < len(column.filled)),
+    (Role.ZONE, frozenset(), _is_zone),
+    (Role.END_CLOCK, frozenset({Role.END}), lambda column: column.times is not None and column.times.is_time),
+    (Role.CLOCK, frozenset({Role.START}), lambda column: column.times is not None and column.times.is_time),
+    (Role.END, frozenset(), lambda column: _is_day(column) and not (column.times and column.times.has_several)),
+    (Role.START, frozenset({Role.CLOCK}), _is_day),
+    (Role.CITY, frozenset(), _is_words),
+    (Role.COUNTRY, frozenset(), _is_words),
+    (Role.CATEGORY, frozenset(), _is_few),
+    (Role.STATUS, frozenset(), _is_few),
+    (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
+    *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
 )
-"""Each part, the names that speak for it, and what its cells must look like, the most telling names first."""
+"""Each part, the other names that speak for it, and what its cells must look like, the clearest names first."""
 
 
 def guess_roles(columns: Sequence[ColumnSeen]) -> dict[Role, RoleGuess]:
     """Return the parts that are played, each by one column."""
     free = [column for column in columns if column.filled and Role.ASIDE not in column.roles]
     found: dict[Role, RoleGuess] = {}
-    for role, names, fits in _PARTS:
+    for role, other_names, fits in _PARTS:
+        names = other_names | {role}
         named = [column for column in free if names & column.roles.keys() and fits(column)]
         if named:
             best = max(named, key=lambda column: _clearness(column, names))
@@ -143,12 +129,12 @@ def _by_cells(role: Role, found: dict[Role, RoleGuess], columns: Sequence[Column
 
 _MOST_PARTS = 4
 _TELLING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role.TITLE, Role.URL)
-"""What tells one row from another where no identifier does, the most telling first."""
+"""What distinguishes rows where no identifier does, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyGuess:
-    """The columns of a key. `clashes`: rows that share their key with another; `why` and `is_sure` are told to the author."""
+    """The columns of a key. `clashes`: rows that share their key with another; `why` and `is_sure` are reported to the author."""
 
     columns: tuple[ColumnSeen, ...]
     clashes: int
@@ -214,7 +200,7 @@ def _bases(columns: Sequence[ColumnSeen], roles: Mapping[Role, ColumnSeen]) -> I
 
 
 def _grown(base: tuple[ColumnSeen, ...], roles: Mapping[Role, ColumnSeen], rows: Sequence[int]) -> tuple[ColumnSeen, ...]:
-    """Add one telling column after the other, as long as rows clash and the next tells some of them apart."""
+    """Add one distinguishing column after the other, as long as rows clash and the next makes some of them differ."""
     parts, clashes = base, _clashes(base, rows)
     for column in (roles[role] for role in _TELLING if role in roles):
         if not clashes or len(parts) >= _MOST_PARTS:

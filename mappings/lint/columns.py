@@ -1,7 +1,4 @@
-"""Where a mapping file names the columns of its source, and what to say of those that the source does not have.
-
-Which columns a source has is found out by whoever can read it.
-"""
+"""Columns that the source does not have, where a mapping file names them; and fields that the event does not have."""
 
 from __future__ import annotations
 

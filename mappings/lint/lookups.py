@@ -1,7 +1,4 @@
-"""Rows of lookup files, and keys of maps, that no row of the source asks for: leftovers, or keys that are misspelt.
-
-The rows are mapped by whoever can read the source; other files of the folder are theirs to look through as well.
-"""
+"""Rows of lookup files, and keys of maps, that no row of the source asks for: leftovers, or keys that are misspelt."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import Map, places_met
 
 _ENOUGH = 10
-"""So many rows of the source for each row of a list: from fewer, nobody can tell that a row of the list is not needed."""
+"""So many rows of the source for each row of a list: fewer do not show that a row of the list is not needed."""
 _SHOWN = 3
 _HINT = "is it left over, or spelt otherwise than in the source? A source may also be without it for a season"
 
@@ -31,7 +28,7 @@ class LookedAt:
 
 @dataclass(slots=True)
 class LookupUse:
-    """A mapping whose lookups note what they find, while its rows are mapped. `watch` is to be told of every step."""
+    """A mapping whose lookups note what they find, while its rows are mapped. Call `watch` at every step."""
 
     mapping: FeedMapping
     _reached: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -42,7 +39,7 @@ class LookupUse:
             self._reached[path].update(one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
 
     def find_unasked(self, document: Mapping[str, Any], looked: LookedAt, shared: Collection[str]) -> Iterator[MappingProblem]:
-        """Yield each list of the `document` with what nobody asked for; nothing of files that are `shared` with other feeds.
+        """Yield each list of the `document` with what no row asked for; nothing of files that are `shared` with other feeds.
 
         Those are lookup files, as the mapping names them, and files that it includes, by their paths.
         """

@@ -62,7 +62,7 @@ def _dead_branches(conditions: Sequence[Any], loc: Loc) -> Iterator[MappingProbl
 
 
 def implies(narrow: object, wide: object) -> bool:
-    """Whether `wide` surely holds wherever `narrow` does; False where that cannot be told from the file."""
+    """Return whether `wide` surely holds wherever `narrow` does, as far as the file shows."""
     if not isinstance(narrow, dict) or not isinstance(wide, dict) or not narrow or not wide:
         return False
     if narrow == wide:

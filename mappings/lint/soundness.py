@@ -86,7 +86,7 @@ def _missing(event: Mapping[str, Any], tables: Mapping[str, Table]) -> Iterator[
 
 
 def _gives(name: str, value: object, path: str, tables: Mapping[str, Table]) -> bool:
-    """True if the field `name` with this value may fill `path`, as far as the file tells."""
+    """Return whether the field `name` with this value may fill `path`, as far as the file shows."""
     if name == path:
         return True
     if not path.startswith(name + "."):
@@ -107,7 +107,7 @@ def _table_gives(value: Mapping[str, Any], column: str, tables: Mapping[str, Tab
         return True
     take, by = value.get("take"), value.get("by")
     results = [take] if isinstance(take, str) else take or table.columns[len(by) if isinstance(by, list) else 1 :]
-    return column in results or len(results) == 1  # a text in an object's place is told where it stands
+    return column in results or len(results) == 1  # a text in an object's place is reported where it stands
 
 
 def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProblem]:
@@ -125,7 +125,7 @@ def _bad_constants(value: object, path: str, loc: Loc) -> Iterator[MappingProble
 
 
 def _no_object(block: Mapping[str, Any], path: str, loc: Loc) -> Iterator[MappingProblem]:
-    """Yield that a block without a kind of value would be sent as an object; with other keys of a value it is told already."""
+    """Yield that a block without a kind of value would be sent as an object, unless it is reported already."""
     if not any(word in block for word in COMPANIONS):
         for name in [*block][:1]:
             hint = did_you_mean(name, MARKERS) or f"{path} is no object: write one of {', '.join(MARKERS)}"

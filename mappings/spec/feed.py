@@ -33,13 +33,18 @@ from mappings.spec.values import Fields, Value
 from mappings.steps.catalogue import AnyStep
 from mappings.strict import Strict
 
-_CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
 WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
 """As a cron line names them: months from 1, days of the week from 0."""
-_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_CRON_NAMES = {12: MONTHS, 7: WEEKDAYS}
+_CRON_FIELDS = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day", 1, 31, ()),
+    ("month", 1, 12, MONTHS),
+    ("weekday", 0, 7, WEEKDAYS),
+)
 _CRON_PART = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d+))?")
+_DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _LEAST_LOOK_S = 30.0
 _MOST_IN_FLIGHT = 256
 AUTO_IN_FLIGHT = 32
@@ -50,51 +55,41 @@ def _parse_cron(text: str) -> str:
     fields = text.split()
     if len(fields) != len(_CRON_FIELDS):
         raise mistake(f'"{text}" is not a cron line', 'it has five fields, such as "15 */2 * * *"')
-    for field, (what, least, most) in zip(fields, _CRON_FIELDS, strict=True):
-        if not all(_is_cron_part(part, least, most) for part in field.split(",")):
-            raise mistake(f'"{field}" is not a {what} in a cron line', f"{what}s go from {least} to {most}")
-    _, _, day, month, _ = fields
-    if _is_never(day, month):
-        raise mistake(f'"{day}" is a day that never comes', "no month that the cron line names has so many days")
+    values: dict[str, list[int]] = {}
+    for field, (what, least, most, names) in zip(fields, _CRON_FIELDS, strict=True):
+        try:
+            values[what] = cron_values(field, least, most, names)
+        except ValueError:
+            raise mistake(f'"{field}" is not a {what} in a cron line', f"{what}s go from {least} to {most}") from None
+    if min(values["day"]) > max(_DAYS_OF_MONTHS[month - 1] for month in values["month"]):
+        raise mistake(f'"{fields[2]}" is a day that never comes', "no month that the cron line names has so many days")
     return text
 
 
-def _is_cron_part(part: str, least: int, most: int) -> bool:
-    found = _CRON_PART.fullmatch(part)
-    if found is None or (found[3] is not None and not 1 <= int(found[3]) <= most):
-        return False
-    return all(_is_cron_value(value, least, most) for value in (found[1], found[2]) if value is not None)
-
-
-def _is_never(days: str, months: str) -> bool:
-    """Whether none of the months named has any of the days named, as with the 31st of June."""
-    longest = max(_LONGEST[month - 1] for month in cron_values(months, 1, 12, MONTHS))
-    return min(cron_values(days, 1, 31)) > longest
-
-
 def cron_values(field: str, least: int, most: int, names: Sequence[str] = ()) -> list[int]:
-    """Return what a field of a cron line means, which was checked when its file was read."""
-    return sorted({value for part in field.split(",") for value in _span(part, least, most, names)})
+    """Return what a field of a cron line means; a range that ends before it begins goes on from the least: 22-6 is the night.
+
+    Raises:
+        ValueError: it is no such field.
+    """
+    size, values = len(names) or most - least + 1, set[int]()
+    for part in field.split(","):
+        found = _CRON_PART.fullmatch(part)
+        if found is None or (found[3] is not None and not 1 <= int(found[3]) <= most):
+            raise ValueError(part)
+        begin = _cron_number(found[1], least, most, names) if found[1] else least
+        is_open = found[1] is None or (found[2] is None and found[3] is not None)
+        end = least + size - 1 if is_open else _cron_number(found[2] or found[1], least, most, names)
+        days = range(begin, end + 1 if end >= begin else end + size + 1, int(found[3] or 1))
+        values.update(least + (value - least) % size for value in days)
+    return sorted(values)
 
 
-def _span(part: str, least: int, most: int, names: Sequence[str]) -> list[int]:
-    """Return the values of a part; a range that ends before it begins goes on from the least: 22-6 is the night."""
-    span, _, step = part.partition("/")
-    first, _, last = (f"{least}-{most}" if span == "*" else span).partition("-")
-    begin = _number(first, least, names)
-    end = _number(last, least, names) if last else most if step else begin
-    size = most - least + 1
-    return [least + (value - least) % size for value in range(begin, end + 1 if end >= begin else end + size + 1, int(step or 1))]
-
-
-def _number(word: str, least: int, names: Sequence[str]) -> int:
-    return int(word) if word.isdecimal() else least + names.index(word.lower())
-
-
-def _is_cron_value(value: str, least: int, most: int) -> bool:
-    if value.isascii() and value.isdigit():
-        return least <= int(value) <= most
-    return value.lower() in _CRON_NAMES.get(most, ())
+def _cron_number(word: str, least: int, most: int, names: Sequence[str]) -> int:
+    number = int(word) if word.isascii() and word.isdigit() else least + names.index(word.lower())
+    if not least <= number <= most:
+        raise ValueError(word)
+    return number
 
 
 def _seconds(value: object) -> float:

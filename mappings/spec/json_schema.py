@@ -1,6 +1,6 @@
 """The mapping file's JSON Schema for editors: completion, descriptions and red underlines while a file is written.
 
-It knows less than the loader (no names, no lookup files, no formats), and accepts whatever the loader accepts.
+It knows less than the loader (no names, no lookup files, no formats), and accepts all that the loader accepts.
 """
 
 from __future__ import annotations

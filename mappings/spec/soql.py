@@ -58,7 +58,7 @@ def parse_query(text: str) -> Query:
     """Read a query.
 
     Raises:
-        PydanticCustomError: it is not one query that reads, or one whose columns cannot be told.
+        PydanticCustomError: it is not one query that reads, or its columns are not known before it is asked.
     """
     text = text.strip()
     tokens = tuple(_tokens(text))

@@ -95,7 +95,7 @@ class AnySource(Strict):
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Whether a glance tells that something has come or changed, without reading it."""
+        """Whether a probe finds out that something has come or changed, without reading it."""
         return False
 
 
@@ -153,7 +153,7 @@ class FileSource(AnySource):
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Files tell their sizes and times, or a version."""
+        """Files have sizes and times, or a version."""
         return True
 
 
@@ -346,7 +346,7 @@ class GoogleSheetsSource(GridSource):
 
     @property
     def can_be_looked_at(self) -> bool:
-        """Drive tells its version."""
+        """Drive knows its version."""
         return True
 
     @property

@@ -39,7 +39,7 @@ def is_web_address(path: str) -> bool:
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path means all the files that match it; an address of the web never does, as nobody can list the web."""
+    """Whether a path means all the files that match it; an address of the web never does, as the web cannot be listed."""
     return not is_web_address(path) and "::" not in path and any(mark in path for mark in "*?[")
 
 
@@ -63,7 +63,7 @@ def without_secrets(address: str) -> str:
 
 
 def secrets_of(address: str) -> Iterator[str]:
-    """Yield what of an address nobody may see: its password, and its query."""
+    """Yield what must not be shown of an address: its password, and its query."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -121,7 +121,7 @@ class Days(Strict):
 
     @property
     def are_given(self) -> bool:
-        """Whether somebody asked for these very days, whatever day it is."""
+        """Whether these very days were asked for, not days seen from today."""
         return False
 
     def around(self, today: date) -> tuple[date, ...]:
@@ -135,7 +135,7 @@ class Days(Strict):
 
 
 class TheseDays(Days):
-    """The days `first` to `last`, whatever day it is: how a source is read for a window of its past. No mapping file says so."""
+    """The days `first` to `last`: how a source is read for a window of its past. No mapping file says so."""
 
     first: date
     last: date
@@ -151,7 +151,7 @@ class TheseDays(Days):
         return tuple(self.first + timedelta(days=offset) for offset in range((self.last - self.first).days + 1))
 
     def has_changed(self, changed_at: float | None) -> bool:
-        """Whether a file was last changed on one of the days; of one whose age nobody knows that cannot be said."""
+        """Whether a file was last changed on one of the days; False for one of unknown age."""
         if changed_at is None:
             return False
         return self.first <= datetime.fromtimestamp(changed_at, UTC).astimezone(ZoneInfo(self.zone)).date() <= self.last

@@ -69,13 +69,7 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         lists.Unique,
     ),
     "Dates and times": (dates.Date, dates.Time, dates.Datetime, times.Clock, stamps.Iso, stamps.Epoch, stamps.Serial),
-    "Ranges and lists of days": (
-        ranges.RangeStart,
-        ranges.RangeEnd,
-        ranges.DateRange,
-        times.ClockRange,
-        ranges.Dates,
-    ),
+    "Ranges and lists of days": (ranges.RangeStart, ranges.RangeEnd, ranges.DateRange, times.ClockRange, ranges.Dates),
     "Moments": (zones.WallTimeIn, zones.InZone, zones.Plus, zones.DayOf, zones.ClockOf, zones.NamedZone),
     "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn, countries.Country),
     "Web addresses": (

@@ -105,8 +105,8 @@ class Bounds(Strict):
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if self.at_least > self.at_most:
-            told = f"no text has at least {self.at_least} and at most {self.at_most} characters"
-            raise mistake(told, f"exchange them: {{at_least: {self.at_most}, at_most: {self.at_least}}}")
+            message = f"no text has at least {self.at_least} and at most {self.at_most} characters"
+            raise mistake(message, f"exchange them: {{at_least: {self.at_most}, at_most: {self.at_least}}}")
         return self
 
 

@@ -103,8 +103,8 @@ def check_columns(table: Table | None, search: Search) -> None:
         return
     key_columns, results = split_columns(table, search.keys, search.take)
     if len(key_columns) < search.keys or not results:
-        told = f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result"
-        raise mistake(told, "add a column with the result to the file, or look up by fewer values")
+        message = f"{table.name} has {len(table.columns)} columns: {search.keys} for the key leave none for the result"
+        raise mistake(message, "add a column with the result to the file, or look up by fewer values")
     if search.keeps and len(results) > 1:
         raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
     try:
@@ -197,12 +197,12 @@ def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tup
         return known
 
     @lru_cache(maxsize=_MEMO)
-    def told(parts: tuple[str, ...]) -> tuple[int, Refusal]:
+    def explain(parts: tuple[str, ...]) -> tuple[int, Refusal]:
         key, known = tuple(map(normalise, parts)), beside()
         place = next((n for n, part in enumerate(key) if part not in known.get(key[:n], {})), len(key) - 1)
         return place, missed(parts[place], tuple(known.get(key[:place], {}).values()))
 
-    return told
+    return explain
 
 
 def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:

@@ -114,7 +114,7 @@ _GROUPS = " '’"
 
 
 @dataclass(frozen=True, slots=True)
-class Quote:
+class PriceRange:
     """What a text says of a price; `least` or `most` None where it is open to that side, both where no amount is named."""
 
     least: Decimal | None = None
@@ -159,7 +159,7 @@ class PriceReader:
         codes = CURRENCY_CODES - (WORDS_TOO - {currency})
         self._scan = _scanner(codes, (*FREE, *free)).finditer
 
-    def read(self, text: str) -> Quote:
+    def read(self, text: str) -> PriceRange:
         """Return what a text says of a price.
 
         Raises:
@@ -176,17 +176,17 @@ class PriceReader:
         amounts = [_amount(one.digits, self._sign, currency) for one in priced]
         if _What.FREE in kinds:
             amounts.append(Decimal(0))
-        quote = Quote(min(amounts), max(amounts), currency, not any(amounts), _What.DONATION in kinds)
+        quote = PriceRange(min(amounts), max(amounts), currency, not any(amounts), _What.DONATION in kinds)
         return _opened(quote, tokens, priced)
 
-    def _without_amount(self, tokens: Sequence[_Token], kinds: set[_What]) -> Quote:
+    def _without_amount(self, tokens: Sequence[_Token], kinds: set[_What]) -> PriceRange:
         if not kinds & {_What.FREE, _What.DONATION} or _What.NUMBER in kinds:
             found = " ".join(token.text for token in tokens if token.what is _What.NUMBER)
             why = f"no currency stands beside {found}, and it is not alone: " if found else ""
             raise _refused(f"{why}a price like 12{_shown(self._sign)}50 EUR, or a word for nothing to pay, would be accepted")
         is_free = _What.FREE in kinds
         zero = Decimal(0) if is_free and _What.DONATION not in kinds else None
-        return Quote(zero, zero, "", is_free, _What.DONATION in kinds)
+        return PriceRange(zero, zero, "", is_free, _What.DONATION in kinds)
 
     def _priced(self, tokens: Sequence[_Token]) -> list[_Priced]:
         """Return the numbers that are amounts: those beside a currency, or a bare number or range by itself."""
@@ -249,7 +249,7 @@ def _shared(numbers: Sequence[_Priced], tokens: Sequence[_Token]) -> list[_Price
     return shared
 
 
-def _opened(quote: Quote, tokens: Sequence[_Token], priced: Sequence[_Priced]) -> Quote:
+def _opened(quote: PriceRange, tokens: Sequence[_Token], priced: Sequence[_Priced]) -> PriceRange:
     """Open the price of a single amount to the side that the word before it says: `from 10 €`, `up to 10 €`."""
     if len(priced) > 1 or quote.least != quote.most:
         return quote
@@ -383,7 +383,7 @@ class Price(Step, name="price", gives=Kind.OBJECT):
         return lambda text: {name: part for name, part in _parts(read(text)).items() if name in take}
 
 
-def _parts(quote: Quote) -> dict[str, Any]:
+def _parts(quote: PriceRange) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     if quote.least is not None and quote.least == quote.most:
         parts["amount"] = quote.least

@@ -270,8 +270,8 @@ class Dates(_Days, name="dates", gives=Kind.LIST, lists=Kind.DATE):
 
     def _item_refusal(self, texts: list[str], days: list[Any]) -> Refusal:
         place = days.index(None)
-        told = f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {self._hint(texts[place])}'
-        return Refusal(ReasonCode.NOT_A_DATE, told)
+        hint = f'item {place + 1} of {len(texts)}, "{texts[place]}", is no date: {self._hint(texts[place])}'
+        return Refusal(ReasonCode.NOT_A_DATE, hint)
 
 
 def _range(text: str) -> tuple[str, str]:

@@ -40,7 +40,7 @@ CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm", "7 p.m.", "14h30", "18h", "19 Uhr", 
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTime:
     """A time of day as it is written: `half` adds 0 or 12 hours, None where the text says neither AM nor PM."""
 
     hour: int
@@ -53,14 +53,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class TimeOptions:
     """What an author says about a feed's times: `needs_half` refuses 7:30 without AM or PM, `has_day_end` takes 24:00."""
 
     needs_half: bool = False
     has_day_end: bool = False
 
 
-def read_clock_words(text: str, manner: Manner) -> TimeOfDay | None:
+def read_clock_words(text: str, manner: TimeOptions) -> TimeOfDay | None:
     """Return the time of day that the whole text says, DAY_END for 24:00, or None if it says none.
 
     Raises:
@@ -70,7 +70,7 @@ def read_clock_words(text: str, manner: Manner) -> TimeOfDay | None:
     return None if written is None or written.is_bare else _time(written, manner)
 
 
-def read_clock_span(text: str, manner: Manner) -> tuple[TimeOfDay, TimeOfDay | None] | None:
+def read_clock_span(text: str, manner: TimeOptions) -> tuple[TimeOfDay, TimeOfDay | None] | None:
     """Return the two times of a range (None: the text says one), or None if it is no range.
 
     A start without AM or PM has that of the end if it is then the earlier one; a bare hour beside a time is an hour too.
@@ -93,7 +93,7 @@ def read_clock_span(text: str, manner: Manner) -> tuple[TimeOfDay, TimeOfDay | N
     return _time(begins, manner), _time(ends, manner)
 
 
-def _completed(start: Written, end: Written) -> tuple[Written, Written]:
+def _completed(start: WrittenTime, end: WrittenTime) -> tuple[WrittenTime, WrittenTime]:
     if start.is_bare and end.is_word:
         raise NotRealError("the start does not say AM or PM: write it like 8pm-midnight")
     if start.half is not None and end.half is None and end.hour <= _NOON_HOUR:
@@ -106,26 +106,26 @@ def _completed(start: Written, end: Written) -> tuple[Written, Written]:
     return replace(start, is_bare=False), replace(end, is_bare=False)
 
 
-def _minutes(written: Written) -> int:
+def _minutes(written: WrittenTime) -> int:
     return (written.hour % _NOON_HOUR + (written.half or 0)) * 60 + written.minute
 
 
-def _written(text: str) -> Written | None:
+def _written(text: str) -> WrittenTime | None:
     if len(text) > _LONGEST:
         return None
     folded = " ".join(text.casefold().split())
     if folded in _NOON or folded in _MIDNIGHT:
-        return Written(_NOON_HOUR, half=_NOON_HOUR, is_word=True) if folded in _NOON else Written(24, is_word=True)
+        return WrittenTime(_NOON_HOUR, half=_NOON_HOUR, is_word=True) if folded in _NOON else WrittenTime(24, is_word=True)
     found = _WRITTEN.fullmatch(folded)
     if found is None or ((found["m1"] or found["m2"]) and found["m3"]):
         return None
     minute = found["m1"] or found["m2"] or found["m3"]
     half = {"a": 0, "p": _NOON_HOUR, "": None}[(found["half"] or "")[:1]]
     is_bare = not (minute or found["unit"] or found["before"] or found["half"])
-    return Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
+    return WrittenTime(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
 
 
-def _time(written: Written, manner: Manner) -> TimeOfDay:
+def _time(written: WrittenTime, manner: TimeOptions) -> TimeOfDay:
     if written.half is not None:
         return _of_half_a_day(written)
     if written.hour == _LAST_HOUR + 1 and not (written.minute or written.second):
@@ -135,19 +135,19 @@ def _time(written: Written, manner: Manner) -> TimeOfDay:
     return _clock(written.hour, written)
 
 
-def _of_half_a_day(written: Written) -> time:
+def _of_half_a_day(written: WrittenTime) -> time:
     if not 1 <= written.hour <= _NOON_HOUR:
         raise NotRealError(f"an hour from 1 to 12 stands before AM and PM, not {written.hour}: write it like 7:30pm, or 19:30")
     return _clock(written.hour % _NOON_HOUR + (written.half or 0), written)
 
 
-def _midnight(manner: Manner) -> EndOfDay:
+def _midnight(manner: TimeOptions) -> EndOfDay:
     if manner.has_day_end:
         return DAY_END
     raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
 
 
-def _clock(hour: int, written: Written) -> time:
+def _clock(hour: int, written: WrittenTime) -> time:
     try:
         return time(hour, written.minute, written.second)
     except ValueError:
@@ -177,7 +177,7 @@ class Clock(Step, name="clock", gives=Kind.CLOCK):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        manner = Manner(self.half == "am_pm", self.day_end == "next_day")
+        manner = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
         return _memoised(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
 
 
@@ -201,7 +201,7 @@ class ClockRange(Step, name="clock_range", gives=Kind.CLOCK):
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        manner = Manner(self.half == "am_pm", self.day_end == "next_day")
+        manner = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
         place = 0 if self.which == "start" else 1
 
         def one(text: str) -> Any:

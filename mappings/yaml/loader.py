@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,6 @@ from pydantic import ValidationError
 
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
-from mappings.feed_names import may_be_named, same_name
 from mappings.file_context import FileContext
 from mappings.lint.columns import find_unknown_names
 from mappings.lint.lint import find_read_and_written, find_unwise, find_warnings
@@ -28,6 +28,34 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from mappings.yaml.includes import FRAGMENT_MARK, include_files, insert_named_steps
 from mappings.yaml.problems import find_model_problems
+
+_NAME = re.compile(rb"""^feed:[ \t]+(["']?)([a-z0-9_-]+)\1[ \t]*(?:#[^\n]*)?\r?$""", re.MULTILINE)
+
+
+def same_name(feed: str) -> str:
+    """Return a feed's name as names are compared: those that differ in `-` and `_` only are one."""
+    return feed.replace("-", "_")
+
+
+def may_be_named(paths: Sequence[Path], wanted: Collection[str]) -> list[Path]:
+    """Return those files, in their order, that are called so or may hold a feed of one of these names.
+
+    Every file that claims the same name as one of them is among them, so that of two with one name the later stays
+    broken; and every file whose name only YAML can read.
+    """
+    claims = {path: _claimed(path) for path in paths}
+    names = {same_name(name) for name in wanted} | {claim for path, claim in claims.items() if path.stem in wanted}
+    return [path for path, claim in claims.items() if not claim or claim in names or path.stem in wanted]
+
+
+def _claimed(path: Path) -> str:
+    """Return the name that a file gives its feed; "" if that takes reading it as YAML."""
+    try:
+        names = [match[2].decode() for match in _NAME.finditer(path.read_bytes())]
+    except OSError:
+        return ""
+    return same_name(names[0]) if len(names) == 1 else ""
+
 
 FOLDER = "lookups"
 
@@ -206,7 +234,7 @@ def readable_document(path: Path) -> Mapping[str, Any]:
 
 
 def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
-    """Tell what was found out about a loaded mapping file elsewhere, at its lines and columns."""
+    """Return problems found in a loaded mapping file elsewhere, at their lines and columns."""
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
     document = _assembled(text, path)[0]

@@ -111,7 +111,7 @@ def _unknown_choice(problem: ErrorDetails, position: Position, document: Block) 
     what, _, word = str(problem.get("ctx", {}).get("tag", "")).partition(":")
     known = _CHOICES.get(what, ())
     noun, choices = _CALLED.get(what, what), ", ".join(known)
-    if not word or word in {"scalar", "row", "block"}:
+    if not word or word in {"scalar", "yamllist", "block"}:
         return PlacedProblem(position, f"a {noun} is needed here", f"one of {choices}" if known else "")
     found = problem["input"]
     if isinstance(found, Block) and word in found and found is not document:

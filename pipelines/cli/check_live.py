@@ -17,7 +17,7 @@ from connectors.event_api.route import in_short
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import look_at_org, open_source
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.header import Asked, matched
+from connectors.sources.header import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.values import FILL_IN
@@ -332,7 +332,7 @@ def _of_write_back(mapping: FeedMapping, present: Sequence[str]) -> Iterator[Liv
     """Yield whether the columns that were given to us are there; whether we may write, only writing shows."""
     match mapping.source:
         case GoogleSheetsSource(write_back=WriteBack() as written):
-            missing = matched(present, Asked(frozenset(written.names))).missing
+            missing = matched(present, ColumnRequest(frozenset(written.names))).missing
             if missing:
                 error = MissingColumnsError(source_words(mapping.source), missing, present, advice="add them to the sheet")
                 yield unwise("write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time")

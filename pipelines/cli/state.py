@@ -17,11 +17,10 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.archive.entry_checks import Finding
     from state.archive.export_file import Carried, export_to, import_from
     from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
-    from state.archive.verify import examine
+    from state.archive.verify import Finding, examine
     from state.database import existing_database, open_database, shown_url
 
 

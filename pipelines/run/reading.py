@@ -6,7 +6,7 @@ An unchanged source is recognised by its fingerprint, so that its rows need not 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
@@ -33,9 +33,11 @@ _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What a read takes in. `since`: the source's cursor to go on from, "" for its start; `fit`: what the rows are mapped by;
-    `began`: when; `full_read_at`: when the full read began that this one builds on. `because`: why a feed that could go on
-    begins anew, "" where there is nothing to tell. `moves`: the next read may go on from where this one ends.
+    """How much of a source is read, and from where.
+
+    `since`: the source's cursor to go on from, "" for its start; `fit`: what the rows are mapped by; `began`: when;
+    `full_read_at`: when the full read began that this one builds on. `because`: why a feed that could be read incrementally is
+    not, "" where there is no reason to name. `moves_bookmark`: the next read may go on from where this one ends.
     """
 
     kind: ReadKind = ReadKind.FULL
@@ -44,20 +46,19 @@ class ReadPlan:
     began: datetime | None = None
     full_read_at: datetime | None = None
     because: str = ""
-    moves: bool = False
+    moves_bookmark: bool = False
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What whoever watches should know of it."""
+        """What the user should know of it."""
         return (f"read whole: {self.because}",) if self.because else ()
 
     def bookmark(self, cursor: str, *, is_full: bool) -> Bookmark | None:
-        """Return the bookmark that a read leaves which ended at `cursor`, None if it leaves the feed's as it is.
+        """Return the bookmark after a read that ended at `cursor`, None where the feed's stays as it is.
 
-        `is_full`: it has read all there is, whether it was to or not. Such a read with nowhere to go on from leaves none at all:
-        the next one begins anew as a matter of course.
+        `is_full`: it has read all there is, whether it was meant to or not. Such a read without a cursor clears the bookmark.
         """
-        if not self.moves:
+        if not self.moves_bookmark:
             return None
         if not cursor:
             return NO_BOOKMARK if is_full else None
@@ -68,7 +69,7 @@ FULL_READ = ReadPlan()
 """How a source without cursors is always read."""
 
 CHOSEN_ROWS = ReadPlan(ReadKind.CHOSEN)
-"""Rows are sought by their keys, or by a window of days, and what is found tells nothing of where the source ends."""
+"""Rows are picked by their keys, or by a window of days: such a read neither starts from the bookmark nor moves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +83,17 @@ class ReadInputs:
 
     @property
     def fit(self) -> str:
-        """Evidence of all that rows are read, mapped and judged by: while it is the same, an unchanged row stays what it is."""
+        """A digest of all that rows are read and mapped by: while it is the same, an unchanged row gives the same event."""
         policy = self.mapping.publish
-        parts = (self.lists, policy.on_change, policy.on_vanish)
-        return self._digested(parts)
+        return self._digest(self.lists, policy.on_change, policy.on_vanish)
 
     @property
     def fit_today(self) -> str:
-        """The same, with all that else may make another event of an unchanged row: the days that it is seen on, our own version.
-
-        "" where any moment may.
-        """
+        """The same with what else may change the event of an unchanged row: the day, our own version. "" where any moment may."""
         seen_on = self.mapper.seen_on
-        return "" if seen_on is None else self._digested((self.fit, seen_on, version("eventsync")))
+        return "" if seen_on is None else self._digest(self.fit, seen_on, version("eventsync"))
 
-    def _digested(self, parts: Sequence[str]) -> str:
+    def _digest(self, *parts: str) -> str:
         digest = hashlib.blake2b(self.mapping.digest, digest_size=16)
         for part in parts:
             digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))
@@ -106,8 +103,8 @@ class ReadInputs:
 def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> ReadPlan:
     """Decide how a run reads its source.
 
-    A run that sends drafts only moves no bookmark: its rows must come again, to be seen for what the mapping makes of them.
-    Where rows of one key belong together, those that changed tell nothing without the others: such a feed never goes on.
+    A run that sends drafts only moves no bookmark: its rows must be read again, to be sent as the mapping says. Where several
+    rows make one event, those that changed mean nothing without the others: such a feed is always read whole.
     """
     full_every = _full_every(known.mapping)
     if options.window is not None:
@@ -116,17 +113,19 @@ def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BO
         return CHOSEN_ROWS
     if full_every is None:
         return FULL_READ
-    is_torn = known.mapper.needs_all_rows and known.mapping.source.gives_single_rows
-    moves = options.status is None and not is_torn
+    needs_whole = known.mapper.needs_all_rows and known.mapping.source.gives_single_rows
+    moves_bookmark = options.status is None and not needs_whole
     because = next(_reasons(known, options, bookmark, full_every), "")
-    if because or is_torn or not bookmark.cursor:
+    if because or needs_whole or not bookmark.cursor:
         since = NO_FILES if _are_deliveries(known.mapping) and bookmark.full_read_at is not None else ""
-        return ReadPlan(since=since, fit=known.fit, began=known.began, because=because, moves=moves)
-    return ReadPlan(ReadKind.INCREMENTAL, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves=moves)
+        return ReadPlan(since=since, fit=known.fit, began=known.began, because=because, moves_bookmark=moves_bookmark)
+    return ReadPlan(
+        ReadKind.INCREMENTAL, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves_bookmark=moves_bookmark
+    )
 
 
 def _full_every(mapping: FeedMapping) -> timedelta | None:
-    """Return how often a feed is read whole at least. What a delivery has beyond a horizon nobody would else look at again."""
+    """Return how often a feed is read whole at least. Else what a delivery has beyond a horizon would never be read again."""
     return _DAILY if _are_deliveries(mapping) and leaves_for_later(mapping.rows) else mapping.source.full_every
 
 
@@ -135,7 +134,7 @@ def _are_deliveries(mapping: FeedMapping) -> bool:
 
 
 def _reasons(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
-    """Yield why the read begins anew, the first of which is told."""
+    """Yield why the source is read whole; the first reason is shown."""
     if options.full:
         yield "asked for"
     if bookmark.full_read_at is None:
@@ -145,17 +144,17 @@ def _reasons(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_ev
     elif bookmark.fit != known.fit:
         yield "the mapping, the source or the service's lists are not those of the last read"
     if known.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
-        yield f"the last whole read is {_spelt(full_every)} old, or nearly so"
+        yield f"the last whole read is {_format_length(full_every)} old, or nearly so"
 
 
-def _spelt(length: timedelta) -> str:
-    """Spell a length as mapping files do: 1d12h."""
+def _format_length(length: timedelta) -> str:
+    """Format a length as mapping files do: 1d12h."""
     rest = round(length.total_seconds())
-    told = ""
+    text = ""
     for unit, seconds in _UNITS:
         count, rest = divmod(rest, seconds)
-        told += f"{count}{unit}" if count else ""
-    return told or "0s"
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
 
 
 MAP_EVERY = timedelta(days=1)

@@ -1,8 +1,7 @@
 """SIGINT, SIGTERM and SIGHUP: the first one stops a command in good order, a second one ends it at once.
 
 A signal raises `KeyboardInterrupt` (or what an orchestrator around us raises) where the main thread waits or reads, is kept
-while it writes, and stops the event loop of a run through a callback. Imports next to nothing, so that a command answers
-Ctrl-C while the rest is still being imported.
+while it writes, and stops the event loop of a run through a callback.
 """
 
 from __future__ import annotations
@@ -38,6 +37,8 @@ _LAST_S = 0.7
 _JOIN_S = 0.25
 """How long the process then has: Python waits for threads, one of which may ask a server that does not answer."""
 _NAP_S = 0.2
+_ENTRY = "pipelines.cli.entry"
+"""Its handler ends a command silently that has not begun, and gives way to ours."""
 
 
 class InterruptedRunError(SyncError):
@@ -81,13 +82,6 @@ class _Signals:
 _SIGNALS = _Signals()
 
 
-def leave(_number: int, _frame: FrameType | None) -> None:
-    """Exit at once, silently: the handler before a command has begun, when nothing is at work that could be damaged."""
-    with suppress(RuntimeError, OSError, ValueError):  # it is being written to, or its reader has gone
-        sys.stdout.flush()
-    os._exit(INTERRUPTED)
-
-
 def is_stop_asked() -> bool:
     """Whether this process has received a signal to stop."""
     return _SIGNALS.count > 0
@@ -110,7 +104,8 @@ def signals_deferred() -> Iterator[None]:
     _SIGNALS.is_deferred = True
     _SIGNALS.depth += 1
     if (handler := former[signal.SIGINT]) != _SIGNALS.handle:
-        _SIGNALS.raise_interrupt = handler if callable(handler) and handler != leave else signal.default_int_handler
+        is_others = callable(handler) and getattr(handler, "__module__", "") != _ENTRY
+        _SIGNALS.raise_interrupt = handler if callable(handler) and is_others else signal.default_int_handler
     try:
         for number in STOPPING:
             signal.signal(number, _SIGNALS.handle)

@@ -5,6 +5,7 @@ Knows neither Dagster nor the environment: everything is passed in.
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
@@ -162,6 +163,9 @@ def _read(
             digests_of=known_stamp if uses_digests else None,
         )
         if uses_digests and known_stamp:
+            # Else a full garbage collection goes through the whole program every few chunks of rows (budget 2).
+            gc.freeze()
+            stack.callback(gc.unfreeze)
             _write_changed(job, reading.rows, staging)
         window_filter = WindowFilter(job.options.window) if job.options.window else None
         for chunk in batched(_chosen(job, reading.rows, window_filter), CHUNK_ROWS):

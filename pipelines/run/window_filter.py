@@ -1,7 +1,4 @@
-"""Which rows of a source belong to a window: told by a column of theirs, or by the event that they make.
-
-What a source leaves out by itself, being asked for a window only, is `windows`' matter.
-"""
+"""Filter rows by a window of days: by a column of theirs, or by the start of their events."""
 
 from __future__ import annotations
 
@@ -17,49 +14,44 @@ from pipelines.run.backfill import Window
 
 @dataclass(slots=True)
 class WindowFilter:
-    """Lets through what belongs to `window`, and counts what tells no day: it belongs to none."""
+    """Passes the rows of a window on; rows without a day belong to no window, and are counted."""
 
     window: Window
-    untold: int = 0
-    beyond: int = 0
+    without_day: int = 0
 
     def rows(self, rows: Iterable[SourceRow]) -> Iterable[SourceRow]:
-        """Return the rows of the window, where a column tells."""
+        """Return the rows of the window, where a column says which they are."""
         return self._changed(rows) if self.window.column else rows
 
     def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterable[RowOutcome]:
-        """Return what becomes of the rows of the window, where their events tell; an event counts as a row then."""
+        """Return the outcomes of the window, where their events say which they are; an event counts as a row then."""
         return self._starting(outcomes) if self.window.by == "event" else outcomes
 
     def notices(self) -> Iterator[str]:
-        """Tell what was left out."""
+        """Say what was left out."""
         what = {"event": "by the start of their events", "file": "by their files", "cursor": "by when they changed"}
         yield f"only the rows of {self.window} were read, {what[self.window.by]}"
-        if self.untold and self.window.column:
-            yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.untold}"
-        elif self.untold:
-            yield f"rejected rows, which tell no day and belong to no window: {self.untold}; `eventsync preview` shows them"
+        if self.without_day and self.window.column:
+            yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.without_day}"
+        elif self.without_day:
+            yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
 
     def _changed(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         column, holds = self.window.column, self.window.holds
         for row in rows:
             day = _day_in(row.cells[column])
             if day is None:
-                self.untold += 1
+                self.without_day += 1
             elif holds(day):
                 yield row
-            else:
-                self.beyond += 1
 
     def _starting(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
         holds = self.window.holds
         for outcome in outcomes:
             if isinstance(outcome, Rejection):
-                self.untold += not outcome.part.is_further
+                self.without_day += not outcome.part.is_further
             elif isinstance(outcome, MappedRow) and holds(_start_of(outcome.body)):
                 yield replace(outcome, part=WHOLE_ROW)
-            else:
-                self.beyond += 1
 
 
 def _day_in(cell: str) -> date | None:

@@ -34,7 +34,7 @@ from state.tables import (
 )
 
 MOVER = "eventsync state migrate"
-"""The name by which whoever is kept out meanwhile hears of it."""
+"""The holder that other runs see while a move holds their feeds."""
 _OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
 """What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
 _BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, ROUTE_WORKER, SERVICE_NOTE, NOTICE_SENT, BACKFILL)

@@ -25,7 +25,7 @@ _BODIES = frozenset({"body", "drift_body", "baseline_body", "answer", "undo"})
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
     """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and of what runs left
     only the pages of the latest whole reads, by which a brake knows the feed's habits. Of the other feeds of the service it
-    has what tells duplicates, and no bodies.
+    has what duplicates are found by, and no bodies.
 
     It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
     for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
@@ -64,7 +64,7 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
 
 
 def _without_bodies(scope_id: int) -> Select[Any]:
-    """Select a feed's entries as far as they tell duplicates."""
+    """Select the columns of a feed's entries by which duplicates are found."""
     kept = (column for column in ENTRY.c if column.name not in _BODIES)
     return select(*kept, literal(b"").label("body")).where(ENTRY.c.scope_id == scope_id).order_by(ENTRY.c.id)
 

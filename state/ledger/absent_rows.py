@@ -1,4 +1,4 @@
-"""Rows that are gone from their source: which of them have vanished, and which only ended, as partners prune what is over."""
+"""Rows that are gone from their source: vanished ones, ended ones (partners prune what is over), and those never sent."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.va
 
 
 def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unread: UnreadEvents, now: datetime) -> None:
-    """Note which absent entries have vanished, which are over, and which are of no event that anybody could miss."""
+    """Mark which absent entries have vanished, which are over, and which have no event at the service."""
     for few in in_fews(absent):
         for row in connection.execute(_ABSENT, {"entries": few}):
             if marks.is_present(row.id) or (unread.is_any and unread.covers(row.row_key)):
@@ -98,7 +98,7 @@ _REFUSE = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fing
 class TakenBack:
     """What one read takes back, in its transaction; `write` at the end writes what is left. `drafts` counts those of changes.
 
-    What was refused before goes back to refused, without a fingerprint: whatever the source says next reopens it. A draft of
+    What was refused before goes back to refused, without a fingerprint: any next payload of the source reopens it. A draft of
     a change makes room for the event that was delivered before it.
     """
 
@@ -111,13 +111,13 @@ class TakenBack:
         self.drafts = 0
 
     def delete(self, entries: Iterable[int]) -> None:
-        """Take entries out of the ledger, of which nobody but us knows."""
+        """Delete entries of which the service knows nothing."""
         for few in in_fews(entries):
             forget_marks(self._connection, few)
             self._connection.execute(_DELETE, {"entries": few})
 
     def take(self, row: Row[*tuple[Any, ...]]) -> bool:
-        """Take back one entry, of which the id, the revision and the refusal's id are known; tell whether it is taken out."""
+        """Take back one entry, of which the id, the revision and the refusal's id are known; return whether it is deleted."""
         place = self._place_of(row)
         place.append(row.id)
         is_out = place is self._deleted

@@ -1,4 +1,4 @@
-"""What a run says it did with its rows, as numbers that must balance. Who counts them is `stage`'s and `outbox`'s."""
+"""What a run did with its rows, as numbers that must balance; how they are counted and stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mappings.row_key import RowKey
 from state.ledger.duplicates import Candidate
 
 READS_THAT_TELL = 60
-"""So many of the latest whole reads tell a feed's habits: two months of a feed that is read once a day."""
+"""So many of the latest whole reads show a feed's habits: two months of a feed that is read once a day."""
 
 
 class ImbalanceError(SyncError):
@@ -32,11 +32,11 @@ class ReadAccount:
 
     `expanded`: events that rows gave beyond one each; `grouped`: rows that went into another row's event. Both are 0 for a
     feed in which a row is an event. `duplicate`: rows that another row of the same key speaks for. `gone`: rows that an
-    incremental read was told were deleted. `still_refused`: rows whose payload is the one that the service has refused.
+    incremental read reports as deleted. `still_refused`: rows whose payload is the one that the service has refused.
 
     `new` counts every row that this run staged to be sent: rows never seen before, and known ones whose changed payload
     is due (never sent so far, refused as it was, or drafted again). `drifted` counts every row that differs from what was
-    delivered, also where the feed asks to hear no more of it (`on_change: ignore`); a difference that a person has set aside is
+    delivered, also where the feed ignores it (`on_change: ignore`); a difference that a person has set aside is
     `unchanged`.
     """
 
@@ -66,7 +66,7 @@ class ReadAccount:
 
     @property
     def present(self) -> int:
-        """How many rows the source has, of those that it told of."""
+        """How many rows the source has, of those that were read."""
         return self.read - self.gone
 
     def check(self) -> None:
@@ -175,9 +175,9 @@ class StageReport:
     """What one read of the source came to, and what the brakes need to judge it.
 
     `is_whole`: the read took in all rows of the source. Of `account.new`, `restaged` are known rows whose changed payload is
-    due; the rest was never seen before. Of `account.held`, `ignored` are rows that a person decided to hear no more of.
+    due; the rest was never seen before. Of `account.held`, `ignored` are rows that a person has set aside.
     `vanished`: newly absent from a whole read, or deleted by the source's own word, if the feed `is_marking` such rows; those
-    whose events are over are `past` instead, of as many rows as `past_rows` tells where a row is an event (else 0);
+    whose events are over are `past` instead, of `past_rows` rows where a row is an event (else 0);
     `withdrawn`: pending rows, never sent, that the source no longer asks for. `known_before`: entries of the feed before this
     read that some run has let out, `met` those of them that this read has; `present`: entries of its rows, once it is over;
     `replaced_before`: earlier reads that went out, and lost and gained at least half as many rows as this one. `waiting`:
@@ -186,7 +186,7 @@ class StageReport:
     rows of the last whole read that passed the brakes, None if there was none. `rows`: the same in rows, where rows give
     several events. `rejections` and `held` are the first few; all are in the state DB. `standing`: rows that earlier reads
     rejected, and that this one, which was not full, has not read again. `is_blind`: rows wait behind a closed gate that this
-    read has not heard of, so that it may not open it. `reasons` counts problems (not warnings). `brakes`:
+    read has not met, so that it may not open it. `reasons` counts problems (not warnings). `brakes`:
     those that stop this run; `accepted`: those that would, had a person not accepted them for it; `stood`: those that stopped
     the reads before, or passed for one run only. `left_out`: entries that a rule newly leaves out, by rule, of `to_come` whose
     events are to come. `alike`: new rows that agree with absent ones in two of title, start and place; `alike_before`: earlier
@@ -288,7 +288,7 @@ class Tally:
     """The running counts of one read; `report()` freezes them.
 
     `called_off`: rows left out as the source calls their events off, none of which can be out yet; `restless`: rows that the
-    same source would come to something else for in its very next read.
+    very next read of the same source would count elsewhere.
     """
 
     def __init__(self) -> None:

@@ -136,7 +136,7 @@ def reopen(connection: Connection, scope_id: int, now: datetime, key_memory_s: f
     is_back = (*of_feed, ENTRY.c.state == EntryState.BLOCKED.value, *is_in_source)
     is_fresh = (*of_feed, ENTRY.c.state == EntryState.UNCERTAIN.value, ~forgotten)
     connection.execute(update(ENTRY).where(*is_back).values(**pending))
-    # Its time stays: how long nothing was sent for it tells whether anything may still be under way.
+    # `updated_at` stays: how long nothing was sent for it shows whether a request may still be under way.
     connection.execute(update(ENTRY).where(*is_fresh).values(state=EntryState.PENDING.value))
     is_stale = (*of_feed, ENTRY.c.state == EntryState.PENDING.value, forgotten, func.coalesce(~_IS_TO_RESEND, True))
     return connection.execute(update(ENTRY).where(*is_stale).values(state=EntryState.UNCERTAIN.value, updated_at=now)).rowcount

@@ -25,7 +25,7 @@ from state.ledger.lease import FencedTransaction
 from state.ledger.problems import stem_of
 from state.ledger.read_marks import ReadMarks
 from state.ledger.stage_policy import ReadKind
-from state.ledger.unchanged_source import is_lasting
+from state.ledger.unchanged_source import is_repeatable
 from state.tables import ENTRY, RUN
 
 MOST_COMPARED = 100_000
@@ -165,7 +165,7 @@ class _Closing:
             brakes=tuple(name for name in tripped if name not in accepted),
             accepted=tuple(name for name in tripped if name in accepted),
         )
-        lasting = opening if is_lasting(connection, turn.scope_id, progress) else replace(opening, stamp="")
+        lasting = opening if is_repeatable(connection, turn.scope_id, progress) else replace(opening, stamp="")
         if judge(connection, turn, lasting, report):
             progress.digests.keep(connection, turn.scope_id, progress.marks)
         if not report.brakes:  # else the read is not believed so far: nothing has vanished
@@ -239,7 +239,7 @@ class _Closing:
         return replace(found, held=0)
 
     def _found_before(self) -> Alongside | None:
-        """Return what the last read found, which freed the rows and was let out for nobody."""
+        """Return what the last read found, which freed the rows and did not open the gate."""
         stored = read_report(self.connection, self.turn.scope_id, self.opening.before_run)
         found = stored.alongside if stored is not None else None
         return found if found is not None and found.scope_id in read_neighbours(self.connection, self.turn.scope_id) else None

@@ -1,7 +1,4 @@
-"""One batch of rows against the ledger: each row is looked up, decided on, counted, and gathered for writing.
-
-What the decision is stands in `plan`; which batches there are is `stage`'s.
-"""
+"""Compare one batch of rows with the ledger: each row is looked up, decided on, counted, and gathered for writing."""
 
 from __future__ import annotations
 
@@ -26,7 +23,6 @@ from state.ledger.plan import (
     Held,
     Known,
     New,
-    Past,
     Redraft,
     Reopen,
     Repin,
@@ -49,7 +45,7 @@ from state.tables import storable
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one read has come to so far, the policy that it is made on, and what people decided about held rows."""
+    """The state of one read: its policy, what it has met, counted and gathered so far."""
 
     marks: ReadMarks
     tally: Tally
@@ -61,37 +57,60 @@ class Progress:
     left_out: dict[int, str] = field(default_factory=dict)
     """The known entries that a rule of the mapping now leaves out, with the rule."""
     stems: set[str] = field(default_factory=set)
-    """The rows that this read has come to, where each speaks for all of its events, and the others of its source are not read."""
+    """The rows that this read has met, where each stands for all of its events, and the others of its source are not read."""
     left_out_stems: dict[str, str] = field(default_factory=dict)
     """The rows of several events that a rule of the mapping now leaves out, with the rule."""
 
-    def hear(self, outcomes: Sequence[RowOutcome]) -> None:
-        """Note what these rows leave unsaid, and what they speak for."""
-        rules = {} if self.policy.kind is ReadKind.CHOSEN else {id(row): name for row in outcomes if (name := _rule_of_all(row))}
-        self.unread.hear(outcome for outcome in outcomes if id(outcome) not in rules)
-        if self.policy.row_parts is None:
-            return
+    def note(self, outcomes: Sequence[RowOutcome]) -> None:
+        """Note which events these rows stand for, and of which they say nothing."""
+        policy = self.policy
         for outcome in outcomes:
-            if rule := rules.get(id(outcome)):
-                self.left_out_stems[stem_of(outcome.row_key, self.policy.row_parts)] = rule
-            is_stem = isinstance(outcome, Gone) and outcome.is_stem
-            if outcome.row_key and (is_stem or self.policy.kind is ReadKind.INCREMENTAL):
-                self.stems.add(stem_of(outcome.row_key, self.policy.row_parts))
+            rule = "" if policy.kind is ReadKind.CHOSEN else _rule_of_all(outcome)
+            if not rule:
+                self.unread.note(outcome)
+            if policy.row_parts is None or not (outcome.row_key or rule):
+                continue
+            stem = stem_of(outcome.row_key, policy.row_parts)
+            if rule:
+                self.left_out_stems[stem] = rule
+            if outcome.row_key and (policy.kind is ReadKind.INCREMENTAL or (isinstance(outcome, Gone) and outcome.is_stem)):
+                self.stems.add(stem)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """A batch in which every row key occurs once, and what is gathered about it."""
+def compare(connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
+    """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
+    progress.note(outcomes)
+    comparison = _Comparison(connection, turn, progress, outcomes)
+    for outcome in outcomes:
+        comparison.take(outcome)
+    comparison.batch.write(connection)
+    progress.digests.settle(connection, turn.scope_id)
+    strike_warnings(connection, turn.scope_id, comparison.changed)
+    write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
 
-    progress: Progress
-    known: dict[str, Known]
-    candidates: dict[bytes, Candidate]
-    resembled: Mapping[int, Candidate]
-    pasts: Mapping[int, Past]
-    batch: Batch
-    problems: list[Problem]
-    changed: list[RowKey]
-    """Rows whose warnings are taken from the list, and listed anew if they still hold."""
+
+class _Comparison:
+    """A batch in which every row key occurs once, and what is gathered about it.
+
+    `changed`: rows whose warnings are taken from the list, and listed anew if they still hold.
+    """
+
+    def __init__(
+        self, connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]
+    ) -> None:
+        keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
+        known = find_known(connection, turn.scope_id, keys)
+        unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
+        held_for = {entry.candidate_id for entry in known.values() if entry.candidate_id}
+        self._progress = progress
+        self._policy, self._marks, self._tally = progress.policy, progress.marks, progress.tally
+        self._known = known
+        self._candidates = progress.duplicates.find(connection, unknown)
+        self._resembled = progress.duplicates.by_id(connection, held_for)
+        self._pasts = find_pasts(connection, known, outcomes, progress.policy)
+        self.batch = Batch(turn)
+        self.problems: list[Problem] = []
+        self.changed: list[RowKey] = []
 
     def take(self, outcome: RowOutcome) -> None:
         """Decide on one row, count it in exactly one place, and gather what is to be written."""
@@ -99,76 +118,79 @@ class Comparison:
             case MappedRow():
                 self._take_row(outcome)
             case Rejection():
-                self._meet(outcome.row_key)
+                self._mark_present(outcome.row_key)
                 self._reject(outcome)
             case Skipped(is_cancelled=True):
                 self._take_cancelled(outcome)
             case Skipped():
                 self._leave_out(outcome)
             case Absorbed():
-                self.progress.tally.absorb(outcome)
+                self._tally.absorb(outcome)
             case Gone():
-                self._lose(outcome.row_key)
+                self._take_deleted(outcome.row_key)
             case _:
                 assert_never(outcome)
 
+    def _entry_of(self, row_key: RowKey) -> Known | None:
+        return self._known.get(storable(row_key)) if row_key else None
+
     def _take_cancelled(self, row: Skipped) -> None:
-        """A cancelled row is left out; an event that may be out already is drift: nobody but a person can withdraw it."""
-        self._meet(row.row_key)
-        known = self.known.get(storable(row.row_key)) if row.row_key else None
-        if known is not None and self.progress.marks.is_mapped(known.entry_id):
-            self.progress.tally.restless += 1  # another row of this read speaks for the event
+        """Leave out a cancelled row; an event that may be out already is drift, as only a person can withdraw it."""
+        self._mark_present(row.row_key)
+        known = self._entry_of(row.row_key)
+        if known is not None and self._marks.is_mapped(known.entry_id):
+            self._tally.restless += 1  # another row of this read speaks for the event
         if known is None or known.may_be_pinned_anew:
-            self.progress.tally.called_off += 1
-            self.progress.tally.skip(row.because)
+            self._tally.called_off += 1
+            self._tally.skip(row.because)
             return
         if known.is_removed:
-            self.progress.tally.differ(is_settled=True)
+            self._tally.differ(is_settled=True)
             if known.drift_fingerprint is not None:
                 self.batch.settle(known.entry_id)
             return
         is_recorded = known.drift_fingerprint == CANCELLED
-        self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
+        self._tally.differ(is_settled=is_recorded and known.is_set_aside)
         if not is_recorded:
             self.batch.cancel(known.entry_id, row.origin)
 
     def _leave_out(self, row: Skipped) -> None:
         """Count a row that is left out. A known entry that a rule leaves out is as good as gone from its source."""
-        self.progress.tally.skip(row.because)
-        known = self.known.get(storable(row.row_key)) if row.row_key else None
-        if not row.rule or known is None or self.progress.policy.kind is ReadKind.CHOSEN:
-            self._meet(row.row_key)
+        self._tally.skip(row.because)
+        known = self._entry_of(row.row_key)
+        if not row.rule or known is None or self._policy.kind is ReadKind.CHOSEN:
+            self._mark_present(row.row_key)
             return
-        self.progress.marks.mark_deleted(known.entry_id)
+        self._marks.mark_deleted(known.entry_id)
         if not known.is_vanished:
-            self.progress.left_out[known.entry_id] = _name_rule(row)
+            self._progress.left_out[known.entry_id] = _name_rule(row)
 
-    def _lose(self, row_key: RowKey) -> None:
-        """The source says that the row was deleted; of what it has sent nobody but a person can take anything back."""
-        self.progress.tally.gone += 1
-        known = self.known.get(storable(row_key)) if row_key else None
+    def _take_deleted(self, row_key: RowKey) -> None:
+        """Count a row that its source has deleted; only a person can take back what was sent of it."""
+        self._tally.gone += 1
+        known = self._entry_of(row_key)
         if known is not None:
-            self.progress.marks.mark_deleted(known.entry_id)
+            self._marks.mark_deleted(known.entry_id)
 
     def _take_row(self, row: MappedRow) -> None:
-        known = self.known.get(row.row_key)
+        known = self._known.get(row.row_key)
         if row.outside and (known is None or known.may_be_pinned_anew):
-            self._meet(row.row_key)
-            self.progress.tally.skip(row.outside)
+            self._mark_present(row.row_key)
+            self._tally.skip(row.outside)
             return
         if row.warnings:
-            self.progress.tally.warnings += len(row.warnings)
+            self._tally.warnings += len(row.warnings)
         if known is None:
-            self._take_new(drafted(row) if self.progress.policy.drafts_only else row)
+            self._take_new(drafted(row) if self._policy.drafts_only else row)
             return
-        if known.revision or self.progress.policy.drafts_only:
-            row = _as_asked(known, row, self.progress.policy)
+        if known.revision or self._policy.drafts_only:
+            row = _as_asked(known, row, self._policy)
         if known.is_vanished:
-            self.batch.welcome_back(known.entry_id)
+            self.batch.unmark_vanished(known.entry_id)
         if known.drift_fingerprint == CANCELLED:
-            self.progress.tally.restless += 1  # another row of this read may have called the event off
-        if self.progress.marks.is_mapped(known.entry_id):
-            self._take_again(known, row)
+            self._tally.restless += 1  # another row of this read may have called the event off
+        if self._marks.is_mapped(known.entry_id):
+            self._take_second_claim(known, row)
         else:
             self._take_known(known, row)
 
@@ -176,140 +198,122 @@ class Comparison:
         if rejection := too_long_key(row):
             self._reject(rejection)
             return
-        match plan_new(self.candidates.get(row.twin_digest) if self.progress.policy.holds_copies else None):
+        match plan_new(self._candidates.get(row.twin_digest) if self._policy.holds_copies else None):
             case New():
-                self.candidates[row.twin_digest] = Candidate(0, row.row_key)
-                self.progress.duplicates.create(row.twin_digest, row.row_key)
-                self.progress.tally.new += 1
+                self._candidates[row.twin_digest] = Candidate(0, row.row_key)
+                self._progress.duplicates.create(row.twin_digest, row.row_key)
+                self._tally.new += 1
                 self.batch.create(row)
-                self.progress.digests.add_created(_digest_of(row))
-                self._warn(row)
+                self._progress.digests.add_created(_digest_of(row))
+                self._list_warnings(row)
             case Held(candidate):
                 self.batch.hold(row, candidate)
                 self._hold(row, candidate)
 
     def _hold(self, row: MappedRow, candidate: Candidate | None) -> None:
-        self.progress.tally.hold(row.origin.place, row.row_key, candidate)
+        self._tally.hold(row.origin.place, row.row_key, candidate)
         self.problems.append(held(row.origin.place, row.row_key, candidate, row.cells))
 
     def _hold_known(self, known: Known, row: MappedRow) -> None:
-        self.progress.marks.mark_mapped(known.entry_id)
+        self._marks.mark_mapped(known.entry_id)
         if known.state != EntryState.HELD or row.fingerprint != known.fingerprint or known.origin != row.origin.place:
             self.batch.hold_again(known.entry_id, row)
         if known.is_set_aside:
-            self.progress.tally.hold_silently()
+            self._tally.hold_silently()
         else:
-            self._hold(row, self.resembled.get(known.candidate_id or 0))
+            self._hold(row, self._resembled.get(known.candidate_id or 0))
 
     def _take_known(self, known: Known, row: MappedRow) -> None:  # noqa: C901 # one arm for each member of the union
         entry_id = known.entry_id
-        on_change = _without_drafts(self.progress.policy.on_change) if row.outside else self.progress.policy.on_change
-        match plan_known(known, row, on_change, self.pasts.get(entry_id, NO_PAST)):
+        on_change = _without_drafts(self._policy.on_change) if row.outside else self._policy.on_change
+        match plan_known(known, row, on_change, self._pasts.get(entry_id, NO_PAST)):
             case Unchanged() as same:
-                self.progress.marks.mark_mapped(entry_id)
-                self.progress.tally.unchanged += 1
+                self._marks.mark_mapped(entry_id)
+                self._tally.unchanged += 1
                 if not known.revision:
-                    self.progress.digests.add(_digest_of(row), entry_id)
+                    self._progress.digests.add(_digest_of(row), entry_id)
                 self._refresh(known, row, has_changed=same.is_drift_over or same.is_stale)
             case StillRefused(is_stale):
-                self.progress.marks.mark_mapped(entry_id)
-                self.progress.tally.still_refused += 1
+                self._marks.mark_mapped(entry_id)
+                self._tally.still_refused += 1
                 self._refresh(known, row, has_changed=is_stale)
             case StillHeld() | Returned():
                 self._hold_known(known, row)
             case Drifted(is_recorded):
-                self.progress.marks.mark_mapped(entry_id)
-                self.progress.tally.differ(is_settled=is_recorded and known.is_set_aside)
+                self._marks.mark_mapped(entry_id)
+                self._tally.differ(is_settled=is_recorded and known.is_set_aside)
                 if is_recorded:
                     return
                 if on_change == "ignore" and not known.is_removed:
                     self.batch.ignore(entry_id, row)
                 else:
                     self.batch.drift(entry_id, row, is_removed=known.is_removed)
-                    self._warn_anew(row)
+                    self._list_warnings_anew(row)
             case Withdrawn():
-                self.progress.marks.mark_mapped(entry_id)
-                self.progress.tally.unchanged += 1
-                self.progress.tally.restless += 1  # the event that is put back need not be the one that says this
+                self._marks.mark_mapped(entry_id)
+                self._tally.unchanged += 1
+                self._tally.restless += 1  # the event that is put back need not be the one that says this
                 self.batch.withdraw(entry_id)
             case Repin() | Reopen():
                 self.batch.pin(entry_id, row)
-                self._staged_anew(entry_id, row)
+                self._stage_anew(entry_id, row)
             case Redraft():
                 self.batch.redraft(entry_id, drafted(row))
-                self._staged_anew(entry_id, row)
+                self._stage_anew(entry_id, row)
 
     def _refresh(self, known: Known, row: MappedRow, *, has_changed: bool) -> None:
         if has_changed:
-            self._warn_anew(row)
+            self._list_warnings_anew(row)
         if has_changed or _is_misplaced(known, row):
             self.batch.refresh(known.entry_id, row)
 
-    def _staged_anew(self, entry_id: int, row: MappedRow) -> None:
-        self.progress.marks.mark_staged(entry_id)
-        self.progress.tally.new += 1
-        self.progress.tally.restaged += 1
-        self._warn_anew(row)
+    def _stage_anew(self, entry_id: int, row: MappedRow) -> None:
+        self._marks.mark_staged(entry_id)
+        self._tally.new += 1
+        self._tally.restaged += 1
+        self._list_warnings_anew(row)
 
-    def _take_again(self, known: Known, row: MappedRow) -> None:
-        """A second row of this read claims an entry: the same words are a duplicate, others leave both in doubt."""
-        if row.fingerprint == known.said and not self.progress.marks.is_conflicting(known.entry_id):
-            self.progress.tally.duplicate += 1
+    def _take_second_claim(self, known: Known, row: MappedRow) -> None:
+        """Count a second row of an entry: as a duplicate if it says the same, else both rows are in doubt."""
+        if row.fingerprint == known.said and not self._marks.is_conflicting(known.entry_id):
+            self._tally.duplicate += 1
             return
         self._reject(_claimed_twice(row.row_key, row.origin, f"the first one is at {known.origin}", row.cells))
         if known.state == EntryState.HELD:
-            self.progress.marks.mark_conflicting(known.entry_id)
-        elif known.is_never_sent and not self.progress.marks.is_conflicting(known.entry_id):
-            self._dispute(known, row)
+            self._marks.mark_conflicting(known.entry_id)
+        elif known.is_never_sent and not self._marks.is_conflicting(known.entry_id):
+            self._take_back_first_claim(known, row)
 
-    def _dispute(self, known: Known, row: MappedRow) -> None:
+    def _take_back_first_claim(self, known: Known, row: MappedRow) -> None:
         """Take the first claim back as well: until a person says which row is right, both are wrong."""
-        if self.progress.marks.is_staged(known.entry_id):
-            self.progress.tally.new -= 1
-            self.progress.tally.restaged -= known.entry_id <= self.progress.marks.boundary
+        if self._marks.is_staged(known.entry_id):
+            self._tally.new -= 1
+            self._tally.restaged -= known.entry_id <= self._marks.boundary
         else:
-            self.progress.tally.unchanged -= 1
-        self.progress.marks.mark_conflicting(known.entry_id)
+            self._tally.unchanged -= 1
+        self._marks.mark_conflicting(known.entry_id)
         self._reject(_claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.origin}", {}))
 
-    def _meet(self, row_key: RowKey) -> None:
-        known = self.known.get(storable(row_key)) if row_key else None
+    def _mark_present(self, row_key: RowKey) -> None:
+        known = self._entry_of(row_key)
         if known is None:
             return
-        self.progress.marks.mark_present(known.entry_id)
+        self._marks.mark_present(known.entry_id)
         if known.is_vanished:
-            self.batch.welcome_back(known.entry_id)
+            self.batch.unmark_vanished(known.entry_id)
 
     def _reject(self, rejection: Rejection) -> None:
-        self.progress.tally.reject(rejection)
+        self._tally.reject(rejection)
         self.problems.append(rejected(rejection))
 
-    def _warn(self, row: MappedRow) -> None:
+    def _list_warnings(self, row: MappedRow) -> None:
         """List a warning when its row is staged or has changed; it stays listed while the row and the mapping are the same."""
         if row.warnings:
             self.problems.append(warned(row))
 
-    def _warn_anew(self, row: MappedRow) -> None:
+    def _list_warnings_anew(self, row: MappedRow) -> None:
         self.changed.append(row.row_key)
-        self._warn(row)
-
-
-def compare(connection: Connection, turn: FencedTransaction, progress: Progress, outcomes: Sequence[RowOutcome]) -> None:
-    """Compare rows of different keys with the ledger and write what follows, in the caller's transaction."""
-    progress.hear(outcomes)
-    keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
-    known = find_known(connection, turn.scope_id, keys)
-    unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
-    candidates = progress.duplicates.find(connection, unknown)
-    resembled = progress.duplicates.by_id(connection, {entry.candidate_id for entry in known.values() if entry.candidate_id})
-    pasts = find_pasts(connection, known, outcomes, progress.policy)
-    comparison = Comparison(progress, known, candidates, resembled, pasts, Batch(turn), [], [])
-    for outcome in outcomes:
-        comparison.take(outcome)
-    comparison.batch.write(connection)
-    progress.digests.settle(connection, turn.scope_id)
-    strike_warnings(connection, turn.scope_id, comparison.changed)
-    write_problems(connection, turn.scope_id, turn.run_id, turn.now(), comparison.problems)
+        self._list_warnings(row)
 
 
 def _as_asked(known: Known, row: MappedRow, policy: StagePolicy) -> MappedRow:

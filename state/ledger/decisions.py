@@ -376,7 +376,7 @@ class Decisions:
             )
 
     def _lock_destination(self, connection: Connection) -> None:
-        """Let one person at a time give out event ids of a destination, whatever the feed."""
+        """Let one person at a time give out the event ids of a destination."""
         others = select(SCOPE.c.id).where(SCOPE.c.destination == destination_of(self._run.scope_id)).order_by(SCOPE.c.id)
         connection.execute(others.with_for_update(key_share=True)).all()
 

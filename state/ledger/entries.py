@@ -1,6 +1,6 @@
-"""The statements of staging: finding the entries of a batch of rows, and writing what was decided, by batches.
+"""The entries of a batch of rows: find what the ledger knows of them, and write what was decided, one statement for each kind.
 
-What to decide is `plan`'s.
+An event that a draft of a later change replaces is set aside as an earlier event of its row.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
-    BindParameter,
     ColumnElement,
     Connection,
-    and_,
+    Select,
+    Update,
     bindparam,
     case,
     exists,
@@ -36,127 +36,84 @@ from state.ledger.plan import Known, Past, content_of, drafted, ends_at_of, is_o
 from state.ledger.stage_policy import StagePolicy
 from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
 
-_KEPT = (
-    *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),
-    *("answer", "sent_run", "copies"),
-)
-_SOME: BindParameter[int] = bindparam("entries", expanding=True)
-_NOW = bindparam("now", type_=EARLIER.c.replaced_at.type)
+CANCELLED = "cancelled"
+"""What stands in place of a payload's fingerprint where the source says that an event is off."""
+_PAGE = 500
+_ONE = ENTRY.c.id == bindparam("entry")
+_OTHER = ENTRY.alias()
 _SHOWN = {
     "body": func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body),
     "fingerprint": func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint),
 }
-"""An event is set aside as the service shows it."""
-_RETIRE = insert(EARLIER).from_select(
-    ("entry_id", *_KEPT, "replaced_at", "is_let_out", "ends_at"),
-    select(ENTRY.c.id, *(_SHOWN.get(name, ENTRY.c[name]) for name in _KEPT), _NOW, literal(value=False), ENTRY.c.ends_at).where(
-        ENTRY.c.id.in_(_SOME)
-    ),
+"""The baseline: what the service shows."""
+_EVENT_COLUMNS = (
+    *("revision", "idempotency_key", "body", "fingerprint", "row_digest", "twin_digest", "channel_id", "event_id", "attempts"),
+    *("answer", "sent_run", "copies", "ends_at"),
 )
-_CLEAR = (
-    update(ENTRY)
-    .where(ENTRY.c.id.in_(_SOME))
-    .values(event_id=None, answer=None, unanswered_at=None, copies=0, is_limited=False, sent_run="")
-    .values(refused_request_id="", denied_request_id="")
-    .values(decision=None, decided_at=None, decided_by=None, undo=None)
-    .values(baseline_body=None, baseline_fingerprint=None, ignored_fingerprint=None)
-)
-_LATEST = select(EARLIER.c.entry_id, func.max(EARLIER.c.replaced_at).label("at")).where(EARLIER.c.entry_id.in_(_SOME))
-_PAST = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.removed_at.is_(None))
-_REVISIONS = select(EARLIER.c.entry_id, EARLIER.c.revision).where(EARLIER.c.entry_id.in_(_SOME))
-_EVENTS = (
-    select(EARLIER.c.entry_id, EARLIER.c.event_id)
-    .where(EARLIER.c.entry_id.in_(_SOME), EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
-    .order_by(EARLIER.c.replaced_at)
-)
-_BODIES = select(ENTRY.c.id, _SHOWN["body"].label("body")).where(ENTRY.c.id.in_(_SOME))
-_PUT_BACK = (
-    update(ENTRY)
-    .where(ENTRY.c.id == bindparam("entry"))
-    .values(
-        state=EntryState.DELIVERED.value,
-        **{name: bindparam(f"old_{name}") for name in _KEPT},
-        ends_at=bindparam("old_ends_at", type_=ENTRY.c.ends_at.type),
-        removed_at=bindparam("old_removed_at", type_=ENTRY.c.removed_at.type),
-        cover_url=None,
-        cover_on_error=None,
-        unanswered_at=None,
-        is_limited=False,
-        refused_request_id="",
-        denied_request_id="",
-        **NO_DRIFT,
-        updated_at=bindparam("now"),
-    )
-)
-_WAITING = (
-    select(EARLIER.c.entry_id)
-    .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
-    .where(
-        ENTRY.c.scope_id == bindparam("scope"),
-        EARLIER.c.is_let_out.is_(False),
-        ENTRY.c.state == EntryState.PENDING.value,
-        ENTRY.c.attempts == 0,
-    )
-    .distinct()
-)
+_NEVER_SENT = {"unanswered_at": None, "is_limited": False, "refused_request_id": "", "denied_request_id": ""}
+_UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None, "undo": None}
+_NO_BASELINE = {"baseline_body": None, "baseline_fingerprint": None, "ignored_fingerprint": None}
 
 
 def retire(connection: Connection, entries: Sequence[int], now: datetime) -> None:
-    """Set aside the events of these entries, and leave the entries ready for another body and key."""
-    connection.execute(_RETIRE, {"entries": entries, "now": now})
-    connection.execute(_CLEAR, {"entries": entries})
+    """Set aside the events of these entries as the service shows them, and prepare the entries for another body and key."""
+    ours = ENTRY.c.id.in_(entries)
+    columns = (_SHOWN.get(name, ENTRY.c[name]) for name in _EVENT_COLUMNS)
+    events = select(ENTRY.c.id, *columns, literal(now, EARLIER.c.replaced_at.type), literal(value=False)).where(ours)
+    connection.execute(insert(EARLIER).from_select(("entry_id", *_EVENT_COLUMNS, "replaced_at", "is_let_out"), events))
+    unsent = {**_NEVER_SENT, "event_id": None, "answer": None, "copies": 0, "sent_run": ""}
+    connection.execute(update(ENTRY).where(ours).values(**unsent, **_UNDECIDED, **_NO_BASELINE))
 
 
 def put_back(connection: Connection, entries: Collection[int], now: datetime) -> None:
     """Make the last event that was set aside the entry's own again, as delivered, or removed by hand, as it was."""
-    if not entries:
-        return
-    latest = _LATEST.group_by(EARLIER.c.entry_id).subquery()
-    rows = connection.execute(
-        select(EARLIER).join(latest, and_(latest.c.entry_id == EARLIER.c.entry_id, latest.c.at == EARLIER.c.replaced_at)),
-        {"entries": list(entries)},
-    ).all()
-    for row in rows:
-        old = {f"old_{name}": getattr(row, name) for name in (*_KEPT, "ends_at", "removed_at")}
-        connection.execute(_PUT_BACK, {"entry": row.entry_id, "now": now, **old})
-        connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == row.entry_id, EARLIER.c.revision == row.revision))
+    delivered = {"state": EntryState.DELIVERED.value, "cover_url": None, "cover_on_error": None, **_NEVER_SENT, **NO_DRIFT}
+    for entry_id in entries:
+        of_entry = select(EARLIER).where(EARLIER.c.entry_id == entry_id).order_by(EARLIER.c.replaced_at.desc()).limit(1)
+        row = connection.execute(of_entry).one_or_none()
+        if row is not None:
+            event = {name: getattr(row, name) for name in (*_EVENT_COLUMNS, "removed_at")}
+            connection.execute(update(ENTRY).where(ENTRY.c.id == entry_id).values(**delivered, **event, updated_at=now))
+            connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == entry_id, EARLIER.c.revision == row.revision))
 
 
 def said_before(connection: Connection, entries: Collection[int]) -> Mapping[int, frozenset[str]]:
-    """Return the fingerprints of the events that were set aside, by entry."""
-    found: defaultdict[int, set[str]] = defaultdict(set)
-    for entry_id, fingerprint in connection.execute(_PAST, {"entries": list(entries)}):
-        found[entry_id].add(fingerprint)
-    return {entry_id: frozenset(said) for entry_id, said in found.items()}
+    """Return the fingerprints of the events that were set aside and not removed since, by entry."""
+    fingerprints = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.removed_at.is_(None))
+    return {entry_id: frozenset(found) for entry_id, found in _by_entry(connection, fingerprints, entries).items()}
 
 
-def used_revisions(connection: Connection, entries: Collection[int]) -> Mapping[int, frozenset[int]]:
+def used_revisions(connection: Connection, entries: Collection[int]) -> Mapping[int, Sequence[int]]:
     """Return the revisions of the events that were set aside, by entry."""
-    found: defaultdict[int, frozenset[int]] = defaultdict(frozenset)
-    for entry_id, revision in connection.execute(_REVISIONS, {"entries": list(entries)}):
-        found[entry_id] |= {revision}
-    return found
+    return _by_entry(connection, select(EARLIER.c.entry_id, EARLIER.c.revision), entries)
 
 
 def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[int, tuple[int, ...]]:
     """Return the ids of earlier events that are still at the service, oldest first, by entry; few entries have any."""
-    found: defaultdict[int, tuple[int, ...]] = defaultdict(tuple)
-    if not entries:
-        return found
-    for entry_id, event_id in connection.execute(_EVENTS, {"entries": list(entries)}):
-        found[entry_id] = (*found[entry_id], event_id)
+    events = select(EARLIER.c.entry_id, EARLIER.c.event_id).where(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
+    found = _by_entry(connection, events.order_by(EARLIER.c.replaced_at), entries)
+    return {entry_id: tuple(events_of) for entry_id, events_of in found.items()}
+
+
+def _by_entry(connection: Connection, query: Select[Any], entries: Collection[int]) -> dict[int, list[Any]]:
+    found: defaultdict[int, list[Any]] = defaultdict(list)
+    if entries:
+        for entry_id, value in connection.execute(query.where(EARLIER.c.entry_id.in_(entries))):
+            found[entry_id].append(value)
     return found
 
 
 def shown_bodies(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
     """Return the baselines of these entries."""
-    rows = connection.execute(_BODIES, {"entries": list(entries)})
+    rows = connection.execute(select(ENTRY.c.id, _SHOWN["body"].label("body")).where(ENTRY.c.id.in_(entries)))
     return {row.id: row.body for row in rows}
 
 
 def waiting(connection: Connection, scope_id: int) -> Iterator[int]:
     """Yield the entries of drafts that were staged, never sent, and that no gate has let out by itself."""
-    yield from connection.execute(_WAITING, {"scope": scope_id}).scalars()
+    entries = select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).distinct()
+    is_staged = (ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0)
+    yield from connection.execute(entries.where(EARLIER.c.is_let_out.is_(False), *is_staged)).scalars()
 
 
 def let_out(connection: Connection, scope_id: int) -> None:
@@ -165,8 +122,6 @@ def let_out(connection: Connection, scope_id: int) -> None:
     connection.execute(update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))
 
 
-CANCELLED = "cancelled"
-"""What stands in place of a payload's fingerprint where the source says that an event is off."""
 _FIND = select(
     ENTRY.c.id,
     ENTRY.c.row_key,
@@ -189,73 +144,45 @@ _FIND = select(
 ).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
 _PIN_COLUMNS = (
     *("body", "cover_url", "cover_on_error", "fingerprint", "row_digest", "twin_digest", "channel_id"),
-    *("origin", "staged_run", "updated_at", "ends_at"),
+    *("origin", "updated_at", "ends_at"),
 )
-_OTHER = ENTRY.alias()
-_ONE = ENTRY.c.id == bindparam("entry")
-_SOME_of_entries = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-# A row that changes at its source is listed again, until it asks for what a person has ignored.
-_LISTED_ANEW = {"decision": case((IS_SET_ASIDE, None), else_=ENTRY.c.decision)}
-_SHOWN_of_entries = func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
+_DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
 
 
-def _listed_unless_ignored(asked: ColumnElement[str]) -> dict[str, ColumnElement[str]]:
+def _write(*columns: str, **values: object) -> Update:
+    """Return the update of one entry: `columns` from parameters of their names, `values` as they are."""
+    parameters = {name: bindparam(f"new_{name}", type_=ENTRY.c[name].type) for name in columns}
+    return update(ENTRY).where(_ONE).values({**values, **parameters})
+
+
+def _listed_unless_ignored(asked: ColumnElement[str]) -> ColumnElement[str | None]:
+    """A row that changes at its source is listed again, unless it asks for what a person has ignored."""
     is_ignored_payload = func.coalesce(ENTRY.c.ignored_fingerprint == asked, False)
-    return {"decision": case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)}
+    return case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)
 
 
 _NEW_DRIFT = bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type)
-_PIN = (
-    update(ENTRY)
-    .where(_ONE)
-    .values(
-        state=EntryState.PENDING.value,
-        attempts=0,
-        **_LISTED_ANEW,
-        **NO_DRIFT,
-        **{name: bindparam(f"new_{name}") for name in _PIN_COLUMNS},
-    )
+_LISTED = case((IS_SET_ASIDE, None), else_=ENTRY.c.decision)
+_PENDING: dict[str, Any] = {"state": EntryState.PENDING.value, "attempts": 0, "decision": _LISTED, **NO_DRIFT}
+_LOOKS_LIKE = (
+    select(_OTHER.c.id).where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like")).scalar_subquery()
 )
-_NEXT = update(ENTRY).where(_ONE).values(revision=bindparam("next_revision"), idempotency_key=bindparam("next_key"))
-_DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
-_DRIFT = (
-    update(ENTRY)
-    .where(_ONE)
-    .values(**_listed_unless_ignored(_NEW_DRIFT), **{name: bindparam(f"new_{name}") for name in _DRIFT_COLUMNS})
-)
-_CANCEL_COLUMNS = ("drift_fingerprint", "drift_kind", "origin", "updated_at")
-_CANCEL = (
-    update(ENTRY)
-    .where(_ONE)
-    .values(**_listed_unless_ignored(_NEW_DRIFT), drift_body=None, **{name: bindparam(f"new_{name}") for name in _CANCEL_COLUMNS})
-)
-_REFRESH_COLUMNS = ("row_digest", "origin", "updated_at")
-_REFRESH = (
-    update(ENTRY)
-    .where(_ONE)
-    .values(
-        **NO_DRIFT, **_listed_unless_ignored(_SHOWN_of_entries), **{name: bindparam(f"new_{name}") for name in _REFRESH_COLUMNS}
-    )
-)
-_RETURN = (
-    update(ENTRY)
-    .where(_SOME_of_entries)
-    .values(vanished_at=None, past_at=None, vanished_by="", **_listed_unless_ignored(ENTRY.c.drift_fingerprint))
-)
-_SETTLE = update(ENTRY).where(_SOME_of_entries).values(**NO_DRIFT)
-_HOLD_COLUMNS = tuple(name for name in _PIN_COLUMNS if name != "staged_run")
-_HOLD = (
-    update(ENTRY).where(_ONE).values(state=EntryState.HELD.value, **{name: bindparam(f"new_{name}") for name in _HOLD_COLUMNS})
-)
-_KEY_OF_CANDIDATE = (
+
+_HELD_LIKE = (
     update(ENTRY)
     .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))
-    .values(
-        candidate_id=select(_OTHER.c.id)
-        .where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like"))
-        .scalar_subquery()
-    )
+    .values(candidate_id=_LOOKS_LIKE)
 )
+_HOLD = _write(*_PIN_COLUMNS, state=EntryState.HELD.value)
+_PIN = _write(*_PIN_COLUMNS, "staged_run", **_PENDING)
+_REDRAFT = _write(*_PIN_COLUMNS, "staged_run", "revision", "idempotency_key", **_PENDING)
+_DRIFT = _write(*_DRIFT_COLUMNS, decision=_listed_unless_ignored(_NEW_DRIFT))
+_CANCEL = _write(
+    *("drift_fingerprint", "drift_kind", "origin", "updated_at"), drift_body=None, decision=_listed_unless_ignored(_NEW_DRIFT)
+)
+_REFRESH = _write("row_digest", "origin", "updated_at", **NO_DRIFT, decision=_listed_unless_ignored(_SHOWN["fingerprint"]))
+_RETURN = _write(vanished_at=None, past_at=None, vanished_by="", decision=_listed_unless_ignored(ENTRY.c.drift_fingerprint))
+_SETTLE = _write(**NO_DRIFT)
 
 
 def entry_ids(connection: Connection, scope_id: int, row_keys: Collection[str]) -> set[int]:
@@ -299,20 +226,14 @@ class Batch:
     def __init__(self, turn: FencedTransaction) -> None:
         self._turn = turn
         self._now: datetime = turn.now()
-        self._inserts: list[tuple[object, ...]] = []
         self._bound_now = _bound(turn, self._now)
-        self._look_alikes: list[dict[str, object]] = []
-        self._holds: list[dict[str, object]] = []
-        self._removed: set[int] = set()
-        self._settled: list[int] = []
-        self._pins: dict[int, MappedRow] = {}
+        self._inserts: list[tuple[object, ...]] = []
         self._drifts: dict[int, MappedRow] = {}
-        self._cancelled: list[dict[str, object]] = []
-        self._ignored: list[dict[str, object]] = []
+        self._removed: set[int] = set()
         self._redrafts: dict[int, MappedRow] = {}
         self._withdrawals: list[int] = []
-        self._refreshes: list[dict[str, object]] = []
-        self._returns: list[int] = []
+        self._marks: dict[int, bytes] = {}
+        self._rows: defaultdict[Update, list[dict[str, object]]] = defaultdict(list)
 
     def create(self, row: MappedRow) -> None:
         """Pin a new row's body under its key, for life."""
@@ -322,15 +243,16 @@ class Batch:
         """Record a new row as held: it looks like a known event."""
         self._inserts.append(self._new(row, EntryState.HELD, candidate.entry_id or None))
         if not candidate.entry_id:
-            self._look_alikes.append({"scope": self._turn.scope_id, "held": row.row_key, "like": candidate.row_key})
+            self._rows[_HELD_LIKE].append({"scope": self._turn.scope_id, "held": row.row_key, "like": candidate.row_key})
 
     def hold_again(self, entry_id: int, row: MappedRow) -> None:
         """Record what a held row asks for now."""
-        self._holds.append({name: value for name, value in self._pinned(entry_id, row).items() if name != "new_staged_run"})
+        self._rows[_HOLD].append(self._pinned(entry_id, row))
 
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
-        self._pins[entry_id] = row
+        self._rows[_PIN].append({**self._pinned(entry_id, row), "new_staged_run": self._turn.run_id})
+        self._marks[entry_id] = row.twin_digest
 
     def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
         """Record what the source asks for now, beside what is pinned. `is_removed`: the event is gone from the service."""
@@ -341,12 +263,12 @@ class Batch:
     def cancel(self, entry_id: int, origin: RowLocation) -> None:
         """Record that the source has called off what is out already: it asks for no other payload."""
         asked = {"new_drift_fingerprint": CANCELLED, "new_drift_kind": DriftKind.CANCELLED.value}
-        self._cancelled.append({"entry": entry_id, **asked, "new_origin": origin.place, "new_updated_at": self._now})
+        self._rows[_CANCEL].append({"entry": entry_id, **asked, "new_origin": origin.place, "new_updated_at": self._now})
 
     def ignore(self, entry_id: int, row: MappedRow) -> None:
         """Remember that the source asks for something else now, only so as to know the same change again."""
         asked = {"new_drift_body": None, "new_drift_fingerprint": row.fingerprint, "new_drift_kind": None}
-        self._ignored.append({**asked, **self._seen(entry_id, row)})
+        self._rows[_DRIFT].append({**asked, **self._seen(entry_id, row)})
 
     def redraft(self, entry_id: int, row: MappedRow) -> None:
         """Put the draft of a change in the place of a delivered event, which stays on record."""
@@ -358,51 +280,36 @@ class Batch:
 
     def refresh(self, entry_id: int, row: MappedRow) -> None:
         """Record that the source says again what is pinned, and where."""
-        self._refreshes.append(self._seen(entry_id, row))
+        self._rows[_REFRESH].append(self._seen(entry_id, row))
 
-    def welcome_back(self, entry_id: int) -> None:
+    def unmark_vanished(self, entry_id: int) -> None:
         """Record that a row which had vanished is in its source again."""
-        self._returns.append(entry_id)
+        self._rows[_RETURN].append({"entry": entry_id})
 
     def settle(self, entry_id: int) -> None:
         """Record that nothing about a known difference is left to do."""
-        self._settled.append(entry_id)
+        self._rows[_SETTLE].append({"entry": entry_id})
 
     def write(self, connection: Connection) -> None:
         """Write it all; a batch without decisions costs nothing."""
         if self._inserts:
             _insert(connection, self._inserts)
-        if self._look_alikes:
-            connection.execute(_KEY_OF_CANDIDATE, self._look_alikes)
-        if self._holds:
-            connection.execute(_HOLD, self._holds)
-        if self._pins:
-            self._put_in_place(connection, self._pins)
-        self._write_differences(connection)
-        put_back(connection, self._withdrawals, self._now)
-        if self._refreshes:
-            connection.execute(_REFRESH, self._refreshes)
-        if self._returns:
-            connection.execute(_RETURN, {"entries": self._returns})
-        if self._settled:
-            connection.execute(_SETTLE, {"entries": self._settled})
-
-    def _write_differences(self, connection: Connection) -> None:
         if self._drifts:
-            connection.execute(_DRIFT, self._drift_rows(connection))
-        if self._cancelled:
-            connection.execute(_CANCEL, self._cancelled)
-        if self._ignored:
-            connection.execute(_DRIFT, self._ignored)
+            self._rows[_DRIFT] += self._drift_rows(connection)
         if self._redrafts:
             retire(connection, list(self._redrafts), self._now)
-            self._put_in_place(connection, self._redrafts)
-            used = used_revisions(connection, self._redrafts)
-            connection.execute(_NEXT, [self._next(entry_id, row, used[entry_id]) for entry_id, row in self._redrafts.items()])
+            self._rows[_REDRAFT] += self._redraft_rows(connection)
+        for statement in (_HELD_LIKE, _HOLD, _PIN, _DRIFT, _CANCEL, _REDRAFT):
+            self._execute(connection, statement)
+        put_back(connection, self._withdrawals, self._now)
+        for statement in (_REFRESH, _RETURN, _SETTLE):
+            self._execute(connection, statement)
+        if self._marks:
+            mark_anew(connection, self._marks.items())
 
-    def _put_in_place(self, connection: Connection, rows: Mapping[int, MappedRow]) -> None:
-        connection.execute(_PIN, [self._pinned(entry_id, row) for entry_id, row in rows.items()])
-        mark_anew(connection, ((entry_id, row.twin_digest) for entry_id, row in rows.items()))
+    def _execute(self, connection: Connection, statement: Update) -> None:
+        if rows := self._rows.get(statement):
+            connection.execute(statement, rows)
 
     def _new(self, row: MappedRow, state: EntryState = EntryState.PENDING, candidate_id: int | None = None) -> tuple[object, ...]:
         return (  # in the order of _NEW_COLUMNS
@@ -441,7 +348,6 @@ class Batch:
             "new_fingerprint": row.fingerprint,
             "new_twin_digest": row.twin_digest,
             "new_channel_id": row.channel_id,
-            "new_staged_run": self._turn.run_id,
             "new_ends_at": ends_at_of(row.body),
             **self._seen(entry_id, row),
         }
@@ -454,11 +360,15 @@ class Batch:
             "new_updated_at": self._now,
         }
 
-    def _next(self, entry_id: int, row: MappedRow, used: Collection[int]) -> dict[str, object]:
-        revision = revision_of(row.fingerprint)
-        while revision in used:  # by an event that a person has removed
-            revision += 1
-        return {"entry": entry_id, "next_revision": revision, "next_key": self._turn.key(row.row_key, revision)}
+    def _redraft_rows(self, connection: Connection) -> Iterator[dict[str, object]]:
+        used = used_revisions(connection, self._redrafts)
+        for entry_id, row in self._redrafts.items():
+            revision = revision_of(row.fingerprint)
+            while revision in used[entry_id]:  # by an event that a person has removed
+                revision += 1
+            key = {"new_revision": revision, "new_idempotency_key": self._turn.key(row.row_key, revision)}
+            self._marks[entry_id] = row.twin_digest
+            yield {**self._pinned(entry_id, row), **key, "new_staged_run": self._turn.run_id}
 
     def _kind_of_drift(self, entry_id: int, shown: bytes, asked: bytes) -> DriftKind:
         return DriftKind.RETURNED if entry_id in self._removed else kind_of_drift(shown, asked)
@@ -482,9 +392,6 @@ def kind_of_drift(shown: bytes, asked: bytes) -> DriftKind:
     return DriftKind.TO_PUBLISH if is_release else DriftKind.EDITED
 
 
-_FEW = 500
-
-
 def find_owners(connection: Connection, destination: str | ColumnElement[str], event_ids: Collection[int]) -> dict[int, str]:
     """Return which of these events of a destination are rows already, by id, each with its row and feed for people.
 
@@ -496,8 +403,8 @@ def find_owners(connection: Connection, destination: str | ColumnElement[str], e
     of_entries = select(ENTRY.c.event_id, *names).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     before = select(EARLIER.c.event_id, *names).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
     before = before.join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    for start in range(0, len(ids), _FEW):
-        some = ids[start : start + _FEW]
+    for start in range(0, len(ids), _PAGE):
+        some = ids[start : start + _PAGE]
         for rows, event_id in ((before, EARLIER.c.event_id), (of_entries, ENTRY.c.event_id)):
             owned = rows.where(SCOPE.c.destination == destination, event_id.in_(some))
             found |= {row.event_id: f"row {row.row_key} of {row.feed}" for row in connection.execute(owned)}

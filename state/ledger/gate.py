@@ -1,5 +1,6 @@
-"""The gate between the two commit points: what was staged may be published only after a stage that completed, and that no
-brake stopped. What the brakes look at is the caller's.
+"""The gate between the two commit points, and the bookmark that moves with it.
+
+What was staged may be published only after a stage that completed, and that no brake stopped.
 """
 
 from __future__ import annotations
@@ -140,8 +141,27 @@ def read_gate(connection: Connection, scope_id: int) -> Gate:
 
 
 def lock(connection: Connection, scope_id: int) -> Row[*tuple[Any, ...]]:
-    """Return the feed's scope, which nobody else changes before the transaction ends."""
+    """Return the feed's scope, locked until the transaction ends."""
     return connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id).with_for_update()).one()
+
+
+def opening_of(
+    scope: Row[*tuple[Any, ...]], *, is_whole: bool, kind: ReadKind, stamp: str, boundary: int, known_before: int
+) -> Opening:
+    """Return what a stage finds when it opens, by the feed's scope as it is then."""
+    return Opening(
+        is_whole=is_whole,
+        kind=kind,
+        stamp=stamp,
+        boundary=boundary,
+        released_id=scope.released_id,
+        known_before=known_before,
+        last_whole_read=scope.last_whole_read,
+        before=GateState(scope.gate),
+        before_run=scope.gate_run,
+        before_reason=scope.gate_reason,
+        key_definition=scope.key_definition,
+    )
 
 
 def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, stamp: str, kind: ReadKind) -> Opening:
@@ -162,28 +182,16 @@ def shut(connection: Connection, turn: FencedTransaction, *, is_whole: bool, sta
     if kind is ReadKind.FULL or is_whole:
         drop_bookmark(connection, turn.scope_id)
     turn.note(connection, phase=Phase.STAGING.value, is_whole=is_whole)
-    return Opening(
-        is_whole=is_whole,
-        kind=kind,
-        stamp=stamp,
-        boundary=boundary,
-        released_id=scope.released_id,
-        known_before=count - unknown,
-        last_whole_read=scope.last_whole_read,
-        before=GateState(scope.gate),
-        before_run=scope.gate_run,
-        before_reason=scope.gate_reason,
-        key_definition=scope.key_definition,
-    )
+    return opening_of(scope, is_whole=is_whole, kind=kind, stamp=stamp, boundary=boundary, known_before=count - unknown)
 
 
 def judge(connection: Connection, turn: FencedTransaction, opening: Opening, report: StageReport) -> bool:
     """Set the gate after a completed stage, and with it the bookmark: it moves only where the gate opens for everyone.
     Return whether it does.
 
-    A partial read opens a gate that was closed before it only if it has heard again of every row that waits behind it:
+    A partial read opens a gate that was closed before it only if it has met every row that waits behind it again:
     otherwise three rows picked by hand would let out all that a brake had stopped. What a person accepted for this run
-    stops every other one: that run opens the gate for itself. A read onward that has not heard of them all never will:
+    stops every other one: that run opens the gate for itself. An incremental read that has not met them all never will:
     the next one is a full one.
     """
     is_blind = report.is_blind

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
+from sqlalchemy import Connection, Row, bindparam, or_, select, update
 
 from mappings.row_key import RowKey
-from state.database import rounded
 from state.enums import Decision, EntryState, ProblemKind
-from state.ledger.absent_rows import TakenBack, in_fews
+from state.ledger.absent_rows import TakenBack
 from state.ledger.compare import Progress
 from state.ledger.duplicates import WITHOUT_EVENT, Candidate, Neighbour, mark_anew, read_neighbours
 from state.ledger.gate import Opening
@@ -23,33 +22,7 @@ from state.ledger.problems import held, strike, write_problems
 from state.tables import ENTRY
 
 _PAGE = 500
-_SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_HELD: Select[*tuple[Any, ...]] = (
-    select(
-        *(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.twin_digest, ENTRY.c.candidate_id),
-        *(ENTRY.c.revision, ENTRY.c.decision, ENTRY.c.created_at),
-    )
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.HELD.value, ENTRY.c.id > bindparam("after"))
-    .order_by(ENTRY.c.id)
-    .limit(_PAGE)
-)
-_CANDIDATES: Select[*tuple[Any, ...]] = select(
-    *(ENTRY.c.id, ENTRY.c.scope_id, ENTRY.c.state, ENTRY.c.twin_digest, ENTRY.c.candidate_id, ENTRY.c.removed_at),
-    or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)).label("is_gone"),
-).where(_SOME)
-_FREE = (
-    update(ENTRY)
-    .where(_SOME)
-    .values(state=EntryState.PENDING.value, attempts=0, candidate_id=None, undo=None)
-    .values(staged_run=bindparam("run"), updated_at=bindparam("now", type_=ENTRY.c.updated_at.type))
-)
-_RESEMBLE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
-_HOLD = (
-    update(ENTRY)
-    .where(ENTRY.c.id == bindparam("entry"))
-    .values(state=EntryState.HELD.value, candidate_id=bindparam("like"))
-)  # fmt: skip
-_SUPERSEDE = update(ENTRY).where(_SOME).values(state=EntryState.SUPERSEDED.value)
+_LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
 
 _HeldRow = Row[*tuple[Any, ...]]
 
@@ -73,7 +46,8 @@ def settle_held(connection: Connection, turn: FencedTransaction, opening: Openin
         ]
         taken.delete(row.id for row in over if not row.revision)
         # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
-        connection.execute(_SUPERSEDE, {"entries": rounded([row.id for row in over if row.revision])})
+        used = ENTRY.c.id.in_([row.id for row in over if row.revision])
+        connection.execute(update(ENTRY).where(used).values(state=EntryState.SUPERSEDED.value))
         strike(connection, turn.scope_id, ProblemKind.HELD, [row.row_key for row in over])
     return present
 
@@ -85,7 +59,10 @@ def hold_staged_beside(connection: Connection, turn: FencedTransaction, progress
         turned.setdefault(entry_id, (row_key, place, candidate))
     if not turned:
         return
-    connection.execute(_HOLD, [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in turned.items()])
+    connection.execute(
+        _LIKE.values(state=EntryState.HELD.value),
+        [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in turned.items()],
+    )
     for row_key, place, candidate in turned.values():
         progress.tally.hold_after_all(place, row_key, candidate)
     problems = (held(place, row_key, candidate, {}) for row_key, place, candidate in turned.values())
@@ -125,12 +102,13 @@ class _Judge:
         self._free(list(freed.values()))
         moved = {entry_id: candidate for entry_id, candidate in moved.items() if candidate}
         if moved:
-            self._connection.execute(_RESEMBLE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in moved.items()])
+            self._connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in moved.items()])
 
     def _free(self, rows: Collection[_HeldRow]) -> None:
         connection, turn = self._connection, self._turn
-        for few in in_fews(row.id for row in rows):
-            connection.execute(_FREE, {"entries": few, "run": turn.run_id, "now": turn.now()})
+        pending = {"state": EntryState.PENDING.value, "attempts": 0, "candidate_id": None, "undo": None}
+        freed = update(ENTRY).where(ENTRY.c.id.in_([row.id for row in rows]))
+        connection.execute(freed.values(**pending, staged_run=turn.run_id, updated_at=turn.now()))
         mark_anew(connection, ((row.id, row.twin_digest) for row in rows))
         strike(connection, turn.scope_id, ProblemKind.HELD, [RowKey(row.row_key) for row in rows])
         for row in rows:
@@ -160,10 +138,13 @@ def _is_ignored(row: _HeldRow) -> bool:
 
 def _resolved(connection: Connection, entries: Collection[int]) -> dict[int, _HeldRow]:
     """Return entries by their ids; in place of a superseded one that which has its event now."""
+    is_gone = or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)).label("is_gone")
+    names = ("id", "scope_id", "state", "twin_digest", "candidate_id", "removed_at")
+    candidates = select(*(ENTRY.c[name] for name in names), is_gone)
     rows: dict[int, _HeldRow] = {}
     asked = set(entries)
     while asked:
-        found = {row.id: row for row in connection.execute(_CANDIDATES, {"entries": rounded(asked)})}
+        found = {row.id: row for row in connection.execute(candidates.where(ENTRY.c.id.in_(asked)))}
         rows |= found
         asked = {
             row.candidate_id for row in found.values() if row.state == EntryState.SUPERSEDED and row.candidate_id
@@ -180,7 +161,10 @@ def _adopter(rows: Mapping[int, _HeldRow], row: _HeldRow) -> _HeldRow:
 
 
 def _pages(connection: Connection, scope_id: int) -> Iterator[list[_HeldRow]]:
+    names = ("id", "row_key", "twin_digest", "candidate_id", "revision", "decision", "created_at")
+    held_rows = select(*(ENTRY.c[name] for name in names)).order_by(ENTRY.c.id).limit(_PAGE)
+    held_rows = held_rows.where(ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.HELD.value)
     after = 0
-    while page := connection.execute(_HELD, {"scope": scope_id, "after": after}).all():
+    while page := connection.execute(held_rows.where(ENTRY.c.id > after)).all():
         yield list(page)
         after = page[-1].id

@@ -1,19 +1,18 @@
-"""Who may stage and publish a feed: a lease with a heartbeat, and a token that fences off whoever lost it.
+"""The right to stage and publish a feed: a lease with a heartbeat and a fencing token, which every transaction checks first.
 
-What a holder does with it is `stage`'s and `outbox`'s: each of their transactions shows the token first. On PostgreSQL
-silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
+On PostgreSQL silence is measured by the database's own clock, in the statement: hosts need not agree on the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Interval, Row, Select, bindparam, func, literal_column, select, update
+from sqlalchemy import Connection, Engine, Interval, Row, func, literal, literal_column, select, update
 
 from mappings.errors import TransientError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
@@ -23,6 +22,7 @@ from state.holders import BootClock, Holder, held_by, is_free, seconds_since_boo
 from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
+_SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
 _TRIES = 5
 """How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
 
@@ -43,7 +43,7 @@ class LeaseClock:
     ttl_s: float = LEASE_TTL_S
 
     def seconds(self) -> float:
-        """Return the seconds of the host's own clock, whatever the lease is measured by."""
+        """Return the seconds of the host's own clock, also where the lease is measured by the database's."""
         return self.pulse.seconds() if self.pulse else seconds_since_boot()
 
 
@@ -68,7 +68,8 @@ class Lease:
     def release(self) -> None:
         """Let the next run in at once. A lease that was lost is left alone."""
         with writing(self.engine) as connection:
-            connection.execute(_RELEASE, {"scope": self.scope_id, "shown": self.token})
+            ours = (LEASE.c.scope_id == self.scope_id, LEASE.c.token == self.token)
+            connection.execute(update(LEASE).where(*ours).values(holder=""))
 
     def __enter__(self) -> Self:
         """Hand out the lease itself."""
@@ -79,34 +80,13 @@ class Lease:
         self.release()
 
 
-_OURS = (LEASE.c.scope_id == bindparam("scope"), LEASE.c.token == bindparam("shown"))
-_RELEASE = update(LEASE).where(*_OURS).values(holder="")
-_SEEN = (*_OURS, LEASE.c.heartbeat_at == bindparam("seen_at"))
-_SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
-_BY_HOST: dict[str, Any] = {"heartbeat_at": bindparam("now"), "expires_at": bindparam("until"), "beat_s": bindparam("beat")}
-_BY_SERVER: dict[str, Any] = {
-    "heartbeat_at": _SERVER_NOW,
-    "expires_at": func.clock_timestamp() + bindparam("ttl", type_=Interval()),
-    "beat_s": bindparam("beat"),
-}
-_WHO: dict[str, Any] = {name: bindparam(f"new_{name}") for name in ("token", "holder", "host", "pid", "process_started", "boot")}
-_SHOW = {
-    by_server: update(LEASE).where(*_OURS, LEASE.c.holder != "").values(**beat)
-    for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
-}
-_TAKE = {
-    by_server: update(LEASE).where(*_SEEN).values(**_WHO, **beat, acquired_at=beat["heartbeat_at"])
-    for by_server, beat in ((False, _BY_HOST), (True, _BY_SERVER))
-}
-
-
 def show_token(connection: Connection, scope_id: int, token: int, keeping: LeaseClock) -> None:
     """Renew the lease inside the caller's transaction, which so commits only while the lease is ours.
 
     Raises `LeaseLostError` if it is not: the transaction must not commit.
     """
-    shown = {"scope": scope_id, "shown": token, **_times(keeping)}
-    if connection.execute(_SHOW[keeping.pulse is None], shown).rowcount != 1:
+    ours = (LEASE.c.scope_id == scope_id, LEASE.c.token == token, LEASE.c.holder != "")
+    if connection.execute(update(LEASE).where(*ours).values(**_heartbeat(keeping))).rowcount != 1:
         raise LeaseLostError(
             "another run has taken this feed over; this one stops",
             hint="nothing is lost: the other run continues where this one stopped; `eventsync status` shows who it is",
@@ -114,14 +94,14 @@ def show_token(connection: Connection, scope_id: int, token: int, keeping: Lease
 
 
 def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: LeaseClock) -> Lease:
-    """Take the feed, from nobody, from a holder that fell silent, or at once from one that died on this host.
+    """Take a feed that is free, or whose holder fell silent or died on this host.
 
     Raises `HeldByAnotherError` while another run holds it.
     """
     with writing(engine) as connection:
         for _ in range(_TRIES):
             seen = _look(connection, scope_id, keeping)
-            if not _is_free(seen, keeping):
+            if not is_free(seen, keeping.pulse, keeping.now):
                 raise held_by(seen)
             if _take(connection, seen, holder, keeping):
                 return Lease(engine, scope_id, seen.token + 1, keeping)
@@ -129,50 +109,35 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, keeping: LeaseClock) 
 
 
 def _take(connection: Connection, seen: Row[*tuple[Any, ...]], holder: Holder, keeping: LeaseClock) -> bool:
-    """Take the lease if it is still as it was seen: who was silent may have spoken, or another may have been faster."""
-    who = {
-        "new_token": seen.token + 1,
-        "new_holder": holder.name,
-        "new_host": holder.host,
-        "new_pid": holder.pid,
-        "new_process_started": holder.started,
-        "new_boot": holder.boot,
-    }
-    where = {"scope": seen.scope_id, "shown": seen.token, "seen_at": seen.heartbeat_at}
-    return connection.execute(_TAKE[keeping.pulse is None], {**who, **where, **_times(keeping)}).rowcount == 1
+    """Take the lease if it is still as it was seen: its holder may have beaten again, or another run may have been faster."""
+    who = {"token": seen.token + 1, "holder": holder.name, "host": holder.host, "pid": holder.pid, "boot": holder.boot}
+    beat = _heartbeat(keeping)
+    taken = {**who, **beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"]}
+    is_as_seen = (LEASE.c.token == seen.token, LEASE.c.heartbeat_at == seen.heartbeat_at)
+    return connection.execute(update(LEASE).where(LEASE.c.scope_id == seen.scope_id, *is_as_seen).values(**taken)).rowcount == 1
 
 
 def _look(connection: Connection, scope_id: int, keeping: LeaseClock) -> Row[*tuple[Any, ...]]:
-    """Read the lease, without a lock; make its row if the feed never had one."""
-    found = connection.execute(_read(scope_id, keeping)).one_or_none()
+    """Read the lease, without a lock; make its row, that of a free lease, if the feed never had one."""
+    server_now = _SERVER_NOW if keeping.pulse is None else literal_column("NULL", LEASE.c.heartbeat_at.type)
+    read = select(LEASE, server_now.label("server_now")).where(LEASE.c.scope_id == scope_id)
+    found = connection.execute(read).one_or_none()
     if found is None:
-        _make(connection, scope_id, keeping.now())
-        found = connection.execute(_read(scope_id, keeping)).one()
+        free = {"scope_id": scope_id, "token": 0, "holder": "", "host": "", "pid": 0, "process_started": 0.0}
+        times = dict.fromkeys(("acquired_at", "heartbeat_at", "expires_at"), keeping.now())
+        connection.execute(insert_if_new(connection, LEASE), {**free, **times})
+        found = connection.execute(read).one()
     return found
 
 
-def _read(scope_id: int, keeping: LeaseClock) -> Select[Any]:
-    server_now = _SERVER_NOW if keeping.pulse is None else literal_column("NULL", LEASE.c.heartbeat_at.type)
-    return select(LEASE, server_now.label("server_now")).where(LEASE.c.scope_id == scope_id)
-
-
-def _make(connection: Connection, scope_id: int, now: datetime) -> None:
-    """Make the row of a lease that nobody holds, unless another run makes it in this very moment."""
-    nobody = {"token": 0, "holder": "", "host": "", "pid": 0, "process_started": 0.0}
-    times = dict.fromkeys(("acquired_at", "heartbeat_at", "expires_at"), now)
-    connection.execute(insert_if_new(connection, LEASE), {"scope_id": scope_id, **nobody, **times})
-
-
-def _is_free(seen: Row[*tuple[Any, ...]], keeping: LeaseClock) -> bool:
-    return is_free(seen, keeping.pulse, keeping.now)
-
-
-def _times(keeping: LeaseClock) -> Mapping[str, object]:
-    beat = {"beat": keeping.seconds()}
+def _heartbeat(keeping: LeaseClock) -> dict[str, Any]:
+    """Return the columns of a heartbeat: on a server by its own clock, in the statement."""
+    beat_s = keeping.seconds()
+    ttl = timedelta(seconds=keeping.ttl_s)
     if keeping.pulse is None:
-        return {**beat, "ttl": timedelta(seconds=keeping.ttl_s)}
+        return {"heartbeat_at": _SERVER_NOW, "expires_at": func.clock_timestamp() + literal(ttl, Interval()), "beat_s": beat_s}
     now = keeping.now()
-    return {**beat, "now": now, "until": now + timedelta(seconds=keeping.ttl_s)}
+    return {"heartbeat_at": now, "expires_at": now + ttl, "beat_s": beat_s}
 
 
 _LONG = 0.25
@@ -196,7 +161,7 @@ class FencedTransaction:
     def transaction(self) -> Iterator[Connection]:
         """One durable transaction that also renews the lease. Raises `LeaseLostError` if another run has the feed.
 
-        A long one renews it once more at its end: nobody heard of us meanwhile, and who waits for us would come in.
+        A long one renews it once more at its end: it was silent meanwhile, and a waiting run would take over.
         """
         with writing(self.engine) as connection:
             began_s = self.keeping.seconds()

@@ -23,7 +23,7 @@ from state.ledger.outbox import KEY_MEMORY_S, DrainFilter, Outbox, start_outbox
 from state.ledger.stage import Stage, start_stage
 from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
 from state.ledger.standing import Standing, dump_standing, read_standing
-from state.ledger.unchanged_source import UnchangedRead, read_stamp, repeat
+from state.ledger.unchanged_source import UnchangedRead, read_stamp, repeat_read
 from state.tables import RUN, SCOPE
 
 
@@ -154,7 +154,7 @@ class Ledger:
         """
         turn = self._turn(run_id, fence)
         with turn.transaction() as connection:
-            return repeat(connection, turn, policy, asked, brake)
+            return repeat_read(connection, turn, policy, asked, brake)
 
     def open_outbox(
         self,

@@ -188,7 +188,7 @@ class Outbox:
         return account
 
     def standing(self) -> Standing:
-        """Return what waits for a person from run to run, until somebody decides."""
+        """Return what waits for a person from run to run."""
         with reading(self._run.engine) as connection:
             return read_standing(connection, self._run.scope_id, self._run.now(), self._key_memory.total_seconds())
 

@@ -1,6 +1,4 @@
-"""What to do with a row that the source says, given what the ledger remembers: a pure decision over a closed union.
-
-How the decision is written is `stage`'s.
+"""What to do with a row that the source has, given what the ledger remembers: a pure decision over a closed union.
 
 | the entry is                        | same payload | another payload |
 |-------------------------------------|--------------|-----------------|
@@ -23,7 +21,7 @@ says now; the difference is recorded as drift. Only where certainly nothing was 
 before the first attempt (an attempt that was only paced away does not count), and after a definitive refusal. A blocked
 channel is such a refusal: its commonest cure is a mapping that names the right channel, which must not be pinned away.
 The corrected body goes under the same key first, with the refusal's request id remembered, because the service may
-replay a stored refusal, and the client must be able to tell that from an answer to the new body.
+replay a stored refusal, and the client must not take that for an answer to the new body.
 
 **Redraft** (`on_change: create_draft_again`) makes a new event on purpose: the changed payload, as a draft, under the key of
 that very change (`drafts`); the event before it stays on record. It is due only where the event's id is known, the change is
@@ -65,9 +63,9 @@ def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool)
 
 
 class Known(NamedTuple):
-    """What the ledger remembers of a row, in the order of `stage`'s columns; a named tuple, for there are millions.
+    """What the ledger remembers of a row, in the order of the columns that are read; a named tuple, for there are millions.
 
-    A drift of no kind is one that the feed asked to hear no more of.
+    A drift of no kind is one that the feed ignores (`on_change: ignore`).
     """
 
     entry_id: int
@@ -101,7 +99,7 @@ class Known(NamedTuple):
 
     @property
     def is_never_sent(self) -> bool:
-        """Whether certainly nobody but us has seen the pinned body."""
+        """Whether the pinned body certainly never left this host."""
         return self.state == EntryState.PENDING and self.attempts == 0
 
     @property
@@ -249,7 +247,7 @@ def revision_of(change: Fingerprint) -> int:
 
 
 def is_of_change(revision: int) -> bool:
-    """Tell whether a revision came from `revision_of`, or counts on from one."""
+    """Return whether a revision came from `revision_of`, or counts on from one."""
     return revision >= _FIRST_CHANGE
 
 

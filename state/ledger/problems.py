@@ -1,4 +1,4 @@
-"""Writing down the rows that people must see: rejected, held, used with a warning. Reading them back is `books`'."""
+"""The list of rows that people must see: rejected, held, used with a warning; and what of it an incremental read keeps."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ _TAKE_OVER = update(PROBLEM).where(*_OF_RUN).values(listed_run=bindparam("new_ru
 _ON_THE_LIST = select(PROBLEM.c.id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.origin).where(
     *_OF_RUN, PROBLEM.c.kind != ProblemKind.WARNING.value
 )
-_STRIKE_of_listed = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding=True))).values(listed_run="")
+_STRIKE_LISTED = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding=True))).values(listed_run="")
 
 
 def stem_of(row_key: str, row_parts: int | None) -> str:
@@ -164,7 +164,7 @@ class ListedProblems:
         return len(self._rejected)
 
     def strike(self, connection: Connection, outcomes: Sequence[RowOutcome]) -> None:
-        """Take rows from the list that this read has come to, before it lists what it makes of them itself."""
+        """Take rows off the list that this read has met, before it lists their new problems."""
         if not self._rows:
             return
         names = {_name(stem_of(storable(one.row_key), self._row_parts), storable(one.origin.place)) for one in outcomes}
@@ -172,7 +172,7 @@ class ListedProblems:
         struck = [problem for name in names | places for problem in self._rows.pop(name, ())]
         self._rejected.difference_update(struck)
         for start in range(0, len(struck), _FEW):
-            connection.execute(_STRIKE_of_listed, {"problems": struck[start : start + _FEW]})
+            connection.execute(_STRIKE_LISTED, {"problems": struck[start : start + _FEW]})
 
 
 def no_list() -> ListedProblems:
@@ -181,7 +181,7 @@ def no_list() -> ListedProblems:
 
 
 def carry_list(connection: Connection, turn: FencedTransaction, row_parts: int | None) -> ListedProblems:
-    """Put what the last read had on its list on the list of this one, and return it."""
+    """Move the list of the last read to this one, and return it."""
     last = connection.execute(_LAST, {"scope": turn.scope_id}).scalar()
     ours = {"scope": turn.scope_id, "run": turn.run_id}
     if last != turn.run_id:

@@ -6,7 +6,7 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator
 
-from mappings.outcome import RowOutcome, Silence
+from mappings.outcome import RowOutcome
 from state.tables import storable
 
 _PRESENT, _MAPPED, _UNCHANGED, _STAGED, _CONFLICTING, _DELETED, _VANISHED, _DOUBTFUL = (1 << bit for bit in range(8))
@@ -68,8 +68,8 @@ class ReadMarks:
         self._put(entry_id, _DOUBTFUL)
 
     def is_unmarked(self, entry_id: int) -> bool:
-        """Whether nothing at all is known of the entry in this read."""
-        return not self._flags[entry_id]
+        """Whether the entry is one of before this read, and the read has met nothing of it."""
+        return entry_id <= self.boundary and not self._flags[entry_id]
 
     def is_present(self, entry_id: int) -> bool:
         """Whether the source has the row."""
@@ -128,10 +128,10 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class UnreadEvents:
-    """What one read has left unsaid so far. `days`: the first and the last ISO day that recurring events were looked at for.
+    """The events of which a read says nothing, so that their absence means nothing: those of unusable rows, days out of reach.
 
-    An event of a recurring row has a key that ends in its day. A day that is over, or beyond the feed's horizon, is in no
-    read, and has not vanished for that. Memory: the rows that were refused or left out whole, nothing for the others.
+    `days`: the first and the last ISO day that recurring events were looked for on. The key of such an event ends in its day. A
+    day that is over, or beyond the feed's horizon, is in no read. Memory: the rows that were refused or left out whole.
     """
 
     def __init__(self, days: tuple[str, str] | None) -> None:
@@ -143,27 +143,21 @@ class UnreadEvents:
         """Whether there is anything of which this read says nothing."""
         return self._days is not None or bool(self._after)
 
-    def hear(self, outcomes: Iterable[RowOutcome]) -> None:
-        """Note what these rows leave unsaid."""
-        for outcome in outcomes:
-            if outcome.part.silence is not None:
-                self._note(outcome.part.silence)
+    def note(self, outcome: RowOutcome) -> None:
+        """Note what a row says nothing of."""
+        silence = outcome.part.silence
+        if silence is not None:
+            self._after[storable(silence.stem)] = silence.after
 
     def covers(self, row_key: str) -> bool:
         """Whether the absence of this entry means nothing."""
-        starts = list(_ends_of_stems(row_key))
-        day = row_key[starts[-1] :] if starts else ""
+        ends = list(_ends_of_stems(row_key))
+        day = row_key[ends[-1] :] if ends else ""
         is_day = _DAY.fullmatch(day) is not None
         if is_day and self._days is not None and not self._days[0] <= day <= self._days[1]:
             return True
-        return any(self._is_unsaid(row_key[: start - 1], day if is_day else "\uffff") for start in starts)
-
-    def _is_unsaid(self, stem: str, day: str) -> bool:
-        after = self._after.get(stem)
-        return after is not None and day > after
-
-    def _note(self, silence: Silence) -> None:
-        self._after[storable(silence.stem)] = silence.after
+        latest = day if is_day else "\uffff"
+        return any((after := self._after.get(row_key[: end - 1])) is not None and latest > after for end in ends)
 
 
 def _ends_of_stems(row_key: str) -> Iterator[int]:

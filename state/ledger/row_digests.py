@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
@@ -45,22 +45,34 @@ class RowDigests:
         self._created: list[bytes] = []
         self._newest = boundary
 
-    def load(self, connection: Connection, scope_id: int) -> None:
-        """Load what the last read has left."""
+    def load(self, connection: Connection, scope_id: int, marks: ReadMarks) -> None:
+        """Load what the last read has left, and mark the entries of which a row has to be mapped even if it is as it was.
+
+        Vanished entries are none of them: the last read did not have their rows.
+        """
         for row in connection.execute(select(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id)):
             self._known[row.part] = _numbers(row.digests), _numbers(row.entries)
+        for is_doubtful in (ENTRY.c.state.in_(_UNSETTLED), ENTRY.c.drift_kind.is_not(None)):  # by an index each
+            for entry_id in connection.execute(select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, is_doubtful)).scalars():
+                marks.mark_doubtful(entry_id)
 
-    def find(self, digests: Iterable[bytes]) -> Iterator[int]:
-        """Yield the entry of each digest, 0 where it is unknown."""
-        known = self._known
+    def unchanged(self, digests: Iterable[bytes], marks: ReadMarks) -> list[int]:
+        """Return, for each row of a chunk, the entry that it leaves as it is, 0 where the row has to be mapped.
+
+        Of several rows of an entry only the first one need not be.
+        """
+        known, entries, chosen = self._known, list[int](), set[int]()
         for digest in digests:
+            entry_id = 0
             if digest:
-                numbers, entries = known[digest[0]]
+                numbers, of_numbers = known[digest[0]]
                 number = int.from_bytes(digest[:_USED_BYTES])
                 place = bisect_left(numbers, number)
-                yield entries[place] if place < len(numbers) and numbers[place] == number else 0
-            else:
-                yield 0
+                if place < len(numbers) and numbers[place] == number and marks.is_unmarked(of_numbers[place]):
+                    entry_id = of_numbers[place] if of_numbers[place] not in chosen else 0
+                    chosen.add(entry_id)
+            entries.append(entry_id)
+        return entries
 
     def add(self, digest: bytes, entry_id: int) -> None:
         """Remember a row that says what an entry says; b"": one that has to be mapped in every read."""
@@ -97,34 +109,3 @@ class RowDigests:
         kept = sorted(pair for pair in pairs if not marks.is_conflicting(pair[1]))
         digests, entries = array("Q", (pair[0] for pair in kept)), array("Q", (pair[1] for pair in kept))
         return {"part": part, "digests": digests.tobytes(), "entries": entries.tobytes()}
-
-
-def doubtful_entries(connection: Connection, scope_id: int) -> Iterator[int]:
-    """Yield the entries of which a row that says the same may ask for more than to be counted.
-
-    Those of rows that a read has just met have not vanished.
-    """
-    for is_doubtful in (ENTRY.c.state.in_(_UNSETTLED), ENTRY.c.drift_kind.is_not(None)):  # by an index each
-        yield from connection.execute(select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, is_doubtful)).scalars()
-
-
-def load_digests(connection: Connection, scope_id: int, marks: ReadMarks, digests: RowDigests) -> None:
-    """Let a read know rows by the digests of the last one, but for the entries that have to be compared."""
-    digests.load(connection, scope_id)
-    for entry_id in doubtful_entries(connection, scope_id):
-        marks.mark_doubtful(entry_id)
-
-
-def unchanged_entries(digests: Sequence[bytes], known: RowDigests, marks: ReadMarks) -> list[int]:
-    """Return, for each row of a chunk, the entry that it leaves as it is, 0 where the row has to be mapped.
-
-    Of several rows of an entry only the first one need not be.
-    """
-    found = list(known.find(digests))
-    chosen = set[int]()
-    for place, entry_id in enumerate(found):
-        if entry_id and (entry_id in chosen or not marks.is_unmarked(entry_id)):
-            found[place] = 0
-        else:
-            chosen.add(entry_id)
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -101,40 +101,24 @@ class RowRecord:
 
 
 RECORDS = select(ENTRY)
+"""What `as_record` takes."""
+_SAME = frozenset(each.name for each in fields(RowRecord)) & frozenset(ENTRY.c.keys())
 
 
 def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
     """Return an entry of the ledger's table as people are shown it."""
+    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME}
+    columns |= {
+        "state": EntryState(row.state),
+        "answer": row.answer and load_answer(row.answer),
+        "drift_kind": row.drift_kind and DriftKind(row.drift_kind),
+        "decision": row.decision and Decision(row.decision),
+        "decided_by": row.decided_by or "",
+    }
     return RowRecord(
         entry_id=row.id,
-        row_key=RowKey(row.row_key),
-        state=EntryState(row.state),
-        key=IdempotencyKey(row.idempotency_key),
-        revision=row.revision,
-        body=row.body,
-        channel_id=row.channel_id,
-        event_id=row.event_id,
-        attempts=row.attempts,
-        unanswered_at=row.unanswered_at,
-        answer=row.answer and load_answer(row.answer),
-        drift_body=row.drift_body,
-        drift_kind=row.drift_kind and DriftKind(row.drift_kind),
-        vanished_at=row.vanished_at,
-        origin=row.origin,
-        staged_run=row.staged_run,
-        sent_run=row.sent_run,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        decision=row.decision and Decision(row.decision),
-        decided_at=row.decided_at,
-        decided_by=row.decided_by or "",
-        copies=row.copies,
+        key=row.idempotency_key,
         is_asked_for=bool(row.fingerprint),
         is_denied=bool(row.denied_request_id),
-        baseline_body=row.baseline_body,
-        ends_at=row.ends_at,
-        past_at=row.past_at,
-        removed_at=row.removed_at,
-        vanished_by=row.vanished_by,
-        candidate_id=row.candidate_id,
+        **columns,
     )

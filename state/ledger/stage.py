@@ -17,9 +17,9 @@ from state.ledger.gate import AT_THE_END, Opening, ReadEnd, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import carry_list, no_list
 from state.ledger.read_marks import ReadMarks, UnreadEvents
-from state.ledger.row_digests import RowDigests, load_digests, unchanged_entries
+from state.ledger.row_digests import RowDigests
 from state.ledger.stage_policy import ReadKind, StagePolicy
-from state.ledger.unchanged_source import is_evident
+from state.ledger.unchanged_source import is_last_read
 from state.tables import storable
 
 
@@ -40,7 +40,7 @@ class Stage:
 
         b"" stands for a row that has to be mapped in any case.
         """
-        return unchanged_entries(digests, self._progress.digests, self._progress.marks)
+        return self._progress.digests.unchanged(digests, self._progress.marks)
 
     def write(
         self,
@@ -71,7 +71,7 @@ class Stage:
         """End the read in one transaction: mark what vanished, withdraw what is no longer asked for, set the gate.
 
         `brake` is shown the report and returns the names of the brakes that it trips; those that a person accepted for
-        this run are set apart in the report, and the gate opens for nobody without that word. `end`: how the source says that
+        this run are set apart in the report, and the gate then stays closed for other runs. `end`: how the source says that
         the read ended; its bookmark is kept in this very transaction, if the gate opens.
         Raises `ImbalanceError` if the rows do not add up; the gate then stays closed.
         """
@@ -82,14 +82,14 @@ class Stage:
 def start_stage(turn: FencedTransaction, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:
     """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
     with turn.transaction() as connection:
-        is_known = bool(digests_of) and is_evident(connection, turn.scope_id, digests_of or "")
+        is_known = bool(digests_of) and is_last_read(connection, turn.scope_id, digests_of or "")
         opening = shut(connection, turn, is_whole=is_whole, stamp=stamp, kind=policy.kind)
         is_anew = policy.kind is ReadKind.FULL or is_whole
         listed = no_list() if is_anew else carry_list(connection, turn, policy.row_parts)
         duplicates = DuplicateIndex(connection, turn.scope_id)
         marks, digests = ReadMarks(opening.boundary), RowDigests(opening.boundary, is_kept=digests_of is not None)
         if is_known:
-            load_digests(connection, turn.scope_id, marks, digests)
+            digests.load(connection, turn.scope_id, marks)
     return Stage(turn, opening, Progress(marks, Tally(), policy, UnreadEvents(policy.days), listed, digests, duplicates))
 
 

@@ -209,7 +209,7 @@ def applied(row: Record) -> dict[str, Any]:
 
 
 def pinned(body: bytes) -> dict[str, Any]:
-    """Pin a body. The next read gives it its cover image, as its fingerprint tells that it has none."""
+    """Pin a body. The next read adds its cover image, as the fingerprint is that of a payload without one."""
     return {
         "body": body,
         "fingerprint": fingerprint(body, ""),

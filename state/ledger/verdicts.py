@@ -1,7 +1,5 @@
 """What a verdict on an intent does to its ledger entry: a pure decision over a closed union.
 
-How it is written is `outbox`'s; how a verdict is reached is the client's.
-
 | verdict     | state                 | the mark of an unanswered attempt                                    |
 |-------------|-----------------------|----------------------------------------------------------------------|
 | Receipt     | delivered             | cleared                                                              |
@@ -13,15 +11,15 @@ How it is written is `outbox`'s; how a verdict is reached is the client's.
 | Conflict    | conflict              | as before                                                            |
 | Postponed   | pending               | as before, or set by this call                                       |
 
-A person's `retry` goes under the same key first. If that is refused for certain once more, it may be the stored answer told
-anew under another request id; nothing was created under the key either way, so the next one is due, once for each retry.
+A person's `retry` goes under the same key first. If that is refused for certain once more, it may be the stored answer sent
+again under another request id; nothing was created under the key either way, so the next one is due, once for each retry.
 
 An answer 429 proves nothing either: an entry whose unanswered attempts were all answered 429 keeps the mark, and
 `is_limited` beside it.
 
 Denied access (401, 403, 404) is no such refusal: the service may look at that before the key, so it proves nothing of
-what was created under the key before these books began. That very answer told again, as its request id shows, is proof:
-it is what the service stored, access may long be back, and the old key would never tell. Without it the next key is a
+what was created under the key before these books began. That very answer repeated, as its request id shows, is proof:
+it is what the service stored; access may long be back, and the old key would never show it. Without it the next key is a
 person's risk to take, by `resend`. A failure (5xx) that is repeated with its request id after a person's `resend` shows
 that the key is used up: the next one is due, once for each resend.
 """
@@ -56,7 +54,7 @@ class Claim:
 
     `copies`: how many attempts may have created an event before; `was_limited`: those without an answer were all answered 429.
     `is_begun`: an attempt was recorded as begun; `is_retry`: a person has asked for it, after it was turned away; `denial`: the
-    last one that was told under its key; `failed`: the last answer, if that was a failure and a person lets it be sent again.
+    last one that came under its key; `failed`: the last answer, if that was a failure and a person lets it be sent again.
     """
 
     revision: int
@@ -142,7 +140,7 @@ def _refuse(verdict: Refusal, claim: Claim) -> Effect:
 
 
 def _turn_away(verdict: Blocked | Postponed, claim: Claim) -> Effect:
-    """Remember the denial to know it again; a row that was held up without a request of its own has only heard of one."""
+    """Remember the denial to know it again; a row that was held up without a request of its own was not denied itself."""
     is_denied = verdict.attempts > 0 and verdict.answer.status in DENYING
     state = EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING
     is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.was_limited)
@@ -155,7 +153,7 @@ def _turn_away(verdict: Blocked | Postponed, claim: Claim) -> Effect:
 def _supersede(verdict: Superseded, claim: Claim) -> Effect:
     """Move on to the next revision of the key, once: only where our own record shows what holds the present one.
 
-    That is the stored answer itself, told again with its own request id; or another 4xx after a refusal, unless it may
+    That is the stored answer itself, repeated with its own request id; or another 4xx after a refusal, unless it may
     mean an attempt with the corrected body that was never answered; or a denial, of which a person takes the risk.
     """
     is_refused = bool(claim.refused_request_id) and not claim.was_unanswered

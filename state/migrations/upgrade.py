@@ -36,7 +36,7 @@ def upgrade(connection: Connection, to: str = HEAD) -> None:
 
 
 def differences(connection: Connection) -> list[str]:
-    """Return in words where the tables differ from ours; tables of others in the same database are nobody's business."""
+    """Return in words where the tables differ from ours; other tables in the same database are left out."""
     from alembic.autogenerate import compare_metadata  # noqa: PLC0415 # as above: only who asks should pay
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 # as above
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -293,25 +293,25 @@ def _last_staged(connection: Connection, scope_id: int) -> str:
     return "" if run is None else str(run.id)
 
 
+_SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys())
+
+
 def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
+    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS}
+    columns |= {
+        "phase": Phase(row.phase),
+        "stage_report": row.stage_report and load_report(row.stage_report),
+        "brakes": tuple(json.loads(row.brakes)),
+        "notices": tuple(json.loads(row.notices)),
+        "pace": json.loads(row.pace),
+        "standing": row.standing and load_standing(row.standing),
+    }
     return RunRecord(
         book=Book(row.destination, FeedName(row.feed)),
         run_id=row.id,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        launched_by=row.launched_by,
-        dagster_run_id=row.dagster_run_id,
-        phase=Phase(row.phase),
-        outcome=row.outcome,
-        exit_code=row.exit_code,
-        message=row.message,
         read=row.read_account and load_read(row.read_account),
-        stage_report=row.stage_report and load_report(row.stage_report),
         publish=row.publish_account and load_publish(row.publish_account),
-        brakes=tuple(json.loads(row.brakes)),
-        notices=tuple(json.loads(row.notices)),
-        pace=json.loads(row.pace),
-        standing=row.standing and load_standing(row.standing),
+        **columns,
     )
 
 

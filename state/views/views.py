@@ -29,7 +29,7 @@ class LeaseHolder:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One run as it was recorded; what it did not come to is None. `notices`: what it noticed of the service as a whole.
+    """One run as it was recorded; what it did not reach is None. `notices`: what it noticed of the service as a whole.
 
     `pace`: how fast it went, in numbers; empty where it did not send.
     """
@@ -112,6 +112,3 @@ class RowFilter:
     is_kept: bool = False
     has_earlier: bool = False
     waiting: Waiting | None = None
-
-
-"""What `as_record` takes."""

@@ -22,7 +22,7 @@ from connectors.event_api.media import ImageLimits, ImageProblem
 from connectors.event_api.transport import Exchange, open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.files.fetching import Fetching
+from connectors.sources.files.fetching import FetchLimits
 from connectors.sources.files.web import WebFiles
 from mappings.errors import ConfigError
 from pipelines.settings import read_settings
@@ -61,7 +61,7 @@ class Names:
 
 
 def content_of(address: str, resolve: Callable[[str, int], Sequence[str]] | None = None) -> bytes:
-    bounds = Fetching(resolve=resolve, connect_s=5.0) if resolve else Fetching()
+    bounds = FetchLimits(resolve=resolve, connect_s=5.0) if resolve else FetchLimits()
     with WebFiles(bounds).open(address) as kept:
         return kept.stream.read()
 

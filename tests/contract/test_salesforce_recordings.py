@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from connectors.sources.contract import Reading
 from connectors.sources.environment import Access, SalesforceAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import SalesforceSource
@@ -81,7 +81,7 @@ def repeating(script: dict[str, list[Answer]]) -> Iterator[tuple[Repeater, Acces
 
 def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, list[dict[str, str]]]:
     spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest"} | words)
-    with SalesforceRecords(spec, Asked.of(spec, columns), access, "", VirtualClock().clockwork).read() as reading:
+    with SalesforceRecords(spec, ColumnRequest.of(spec, columns), access, "", VirtualClock().clockwork).read() as reading:
         return reading, [dict(row.cells) for row in reading.rows]
 
 

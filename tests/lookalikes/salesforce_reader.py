@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from connectors.sources.contract import Ending
 from connectors.sources.environment import Access, Clock, SalesforceAccess
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.outcome import SourceRow
 from mappings.spec.source import SalesforceSource
@@ -74,7 +74,9 @@ class Reader:
     def source(self, asked: set[str] | None = None, /, *, since: str = "", access: Access | None = None, **spec: Any) -> Any:
         words = {"kind": "salesforce"} | ({"object": "Event__c"} if "query" not in spec else {}) | spec
         model = SalesforceSource.model_validate(words)
-        return SalesforceRecords(model, Asked.of(model, asked or set()), access or self.access(), since, self.clock.clockwork)
+        return SalesforceRecords(
+            model, ColumnRequest.of(model, asked or set()), access or self.access(), since, self.clock.clockwork
+        )
 
     def read(self, asked: set[str] | None = None, /, *, since: str = "", access: Access | None = None, **spec: Any) -> Read:
         with self.source(asked, since=since, access=access, **spec).read() as reading:

@@ -29,7 +29,7 @@ from connectors.sources.environment import Access, GoogleAccess
 from connectors.sources.google_sheets.cells import GoogleCells
 from connectors.sources.google_sheets.source import GoogleSheet
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
@@ -145,7 +145,7 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
         )
 
         def read() -> None:
-            with GoogleSheet(spec, Asked.of(spec, frozenset()), access, Waits().clockwork).read() as reading:
+            with GoogleSheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork).read() as reading:
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)
                 reading.ending()
@@ -159,7 +159,7 @@ def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: s
         own = Access(salesforce=replace(access.salesforce, instance_url=f"http://127.0.0.1:{proxy.port}"))
 
         def read() -> None:
-            source = SalesforceRecords(spec, Asked.of(spec, columns), own, "", Waits().clockwork)
+            source = SalesforceRecords(spec, ColumnRequest.of(spec, columns), own, "", Waits().clockwork)
             with source.read() as reading:
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)

@@ -57,7 +57,7 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedFile:
     """A file that may still be being written, and how that is known."""
 
     file: FoundFile
@@ -118,29 +118,32 @@ class FileChoice:
 
     def unfinished(
         self, files: Sequence[FoundFile], *, is_patient: bool = False, may_wait: bool = True
-    ) -> tuple[Unfinished, ...]:
+    ) -> tuple[UnfinishedFile, ...]:
         """Return the files that may still be being written.
 
         A file younger than `settle` is one of them, unless `is_patient`: then it may show by not changing for so long that it
         is finished, as a file of unknown age always may. Without `may_wait` such a file counts as finished.
         """
         settle_s = self.spec.settle.total_seconds() if self.spec.settle else 0.0
-        unfinished, again = list[Unfinished](), list[FoundFile]()
+        unfinished, again = list[UnfinishedFile](), list[FoundFile]()
         too_young = f"it changed less than {settle_s:.0f} s ago"
         for file in files:
             age_s = self._age_s(file)
             if self.spec.marker and self.files.find(beside(file.path, marker_of(self.spec.marker, file.name))) is None:
                 why = f"its marker {marker_of(self.spec.marker, file.name)} is not there yet"
-                unfinished.append(Unfinished(file, why))
+                unfinished.append(UnfinishedFile(file, why))
             elif self.spec.settle is None or (age_s is not None and age_s >= settle_s):
                 continue
             elif may_wait and (is_patient or age_s is None):
                 again.append(file)
             elif age_s is not None:
-                unfinished.append(Unfinished(file, too_young))
+                unfinished.append(UnfinishedFile(file, too_young))
         if again:
             self.clock.sleep(settle_s)
-        return (*unfinished, *(Unfinished(file, too_young) for file in again if not _is_same(file, self.files.find(file.path))))
+        return (
+            *unfinished,
+            *(UnfinishedFile(file, too_young) for file in again if not _is_same(file, self.files.find(file.path))),
+        )
 
     def nothing_there(self) -> SourceRefusedError:
         """Return the error of a source without any file."""

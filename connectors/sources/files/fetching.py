@@ -23,7 +23,7 @@ def resolve_by_system(host: str, port: int) -> Sequence[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
+class FetchLimits:
     """`largest`: bytes. `silence_s`: between two pieces; `longest_s`: the whole, retries included. A file that comes slower than
     `slowest_bytes` a second, over any `window_s`, is given up. `hops`: redirects in a row.
     `settle_s`: a file of unknown length is fetched again after so long, and is whole if it is the same; None: it is not.
@@ -45,7 +45,7 @@ class Fetching:
 class TransferLimit:
     """Holds one file to the bounds while it comes in, piece by piece. `shown` is its address without secrets."""
 
-    def __init__(self, bounds: Fetching, shown: str) -> None:
+    def __init__(self, bounds: FetchLimits, shown: str) -> None:
         self.bounds = bounds
         self.shown = shown
         self.ends_at = bounds.clock.clock_s() + bounds.longest_s

@@ -15,11 +15,11 @@ from connectors.sources.contract import Ending, Reading, Source, unchanged
 from connectors.sources.environment import REAL_CLOCK, Clock
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.files.choice import FileChoice, Files, beside
-from connectors.sources.files.fetching import LARGEST_BYTES, Fetching
+from connectors.sources.files.fetching import LARGEST_BYTES, FetchLimits
 from connectors.sources.files.local import LocalFiles
 from connectors.sources.files.opened_file import FileAt, FoundFile, OpenStored, StoredFile
 from connectors.sources.files.web import WebFiles, name_of
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address, marker_of
@@ -41,7 +41,7 @@ OpenOne = Callable[[OpenStored], Source]
 
 
 def open_files(
-    spec: FileSource, base: Path, asked: Asked, read_as: ReadAs, *, since: str = "", clock: Clock = REAL_CLOCK
+    spec: FileSource, base: Path, asked: ColumnRequest, read_as: ReadAs, *, since: str = "", clock: Clock = REAL_CLOCK
 ) -> Source:
     """Return the source of a file, or of several, each read by `read_as`; nothing is opened before its `read()`.
 
@@ -67,17 +67,17 @@ def open_files(
 
 def file_at(path: str, base: Path) -> FileAt:
     """Return a single file as it can be opened, of any format."""
-    return FileAt(partial(_files(path, base, Fetching()).open, path))
+    return FileAt(partial(_files(path, base, FetchLimits()).open, path))
 
 
 def choice_of(spec: FileSource, base: Path, clock: Clock) -> FileChoice:
     """Return the choice of the files that a source means, wherever they are."""
     settle_s = None if spec.settle is None else spec.settle.total_seconds()
-    bounds = Fetching(largest=spec.largest or LARGEST_BYTES, settle_s=settle_s, clock=clock)
+    bounds = FetchLimits(largest=spec.largest or LARGEST_BYTES, settle_s=settle_s, clock=clock)
     return FileChoice(spec, _files(spec.path, base, bounds), clock)
 
 
-def _files(path: str, base: Path, bounds: Fetching) -> Files:
+def _files(path: str, base: Path, bounds: FetchLimits) -> Files:
     if is_web_address(path):
         return WebFiles(bounds)
     if not is_address(path):
@@ -188,7 +188,7 @@ class Deliveries:
             covered = known.intersection(map(file_digest, there))
             notices = (_files_read(left[first:]), *(f"{one}; it is left for a later run" for one in unfinished[:_MOST_SHOWN]))
 
-            def rows_of(parts: Sequence[Part], columns: tuple[str, ...]) -> Generator[SourceRow]:
+            def rows_of(parts: Sequence[FilePart], columns: tuple[str, ...]) -> Generator[SourceRow]:
                 for part in parts:
                     yield from part.rows(columns)
                     # One whose version is no evidence yet, as it is so fresh, is read once more rather than never again.
@@ -226,7 +226,7 @@ def _files_read(files: Sequence[FoundFile]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """One file of several; `folder` is put before its rows' places where another file may have its name."""
 
     file: FoundFile
@@ -257,7 +257,7 @@ class Part:
 @contextmanager
 def _opened_together(
     files: Sequence[FoundFile], choice: FileChoice, open_one: OpenOne, *, has_unique_places: bool = False
-) -> Iterator[tuple[tuple[str, ...], Sequence[Part]]]:
+) -> Iterator[tuple[tuple[str, ...], Sequence[FilePart]]]:
     """Read every file's header; give the columns of all of them together, and the files, to be read one by one.
 
     `has_unique_places`: the places of their rows differ from those of files that were or will be read at other times too.
@@ -265,7 +265,7 @@ def _opened_together(
     is_far = not isinstance(choice.files, LocalFiles)
     names = Counter(file.name for file in files)
     with ExitStack() as open_things:
-        parts = list[Part]()
+        parts = list[FilePart]()
         for file in files:
             open_stored: OpenStored = partial(choice.files.open, file.path)
             if is_far and len(parts) < _MOST_KEPT:
@@ -273,7 +273,7 @@ def _opened_together(
             source = open_one(open_stored)
             with source.read() as reading:
                 folder = _folder(file, choice) if has_unique_places or names[file.name] > 1 else ""
-                parts.append(Part(file, source, folder, reading.columns, reading.stamp, reading.has_known_end))
+                parts.append(FilePart(file, source, folder, reading.columns, reading.stamp, reading.has_known_end))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
 
 
@@ -294,6 +294,6 @@ def _folder(file: FoundFile, choice: FileChoice) -> str:
     return f"{file.label.rpartition('/')[0] or day}/".lstrip("/")
 
 
-def _rows(parts: Sequence[Part], columns: tuple[str, ...]) -> Generator[SourceRow]:
+def _rows(parts: Sequence[FilePart], columns: tuple[str, ...]) -> Generator[SourceRow]:
     for part in parts:
         yield from part.rows(columns)

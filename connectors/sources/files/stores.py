@@ -19,7 +19,7 @@ from fsspec.config import conf
 
 from connectors.addresses import refusal_of_host
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.fetching import Fetching, TransferLimit
+from connectors.sources.files.fetching import FetchLimits, TransferLimit
 from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of
 from connectors.sources.files.web import name_of
 from mappings.errors import ConfigError, SyncError
@@ -63,7 +63,7 @@ _FRESH_S = 60.0
 class StoreFiles:
     """The files of a store, by their addresses. `_store`: the connection to use, None to make one for each request."""
 
-    bounds: Fetching
+    bounds: FetchLimits
     _store: Any = field(default=None, repr=False)
 
     @contextmanager

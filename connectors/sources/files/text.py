@@ -106,7 +106,7 @@ def _refuse_other_kinds(beginning: str, name: str) -> None:
         raise BadSourceError(f"{name}:1", "this is a web page, not rows", hint="the address may ask for a login")
 
 
-class Lines:
+class TextLines:
     """The lines of a text file, once, with their line ends as they stand: LF, CRLF and CR, mixed at will.
 
     `held` collects the lines since it was last cleared; `is_tainted` says that one of them holds bytes that are no text;

@@ -1,6 +1,6 @@
 """Unpack packed files while they are read, with bounds on what comes out and on the memory that it takes.
 
-Every packing goes through `Unpacking`, which counts the packed bytes that it reads: what a sender writes about sizes is not
+Every packing goes through `UnpackedStream`, which counts the packed bytes that it reads: what a sender writes about sizes is not
 trusted. Python's own readers do not serve: `zipfile` unpacks bzip2 and LZMA without a bound on the output, and `lzma.LZMAFile`
 takes no memory limit. The memory of the decompressors for deflate and bzip2 is bounded by their formats (32 kB and 4 MB).
 """
@@ -144,11 +144,11 @@ def _zstandard_frame() -> Decompressor:
         raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
 
 
-Begin = Callable[[], Decompressor]
+MakeDecompressor = Callable[[], Decompressor]
 """Makes the decompressor of one part of a packed file."""
 
-_GZIP: Begin = partial(_Inflate, zlib.MAX_WBITS + 16)
-_BY_HEAD: dict[bytes, Begin] = {
+_GZIP: MakeDecompressor = partial(_Inflate, zlib.MAX_WBITS + 16)
+_BY_HEAD: dict[bytes, MakeDecompressor] = {
     b"\x1f\x8b": _GZIP,
     b"BZh": bz2.BZ2Decompressor,
     b"\x28\xb5\x2f\xfd": _zstandard_frame,
@@ -170,13 +170,13 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
         head = stored.read(6)
         stored.seek(0)
     with ExitStack() as open_things:
-        stream: _Watched | None
+        stream: _CheckedStream | None
         if head.startswith(b"PK\x03\x04"):
             archive = open_things.enter_context(opened_archive(stored, name))
             stream = _one_member(archive, name, member, size_of(stored))
         else:
             begin = next((begin for magic, begin in _BY_HEAD.items() if head.startswith(magic)), None)
-            stream = Unpacking(stored, begin, name, size_of(stored)) if begin else None
+            stream = UnpackedStream(stored, begin, name, size_of(stored)) if begin else None
         if stream is None:
             stored.seek(0)
             yield open_things.enter_context(as_stored(stored, name)), name, False
@@ -186,7 +186,7 @@ def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[Bi
 
 def as_stored(stored: BinaryIO, name: str) -> io.BufferedReader:
     """Return the bytes of a file as they are stored; reading them raises errors of `connectors.sources.errors` only."""
-    return io.BufferedReader(_Watched(stored, name), _BUFFER_BYTES)
+    return io.BufferedReader(_CheckedStream(stored, name), _BUFFER_BYTES)
 
 
 @contextmanager
@@ -207,7 +207,7 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
         yield stream, False
         return
     with TemporaryFile(prefix="eventsync-") as plain:
-        with io.BufferedReader(Unpacking(stream, _GZIP, name, size_of(stream)), _BUFFER_BYTES) as unpacking:
+        with io.BufferedReader(UnpackedStream(stream, _GZIP, name, size_of(stream)), _BUFFER_BYTES) as unpacking:
             shutil.copyfileobj(unpacking, plain)
         plain.seek(0)
         yield plain, True
@@ -243,8 +243,8 @@ def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
         return zipfile.ZipFile(_Archive(stored, name))
 
 
-def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, stored_bytes: int) -> _Watched:
-    """Return the unpacked bytes of a file in an archive, which people call `name`; `stored_bytes` as for `Unpacking`.
+def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, stored_bytes: int) -> _CheckedStream:
+    """Return the unpacked bytes of a file in an archive, which people call `name`; `stored_bytes` as for `UnpackedStream`.
 
     Raises:
         BadSourceError: its entry is damaged, or it is packed or locked in a way that cannot be undone here.
@@ -253,7 +253,7 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
         raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
     if member.compress_type == zipfile.ZIP_STORED:
         with as_bad_source(lambda: name, _DAMAGED):
-            return _Watched(archive.open(member), name)
+            return _CheckedStream(archive.open(member), name)
     begin = _begin_of(member)
     if begin is None:
         hint = "ask for an archive packed with deflate, as every program can write it"
@@ -262,12 +262,12 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
     packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
     with as_bad_source(lambda: name, _DAMAGED):
-        return Unpacking(archive.open(packed), begin, name, stored_bytes, member)
+        return UnpackedStream(archive.open(packed), begin, name, stored_bytes, member)
 
 
-def _begin_of(member: zipfile.ZipInfo) -> Begin | None:
+def _begin_of(member: zipfile.ZipInfo) -> MakeDecompressor | None:
     """Return what unpacks a zip member by its method (APPNOTE.TXT, section 4.4.5), None if it is not known here."""
-    methods: dict[int, Begin] = {
+    methods: dict[int, MakeDecompressor] = {
         zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
         zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
         zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
@@ -275,7 +275,7 @@ def _begin_of(member: zipfile.ZipInfo) -> Begin | None:
     return methods.get(member.compress_type)
 
 
-def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _Watched | None:
+def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _CheckedStream | None:
     """Return the file of the archive that is meant, None where the archive is a workbook."""
     if "[Content_Types].xml" in archive.NameToInfo:
         return None
@@ -293,7 +293,7 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
     raise BadSourceError(name, message, hint=hint)
 
 
-class _Watched(io.RawIOBase):
+class _CheckedStream(io.RawIOBase):
     """A stream whose reading raises errors of `connectors.sources.errors` only, also where the disk fails."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
@@ -338,7 +338,7 @@ class _Watched(io.RawIOBase):
         super().close()
 
 
-class Unpacking(_Watched):
+class UnpackedStream(_CheckedStream):
     """The unpacked bytes of a packed stream; `begin` makes the decompressor of each of its parts.
 
     `stored_bytes`: the size of the file that we were sent, which bounds what comes out of a package inside a package too.

@@ -18,7 +18,7 @@ import httpx
 
 from connectors.retry import http_date, retry_after_s
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError, cut_off_is_passing
-from connectors.sources.files.fetching import Fetching, TransferLimit
+from connectors.sources.files.fetching import FetchLimits, TransferLimit
 from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of
 from connectors.sources.files.unpacking import sent_unpacked
 from connectors.sources.files.web_requests import WebRequests
@@ -40,7 +40,7 @@ _LONGEST_PAUSE_S = 30.0
 class WebFiles:
     """The files of the web, which cannot be listed: a path is an address."""
 
-    bounds: Fetching
+    bounds: FetchLimits
 
     def connected(self, _path: str) -> AbstractContextManager[WebFiles]:
         """Return the same files: no connection is kept."""

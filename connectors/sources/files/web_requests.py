@@ -23,7 +23,7 @@ import httpx
 
 from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.fetching import Fetching
+from connectors.sources.files.fetching import FetchLimits
 from mappings.spec.source_words import without_secrets
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -72,7 +72,7 @@ class Deadline:
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class RedirectHop:
     """One request of a chain of redirects: its `url`; `own` is the first one, as the mapping file writes it."""
 
     url: httpx.URL
@@ -109,7 +109,7 @@ class Hop:
         hint = "a feed may only be sent on to public addresses; name the file's own address"
         return SourceRefusedError(f"{shown} sends us on to {self.host}, which {refusal}", hint=hint)
 
-    def after(self, response: httpx.Response) -> Hop:
+    def after(self, response: httpx.Response) -> RedirectHop:
         """Follow a redirect.
 
         Raises:
@@ -125,7 +125,7 @@ class Hop:
         if "https" in (self.own.scheme, self.url.scheme) and onward.scheme == "http":
             message = f"{shown} sends us on to {without_secrets(str(onward))}, which anybody on the way could read and change"
             raise SourceRefusedError(message, hint="ask the partner to serve the file by https")
-        return Hop(onward, self.own)
+        return RedirectHop(onward, self.own)
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class WebRequests:
     It replaces `httpx.Client`, which would log every address, tokens included.
     """
 
-    bounds: Fetching
+    bounds: FetchLimits
     _transports: dict[str, httpx.HTTPTransport] = field(default_factory=dict)
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class WebRequests:
         shown, deadline = without_secrets(address), Deadline()
         with ExitStack() as open_things, _sorted_errors(shown), _in_time(deadline, shown):
             own = httpx.URL(address)
-            hop, looked_up = Hop(own, own), dict[tuple[str, int], Sequence[str]]()
+            hop, looked_up = RedirectHop(own, own), dict[tuple[str, int], Sequence[str]]()
             for _ in range(self.bounds.hops + 1):
                 deadline.within(self.bounds.connect_s + self.bounds.silence_s)
                 response = open_things.enter_context(closing(self._answer(method, hop, headers, deadline, looked_up)))
@@ -173,7 +173,7 @@ class WebRequests:
     def _answer(
         self,
         method: str,
-        hop: Hop,
+        hop: RedirectHop,
         headers: Mapping[str, str],
         deadline: Deadline,
         looked_up: dict[tuple[str, int], Sequence[str]],
@@ -204,7 +204,7 @@ class WebRequests:
             self._transports[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
         return self._transports[proxy]
 
-    def _checked(self, hop: Hop, looked_up: dict[tuple[str, int], Sequence[str]], *, has_proxy: bool) -> Sequence[str]:
+    def _checked(self, hop: RedirectHop, looked_up: dict[tuple[str, int], Sequence[str]], *, has_proxy: bool) -> Sequence[str]:
         """Return the addresses of a host, all of them checked; a proxy looks up the first host itself."""
         if refusal := refusal_of_host(hop.host):
             raise hop.refused(refusal)

@@ -12,8 +12,8 @@ from typing import Any
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import FileAt, detect_change, opened, whole
-from connectors.sources.files.text import Lines, chosen_encoding
-from connectors.sources.header import Asked, read_header, wanted_columns
+from connectors.sources.files.text import TextLines, chosen_encoding
+from connectors.sources.header import ColumnRequest, read_header, wanted_columns
 from connectors.sources.row_checks import LARGEST_CELL, CellChecks, RowChecks, replaced_bytes, within_limits
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
@@ -27,7 +27,7 @@ class CsvFile:
 
     spec: DelimitedSource
     file: FileAt
-    asked: Asked
+    asked: ColumnRequest
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
@@ -36,7 +36,7 @@ class CsvFile:
         with opened(self.file) as file:
             with detect_change(file):
                 encoding = chosen_encoding(file.stream, spec.encoding)
-                lines = Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
+                lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
                 records = _CsvRecords(lines, file.name, spec)
                 present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
@@ -60,7 +60,7 @@ class _CsvRecords:
     Quoting is taken strictly: read leniently, a quote in the wrong place glues rows together without a word.
     """
 
-    def __init__(self, lines: Lines, name: str, spec: DelimitedSource) -> None:
+    def __init__(self, lines: TextLines, name: str, spec: DelimitedSource) -> None:
         # The csv module knows one limit for the whole process; its own default refuses long descriptions.
         csv.field_size_limit(LARGEST_CELL)
         self._name = name

@@ -16,7 +16,7 @@ from typing import Any
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile
-from connectors.sources.files.text import Lines, chosen_encoding
+from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.formats.nested import OWN_TEXT
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
@@ -68,7 +68,7 @@ class IcsRecords:
     def _read(self, file: OpenedFile) -> Generator[Record]:
         file.stream.seek(0)
         encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
-        with closing(Lines(file.stream, encoding, file.name)) as lines:
+        with closing(TextLines(file.stream, encoding, file.name)) as lines:
             yield from _Events(file.name).read(_unfolded(lines, encoding, file.name))
 
 
@@ -110,7 +110,7 @@ def _own_text(record: Record, name: str) -> str:
     return found if isinstance(found, str) else found[0]
 
 
-def _unfolded(lines: Lines, encoding: str, name: str) -> Iterator[tuple[int, str]]:
+def _unfolded(lines: TextLines, encoding: str, name: str) -> Iterator[tuple[int, str]]:
     """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
     started, whole = 0, ""
     for number, line in enumerate(lines, start=1):

@@ -15,7 +15,7 @@ from typing import Any
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile
-from connectors.sources.files.text import Lines, ReadText, chosen_encoding, decoded
+from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
 from connectors.sources.formats.nested import JsonParser, TooManyValuesError, refuse_many_values
 from connectors.sources.formats.records import Record
 from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, short
@@ -231,7 +231,7 @@ class NdjsonRecords:
         """
         encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
         number, is_any, parser = 0, False, JsonParser()
-        with closing(Lines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
+        with closing(TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
             for number, line in enumerate(lines, start=1):
                 lines.clear()
                 if not line.strip():

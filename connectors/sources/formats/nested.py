@@ -56,7 +56,7 @@ def refuse_many_values(text: str, start: int = 0) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeat:
+class RepeatedName:
     """A name that stands twice in one object, at `path`, with the two values that contradict each other."""
 
     path: str
@@ -118,7 +118,7 @@ class JsonParser:
         except json.JSONDecodeError as error:
             raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
 
-    def repeats_in(self, value: Any) -> tuple[Repeat, ...]:
+    def repeats_in(self, value: Any) -> tuple[RepeatedName, ...]:
         """Return the names that stand twice in the value last parsed, and forget them."""
         if not self.has_repeats:
             return ()
@@ -139,12 +139,12 @@ class JsonParser:
         return repeating
 
 
-def _repeats(value: Any, path: str, depth: int) -> Iterator[Repeat]:
+def _repeats(value: Any, path: str, depth: int) -> Iterator[RepeatedName]:
     if depth > _DEEPEST:
         return
     if isinstance(value, _Repeating):
         for name, first in value.earlier.items():
-            yield Repeat(_inner(path, name), first, value[name])
+            yield RepeatedName(_inner(path, name), first, value[name])
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _repeats(inner, _inner(path, name), depth + 1)
@@ -159,7 +159,7 @@ def _inner(path: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Flattening:
+class Flattener:
     """How one source's nested values become cells.
 
     `picks` are the wanted columns that reach into lists (`images[0].url`), with their steps; `separators` join the lists of

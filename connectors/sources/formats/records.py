@@ -10,8 +10,8 @@ from typing import Any
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError
 from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
-from connectors.sources.formats.nested import Flattening, Repeat, TooDeepError, TooWideError, picks_among
-from connectors.sources.header import Asked, Matched, matched, wanted_columns
+from connectors.sources.formats.nested import Flattener, RepeatedName, TooDeepError, TooWideError, picks_among
+from connectors.sources.header import ColumnRequest, MatchedColumns, matched, wanted_columns
 from connectors.sources.row_checks import MOST_COLUMNS, CellChecks, has_undecodable, short
 from mappings.outcome import RowLocation, SourceRow
 from mappings.refusals import Reason, ReasonCode
@@ -35,7 +35,7 @@ class Record:
     value: Mapping[str, Any]
     problem: str = ""
     found: str = ""
-    repeats: tuple[Repeat, ...] = ()
+    repeats: tuple[RepeatedName, ...] = ()
 
 
 ReadRecords = Callable[[OpenedFile], Generator[Record]]
@@ -48,17 +48,17 @@ class RecordFile:
 
     spec: RecordSource
     file: FileAt
-    asked: Asked
+    asked: ColumnRequest
     read_records: ReadRecords
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
         with opened(self.file) as file:
-            flattening = Flattening(picks_among(self.asked.columns), self.spec.join_lists)
+            flattening = Flattener(picks_among(self.asked.columns), self.spec.join_lists)
             with detect_change(file):
                 present = self._present(file, flattening)
-                missing = Matched((), (), tuple(self.asked.columns))
+                missing = MatchedColumns((), (), tuple(self.asked.columns))
                 columns = wanted_columns(present, self.asked, file.name) if present else missing
             file.stream.seek(0)
             pairs = tuple(zip(columns.names, present, strict=True))
@@ -69,7 +69,7 @@ class RecordFile:
                 reading = Reading(columns.names, whole(file, rows), file.stamp, has_known_end=has_known_end)
                 yield reading.with_empty(columns.absent)
 
-    def _present(self, file: OpenedFile, flattening: Flattening) -> Sequence[str]:
+    def _present(self, file: OpenedFile, flattening: Flattener) -> Sequence[str]:
         present: dict[str, None] = {}
         with closing(self.read_records(file)) as records:
             for number, record in enumerate(records, start=1):
@@ -86,7 +86,7 @@ class RecordFile:
                     break
         return tuple(present)
 
-    def _rows(self, records: Iterator[Record], flattening: Flattening, pairs: Sequence[tuple[str, str]]) -> Iterator[SourceRow]:
+    def _rows(self, records: Iterator[Record], flattening: Flattener, pairs: Sequence[tuple[str, str]]) -> Iterator[SourceRow]:
         """Make a row of each record. `pairs`: each column as the mapping spells it and as the records do."""
         checks = CellChecks(self.asked.columns, self.spec.encoding or ("utf-8",))
         for record in records:
@@ -105,7 +105,7 @@ class RecordFile:
 
 
 def _with_repeats(
-    row: SourceRow, repeats: Sequence[Repeat], pairs: Sequence[tuple[str, str]], wanted: frozenset[str]
+    row: SourceRow, repeats: Sequence[RepeatedName], pairs: Sequence[tuple[str, str]], wanted: frozenset[str]
 ) -> SourceRow:
     """Add what is wrong with the columns that are made of names that stand twice."""
     problems, warnings = list(row.problems), list(row.warnings)

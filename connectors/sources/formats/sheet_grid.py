@@ -43,14 +43,14 @@ class NumberFormat:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class CellFault:
     """Why a cell's value cannot be trusted: what a person sees there, and what would help."""
 
     found: str
     hint: str
 
 
-Day = Callable[[int], "str | Fault"]
+Day = Callable[[int], "str | CellFault"]
 """Makes an ISO date of a number of days, counted as one program's calendar counts them."""
 
 
@@ -66,7 +66,7 @@ def number_format(code: str) -> NumberFormat:
     return NumberFormat(has_date, has_time, is_elapsed, len(plain) if plain and not plain.strip("0") else 0)
 
 
-def number_text(raw: str, known: NumberFormat, day: Day) -> str | Fault:
+def number_text(raw: str, known: NumberFormat, day: Day) -> str | CellFault:
     """Return what a cell with the number `raw` shows in its format, or why it shows nothing."""
     if known.is_plain or known.digits:
         number = plain_number(raw)
@@ -76,13 +76,13 @@ def number_text(raw: str, known: NumberFormat, day: Day) -> str | Fault:
     except (ValueError, OverflowError):
         return raw
     if seconds < 0:
-        return Fault(raw, "a date or time before the beginning of the calendar")
+        return CellFault(raw, "a date or time before the beginning of the calendar")
     days, of_day = divmod(seconds, 86_400)
     if known.is_elapsed or not known.has_date:
         return _clock(seconds if known.is_elapsed else of_day)
     found = day(days)
-    if isinstance(found, Fault):
-        return Fault(raw, found.hint)
+    if isinstance(found, CellFault):
+        return CellFault(raw, found.hint)
     return f"{found}T{_clock(of_day, is_full=True)}" if known.has_time else found
 
 
@@ -91,7 +91,7 @@ def _clock(seconds: int, *, is_full: bool = False) -> str:
     return f"{clock}:{seconds % 60:02}" if is_full or seconds % 60 else clock
 
 
-def plain_number(raw: str) -> str | Fault:
+def plain_number(raw: str) -> str | CellFault:
     """Return a number as a person sees it: `5`, `12.5`, never `5.0` or `1E+20`; whole numbers of 16 digits are not trusted."""
     if len(raw) <= 15 and raw.isascii() and raw.isdecimal() and (raw[0] != "0" or raw == "0"):
         return raw
@@ -100,7 +100,7 @@ def plain_number(raw: str) -> str | Fault:
     except ValueError:
         return raw
     plain = format(Decimal(shown), "f") if "e" in shown else shown
-    return Fault(plain, _LONG) if len(plain.lstrip("-")) > 15 and "." not in plain else plain
+    return CellFault(plain, _LONG) if len(plain.lstrip("-")) > 15 and "." not in plain else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class SheetRow:
 
     number: int
     cells: list[str]
-    faults: dict[int, Fault] = field(default_factory=dict)
+    faults: dict[int, CellFault] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

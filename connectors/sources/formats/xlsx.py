@@ -20,10 +20,10 @@ from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceEr
 from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
 from connectors.sources.files.unpacking import opened_archive, opened_member
 from connectors.sources.formats import sheet_grid as grid
-from connectors.sources.formats.sheet_grid import Area, Fault, NumberFormat, SheetRow
+from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow
 from connectors.sources.formats.xlsx_cells import BUILT_IN_FORMATS, CellTexts, SharedStrings, as_number
-from connectors.sources.formats.xml import Listener, XmlParser
-from connectors.sources.header import Asked, column_letters, column_number, folded, read_header, wanted_columns
+from connectors.sources.formats.xml import XmlListener, XmlParser
+from connectors.sources.header import ColumnRequest, column_letters, column_number, folded, read_header, wanted_columns
 from connectors.sources.row_checks import LARGEST_CELL, MOST_VALUES, CellChecks, RowChecks, within_limits
 from mappings.spec.source import WorkbookSource
 
@@ -49,7 +49,7 @@ class Workbook:
 
     spec: WorkbookSource
     file: FileAt
-    asked: Asked
+    asked: ColumnRequest
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
@@ -100,7 +100,7 @@ class XlsxPackage:
             raise BadSourceError(name, "this is a zip archive, but no Excel workbook", hint=hint)
         self._targets = self._relations(self._workbook)
 
-    def parsed(self, part: str, listener: Listener) -> Iterator[None]:
+    def parsed(self, part: str, listener: XmlListener) -> Iterator[None]:
         """Parse a part, and yield after each chunk of it.
 
         Raises:
@@ -324,7 +324,7 @@ class _Rows:
             return
         text = self._texts.text(self._kind, self._style, "".join(self._parts), is_formula=self._is_formula)
         place, cells = self._column - self._area.left, self.row.cells
-        if isinstance(text, Fault):
+        if isinstance(text, CellFault):
             self.row.faults[place] = text
             text = text.found
         if text:

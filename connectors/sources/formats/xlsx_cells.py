@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from connectors.sources.formats.sheet_grid import Fault, NumberFormat, number_text
+from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_text
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
@@ -33,32 +33,34 @@ class CellTexts:
     formats: Sequence[NumberFormat]
     is_1904: bool
 
-    def text(self, kind: str, style: int, raw: str, *, is_formula: bool = False) -> str | Fault:
+    def text(self, kind: str, style: int, raw: str, *, is_formula: bool = False) -> str | CellFault:
         """Return the text of a cell of type `kind` (`n`, `s`, `str`, `inlineStr`, `b`, `e`, `d`), or why there is none."""
         if not raw:
-            return Fault("", _UNCALCULATED) if is_formula and kind == "n" else ""
+            return CellFault("", _UNCALCULATED) if is_formula and kind == "n" else ""
         match kind:
             case "s":
                 place = as_number(raw)
-                return self.strings[place] if place < len(self.strings) else Fault("", "the workbook is damaged: save it anew")
+                return (
+                    self.strings[place] if place < len(self.strings) else CellFault("", "the workbook is damaged: save it anew")
+                )
             case "n":
                 known = self.formats[style] if style < len(self.formats) else NumberFormat()
                 return number_text(raw, known, self._day)
             case "b":
                 return "TRUE" if raw == "1" else "FALSE"
             case "e":
-                return Fault(raw, "mend the formula, or put its value there")
+                return CellFault(raw, "mend the formula, or put its value there")
             case _:
                 return unescaped(raw)
 
-    def _day(self, days: int) -> str | Fault:
+    def _day(self, days: int) -> str | CellFault:
         if not self.is_1904 and days == 60:
-            return Fault("", "29 February 1900 is a day that only spreadsheets know")
+            return CellFault("", "29 February 1900 is a day that only spreadsheets know")
         start = date(1904, 1, 1) if self.is_1904 else date(1899, 12, 31) if days < 60 else date(1899, 12, 30)
         try:
             return (start + timedelta(days=days)).isoformat()
         except OverflowError:
-            return Fault("", "a date after the year 9999")
+            return CellFault("", "a date after the year 9999")
 
 
 def as_number(text: str | None) -> int:

@@ -41,7 +41,7 @@ _MOST_NAMES_SHOWN = 40
 _PIECE = 32 * 1024
 
 
-class Listener(Protocol):
+class XmlListener(Protocol):
     """Receives what stands in a document, in its order."""
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -57,7 +57,7 @@ class Listener(Protocol):
 class XmlParser:
     """Parses one document, once. `line` is the line of what the listener is just given."""
 
-    def __init__(self, name: str, listener: Listener, encoding: str | None = None) -> None:
+    def __init__(self, name: str, listener: XmlListener, encoding: str | None = None) -> None:
         """`encoding` overrides what the document says of itself."""
         self._name = name
         self._listener = listener

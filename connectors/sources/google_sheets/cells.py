@@ -12,7 +12,7 @@ from typing import Any
 from babel.core import Locale, UnknownLocaleError
 from babel.numbers import get_decimal_symbol
 
-from connectors.sources.formats.sheet_grid import Fault, NumberFormat, number_format, number_text
+from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, number_text
 
 CELL_FIELDS = "effectiveValue,formattedValue,effectiveFormat.numberFormat"
 """The parts of a cell that its text is made of: its typed value, what people see of it, and the format that they see it in."""
@@ -48,22 +48,22 @@ class GoogleCells:
         self._mark = decimal_mark(locale)
         self._grouping = str.maketrans("", "", _SPACES + ("." if self._mark == "," else ","))
 
-    def text(self, cell: Mapping[str, Any]) -> str | Fault:
+    def text(self, cell: Mapping[str, Any]) -> str | CellFault:
         """Return the text of a cell, or why it says nothing."""
         value = cell.get("effectiveValue")
         if not value:
             return ""
         if "stringValue" in value:
             text: str = value["stringValue"]
-            return text if text != LOADING else Fault(text, _WAIT)
+            return text if text != LOADING else CellFault(text, _WAIT)
         if "numberValue" in value:
             known = self._format(cell["effectiveFormat"]["numberFormat"]) if cell.get("effectiveFormat") else _PLAIN
             number = number_text(str(value["numberValue"]), known, _day)
-            return number if isinstance(number, Fault) or "." not in number else self._fraction(number, cell)
+            return number if isinstance(number, CellFault) or "." not in number else self._fraction(number, cell)
         if "boolValue" in value:
             return "TRUE" if value["boolValue"] else "FALSE"
         kind = str(value.get("errorValue", {}).get("type", ""))
-        return Fault(_ERRORS.get(kind, "#ERROR!"), _WAIT if kind == "LOADING" else _MEND)
+        return CellFault(_ERRORS.get(kind, "#ERROR!"), _WAIT if kind == "LOADING" else _MEND)
 
     def _fraction(self, number: str, cell: Mapping[str, Any]) -> str:
         """Write a number as the sheet does: all its digits, its mark, and the zeros that its format adds behind them."""
@@ -104,8 +104,8 @@ def _format_of(kind: str, pattern: str) -> NumberFormat:
     return NumberFormat(digits=found.digits)
 
 
-def _day(days: int) -> str | Fault:
+def _day(days: int) -> str | CellFault:
     try:
         return (_FIRST_DAY + timedelta(days=days)).isoformat()
     except OverflowError:
-        return Fault("", "a date after the year 9999")
+        return CellFault("", "a date after the year 9999")

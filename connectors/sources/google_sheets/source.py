@@ -25,7 +25,7 @@ from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRe
 from connectors.sources.formats.sheet_grid import (
     LAST_ROW,
     Area,
-    Fault,
+    CellFault,
     SheetRow,
     cells_of,
     source_rows,
@@ -44,7 +44,7 @@ from connectors.sources.google_sheets.spreadsheet import (
     opened_spreadsheet,
     quoted,
 )
-from connectors.sources.header import Asked, column_letters, folded, read_header, wanted_columns
+from connectors.sources.header import ColumnRequest, column_letters, folded, read_header, wanted_columns
 from connectors.sources.row_checks import CellChecks, RowChecks, within_limits
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import SourceRow
@@ -118,8 +118,8 @@ class Copy:
         for number, row in enumerate(piece.rows, start=top):
             texts = [self.cells.text(cell) for cell in row]
             if any(texts):
-                faults = {str(place): (text.found, text.hint) for place, text in enumerate(texts) if isinstance(text, Fault)}
-                plain = [text.found if isinstance(text, Fault) else text for text in texts]
+                faults = {str(place): (text.found, text.hint) for place, text in enumerate(texts) if isinstance(text, CellFault)}
+                plain = [text.found if isinstance(text, CellFault) else text for text in texts]
                 self.file.write(orjson.dumps((number, plain, faults)) + b"\n")
 
     def rows(self, top: int) -> Iterator[SheetRow]:
@@ -138,7 +138,7 @@ class Copy:
 
 def _row(line: bytes) -> SheetRow:
     number, cells, faults = orjson.loads(line)
-    return SheetRow(number, cells, {int(place): Fault(*fault) for place, fault in faults.items()})
+    return SheetRow(number, cells, {int(place): CellFault(*fault) for place, fault in faults.items()})
 
 
 def copy_whole(sheet: GoogleSpreadsheet, part: Part, first: Piece, used: Sequence[int], copy: Copy) -> bool:
@@ -283,7 +283,7 @@ class GoogleSheet:
     """
 
     spec: GoogleSheetsSource
-    asked: Asked
+    asked: ColumnRequest
     access: Access
     clockwork: Clock = REAL_CLOCK
     since: str = ""
@@ -444,7 +444,7 @@ def _cursor(spec: GoogleSheetsSource, spreadsheet: str, version: str) -> str:
     return f"sheet={blake2b(f'{spreadsheet} {version} {spec.model_dump_json()}'.encode(), digest_size=16).hexdigest()}"
 
 
-def _used(spec: GoogleSheetsSource, names: Sequence[str], asked: Asked) -> Sequence[int]:
+def _used(spec: GoogleSheetsSource, names: Sequence[str], asked: ColumnRequest) -> Sequence[int]:
     """Return the places of the columns whose cells matter to anybody."""
     used = [place for place, column in enumerate(names) if column in asked.columns or (spec.comment and not place)]
     return used if used and spec.until is None else range(len(names))

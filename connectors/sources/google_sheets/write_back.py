@@ -15,7 +15,7 @@ from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.feed_source import masked_errors
 from connectors.sources.google_sheets.source import GoogleSheet, part_of
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, opened_spreadsheet, quoted
-from connectors.sources.header import Asked, column_letters
+from connectors.sources.header import ColumnRequest, column_letters
 from connectors.sources.write_back import Mark, MarkedRow
 from mappings.spec.source import GoogleSheetsSource
 
@@ -81,7 +81,7 @@ def opened_board(
         SyncError: the spreadsheet cannot be found by its title.
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
-    source = GoogleSheet(spec, Asked(columns, aliases=spec.columns), access, clockwork, asks_version=False)
+    source = GoogleSheet(spec, ColumnRequest(columns, aliases=spec.columns), access, clockwork, asks_version=False)
     with masked_errors(access.mask), opened_spreadsheet(spec, access, writes=True, clockwork=clockwork) as sheet:
         yield GoogleBoard(source, sheet, keys)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.formats.nested import Number
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.salesforce.org import Field, Shape, Shapes
 from mappings.errors import ConfigError, PermanentError
 from mappings.spec.soql import FieldTest, Query
@@ -308,7 +308,7 @@ class Selection:
         return next((number for number, column in enumerate(self.columns) if column.path.lower() == path.lower()), None)
 
 
-def select_object(spec: SalesforceSource, asked: Asked, shapes: Shapes) -> Selection:
+def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) -> Selection:
     """Return what is asked of an object.
 
     Raises:
@@ -334,7 +334,7 @@ def select_object(spec: SalesforceSource, asked: Asked, shapes: Shapes) -> Selec
     return Selection(tuple(columns.values()), cells, asking, tuple(search.absent), shape.has(ARCHIVED))
 
 
-def select_query(query: Query, asked: Asked, shapes: Shapes) -> Selection:
+def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selection:
     """Return what an author's own query selects; fields that the org does not tell of have no type.
 
     Raises:
@@ -365,7 +365,7 @@ class _Search:
     """Looks for the fields that a mapping names, and remembers what it does not find."""
 
     spec: SalesforceSource
-    asked: Asked
+    asked: ColumnRequest
     shapes: Shapes
     shape: Shape
     missing: list[str] = field(default_factory=list)

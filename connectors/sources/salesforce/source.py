@@ -12,7 +12,7 @@ from math import ceil
 
 from connectors.sources.contract import Reading
 from connectors.sources.environment import REAL_CLOCK, Access, Clock
-from connectors.sources.header import Asked
+from connectors.sources.header import ColumnRequest
 from connectors.sources.salesforce.client import SlowQueryError
 from connectors.sources.salesforce.org import Org, Shapes
 from connectors.sources.salesforce.query import (
@@ -50,7 +50,7 @@ class SalesforceRecords:
     """The records that `spec` describes, as one feed reads them; `cursor` is that of an earlier reading, "" for none."""
 
     spec: SalesforceSource
-    asked: Asked
+    asked: ColumnRequest
     access: Access
     cursor: str = ""
     clockwork: Clock = REAL_CLOCK

@@ -119,3 +119,11 @@ def test_a_bucket_that_holds_little_of_its_rate_is_used_up_once_it_is_known_thou
     assert run.passed_later >= 0.93 * per_s * 20
     assert run.refused < 0.01 * (run.passed + run.refused)
     assert not run.early
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
+def test_over_ten_minutes_a_limit_is_nearly_used_up_and_rarely_met(limit: Callable[[], Meter]) -> None:
+    run = Minute(limit(), math.ceil, random.Random(1), seconds=600.0).spent()
+    assert run.passed > 0.9 * 20 * run.seconds
+    assert run.refused < 0.01 * run.passed
+    assert not run.early

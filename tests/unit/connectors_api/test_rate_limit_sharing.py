@@ -203,3 +203,18 @@ def test_a_state_of_version_0_1_is_not_believed() -> None:
         return clock()
 
     assert at_once(main) == 0.0
+
+
+def test_a_worker_that_left_is_not_counted_by_the_next_one() -> None:
+    board = Board()
+
+    async def main() -> list[int]:
+        counted = []
+        for name in ("first", "second"):
+            limiter = worker(board, name)
+            await limiter.acquire()
+            counted.append(limiter.report.workers)
+            limiter.leave()
+        return counted
+
+    assert at_once(main) == [1, 1]

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
@@ -17,105 +15,6 @@ from connectors.rate_limit import RateLimiter, RateReport, Timing
 
 def limiter_with(**patience: float) -> RateLimiter:
     return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), **patience)  # type: ignore[arg-type]
-
-
-@dataclass
-class Limiter:
-    """Lets a request pass or names the seconds to wait; `allows` sees the time of day."""
-
-    allows: Callable[[float], float | None]
-    passed: list[float] = field(default_factory=list)
-    refused: list[float] = field(default_factory=list)
-
-    def __call__(self) -> float | None:
-        at = clock()
-        wait = self.allows(at)
-        (self.passed if wait is None else self.refused).append(at)
-        return wait
-
-
-def bucket(rate: float, capacity: float, *, tells: bool = True) -> Callable[[float], float | None]:
-    tokens, seen = capacity, 0.0
-
-    def allows(at: float) -> float | None:
-        nonlocal tokens, seen
-        tokens, seen = min(capacity, tokens + (at - seen) * rate), at
-        if tokens >= 1:
-            tokens -= 1
-            return None
-        return 1.0 if tells else -1.0
-
-    return allows
-
-
-def fixed_window(most: int, length_s: float) -> Callable[[float], float | None]:
-    counts: dict[int, int] = {}
-
-    def allows(at: float) -> float | None:
-        window = int(at // length_s)
-        counts[window] = counts.get(window, 0) + 1
-        return None if counts[window] <= most else (window + 1) * length_s - at
-
-    return allows
-
-
-def sliding_window(most: int, length_s: float) -> Callable[[float], float | None]:
-    times: deque[float] = deque()
-
-    def allows(at: float) -> float | None:
-        while times and times[0] <= at - length_s:
-            times.popleft()
-        if len(times) < most:
-            times.append(at)
-            return None
-        return times[0] + length_s - at
-
-    return allows
-
-
-async def drive(paced: RateLimiter, limiter: Limiter, *, in_flight: int, seconds: float, latency_s: float = 0.02) -> None:
-    async def worker() -> None:
-        while clock() < seconds:
-            admitted = await paced.acquire()
-            assert admitted is not None
-            await asyncio.sleep(latency_s / 2)
-            wait = limiter()
-            await asyncio.sleep(latency_s / 2)
-            if wait is None:
-                paced.passed()
-            else:
-                paced.limited(admitted, wait if wait >= 0 else None)
-
-    await asyncio.gather(*(worker() for _ in range(in_flight)))
-
-
-LIMITS = {
-    "token bucket": lambda: bucket(50, 50),
-    "small token bucket": lambda: bucket(50, 5),
-    "fixed window of a second": lambda: fixed_window(50, 1),
-    "fixed window of a minute": lambda: fixed_window(3000, 60),
-    "sliding window": lambda: sliding_window(500, 10),
-}
-
-
-@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
-@pytest.mark.parametrize("in_flight", [8, 32])
-def test_an_unknown_limit_is_nearly_used_up_and_rarely_met(
-    limit: Callable[[], Callable[[float], float | None]], in_flight: int
-) -> None:
-    limiter = Limiter(limit())
-    at_once(lambda: drive(limiter_with(), limiter, in_flight=in_flight, seconds=600))
-    used = len(limiter.passed) / (50 * 600)
-    met = len(limiter.refused) / (len(limiter.refused) + len(limiter.passed))
-    assert used > 0.9
-    assert met < 0.02
-
-
-def test_a_limit_without_a_named_wait_is_lived_with() -> None:
-    limiter = Limiter(bucket(50, 50, tells=False))
-    at_once(lambda: drive(limiter_with(), limiter, in_flight=8, seconds=600))
-    assert len(limiter.passed) > 0.85 * 50 * 600
-    assert len(limiter.refused) < 0.02 * len(limiter.passed)
 
 
 @settings(max_examples=60, deadline=None)

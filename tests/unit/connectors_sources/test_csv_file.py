@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import os
 from pathlib import Path
@@ -270,3 +271,34 @@ def test_errors_of_whoever_reads_the_rows_pass_unchanged(tmp_path: Path) -> None
     source = open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset())
     with pytest.raises(csv.Error, match="theirs"), source.read():
         raise csv.Error("theirs")
+
+
+def test_bytes_undecodable_in_the_agreed_encoding_are_shown_as_bytes_even_where_they_are_utf8(tmp_path: Path) -> None:
+    (row,) = read(tmp_path, "ID,NAME,NOTE\n1,It’s,’\n", "ID", "NAME", encoding=("ascii",))
+    (problem,) = row.problems
+    assert (problem.column, problem.found) == ("NAME", r"It\xe2\x80\x99s")
+    assert row.cells["NOTE"] == "\ufffd" * 3
+
+
+@pytest.mark.parametrize("encoding", ["cp932", "ms932", "shift_jis"])
+@pytest.mark.parametrize("byte", [0x80, 0xA0, 0xFD, 0xFE, 0xFF])
+def test_bytes_that_are_no_japanese_cost_their_row_and_become_no_letters(tmp_path: Path, encoding: str, byte: int) -> None:
+    lines = ("ID,NAME\n1,春の".encode("cp932"), bytes([byte]), "祭り\n2,髙橋①～\n".encode("cp932"))
+    broken, sound = read(tmp_path, b"".join(lines), "ID", "NAME", encoding=(encoding,))
+    assert broken.problems
+    if encoding != "shift_jis":
+        assert (broken.problems[0].found, sound.cells["NAME"], sound.problems) == (f"春の\\x{byte:02x}祭り", "髙橋①～", ())
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"PK\x03\x04\x14\x00\x06\x00", "the zip archive is damaged or cut off"),
+        (gzip.compress(gzip.compress(b"ID,NAME\n1,a\n")), "this is compressed with gzip, not rows of text"),
+        (b"%PDF-1.7\n", "this is a PDF, not rows of text"),
+    ],
+    ids=["xlsx", "gz", "pdf"],
+)
+def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path: Path, content: bytes, what: str) -> None:
+    with pytest.raises(BadSourceError, match=what):
+        read(tmp_path, content, "ID", "NAME")

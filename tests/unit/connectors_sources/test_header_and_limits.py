@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError
-from connectors.sources.header import Asked, column_letters, column_names, column_number, matched
+from connectors.sources.header import ColumnRequest, column_letters, column_names, column_number, matched
 from mappings.refusals import ReasonCode
 
 
@@ -63,7 +63,7 @@ def test_letters_and_numbers_of_columns_are_each_other_s_inverse(number: int) ->
 def test_every_column_has_a_name_of_its_own(header: list[str]) -> None:
     names = column_names(header)
     assert len(set(names)) == len(header)
-    assert matched(names, Asked(frozenset(names))).names == names
+    assert matched(names, ColumnRequest(frozenset(names))).names == names
 
 
 def test_an_optional_column_may_be_absent_and_is_then_empty(tmp_path: Path) -> None:

@@ -58,8 +58,9 @@ def test_a_file_of_no_bytes_is_empty_and_no_list_without_rows(tmp_path: Path, ki
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_login_page_is_called_a_web_page(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadSourceError, match="web page"):
+    with pytest.raises(BadSourceError, match="web page") as caught:
         read(tmp_path, "<!DOCTYPE html><html><body>Please log in", kind=kind, **KINDS[kind])
+    assert "login" in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", KINDS)

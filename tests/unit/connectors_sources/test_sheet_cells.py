@@ -11,13 +11,13 @@ from lookalikes.sheets_book import Cell, Content, cell_data, day
 from unit.connectors_sources.sheets_at_hand import sheet_of
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.formats.sheet_grid import Fault
+from connectors.sources.formats.sheet_grid import CellFault
 from connectors.sources.google_sheets.cells import GoogleCells, plain_value
 from mappings.refusals import ReasonCode
 from mappings.spec.source import WorkbookSource
 
 
-def text(content: Content) -> str | Fault:
+def text(content: Content) -> str | CellFault:
     return GoogleCells().text(cell_data(content))
 
 
@@ -91,7 +91,7 @@ def test_dates_and_times_are_iso_whatever_the_locale_shows(cell: Content, shown:
 )
 def test_an_error_is_no_text(error: str, shown: str) -> None:
     found = text(Cell(error=error))
-    assert isinstance(found, Fault)
+    assert isinstance(found, CellFault)
     assert found.found == shown
 
 
@@ -99,7 +99,7 @@ def test_an_error_is_no_text(error: str, shown: str) -> None:
     "cell", [Cell(error="LOADING"), "Loading...", Cell(error="NEVER_HEARD_OF"), day(-3), day(3_000_000), 1e16 + 2]
 )
 def test_what_cannot_be_trusted_is_no_text(cell: Content) -> None:
-    assert isinstance(text(cell), Fault)
+    assert isinstance(text(cell), CellFault)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from unit.connectors_sources.reading import cells, column, rows_of
 from workbooks import write_xlsx
 
 from connectors.sources.errors import BadSourceError
-from connectors.sources.formats.sheet_grid import Fault, NumberFormat, number_format, plain_number
+from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, plain_number
 from connectors.sources.formats.xlsx_cells import CellTexts
 from mappings.outcome import SourceRow
 from mappings.refusals import ReasonCode
@@ -184,12 +184,12 @@ def test_a_format_says_what_its_number_is(code: str, expected: NumberFormat) -> 
 def test_the_day_that_only_spreadsheets_know_is_no_date() -> None:
     texts = CellTexts((), (number_format("yyyy-mm-dd"),), is_1904=False)
     assert [texts.text("n", 0, raw) for raw in ("59", "61")] == ["1900-02-28", "1900-03-01"]
-    assert all(isinstance(texts.text("n", 0, raw), Fault) for raw in ("60", "-1", "9999999"))
+    assert all(isinstance(texts.text("n", 0, raw), CellFault) for raw in ("60", "-1", "9999999"))
 
 
 @given(st.floats(-1e300, 1e300) | st.integers(-(10**30), 10**30))
 def test_a_number_is_never_written_with_an_exponent(number: float) -> None:
     shown = plain_number(repr(number))
-    text = shown.found if isinstance(shown, Fault) else shown
+    text = shown.found if isinstance(shown, CellFault) else shown
     assert "e" not in text.lower()
     assert float(text) == pytest.approx(float(number), rel=1e-14)

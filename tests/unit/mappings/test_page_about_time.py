@@ -19,7 +19,7 @@ from mappings.refusals import Refusal
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.ranges import BETWEEN_WORDS, OPENING_WORDS
 from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words
-from mappings.steps.times import Manner as ClockManner
+from mappings.steps.times import TimeOptions as ClockManner
 
 PAGE = (Path(__file__).parents[3] / "docs" / "time.md").read_text("utf-8")
 STEPS: TypeAdapter[Any] = TypeAdapter(AnyStep)

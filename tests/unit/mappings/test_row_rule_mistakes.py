@@ -17,6 +17,9 @@ Build = Callable[..., FeedMapping]
 @pytest.mark.parametrize(
     ("rules", "told"),
     [
+        ("- [skip]", "5:5: a rule is needed here, one of skip, keep, cancelled"),
+        ("- skip", "5:5: a rule is needed here, one of skip, keep, cancelled"),
+        ("- skip: [a]", "5:11: a condition is needed here, one of column, value, all, any, not"),
         ("- recurr: {from: x}", '5:5: unknown rule "recurr", did you mean "recur"?'),
         ('- recur: {from: "2026-05-01", weekdays: MO}', "5:12: a recurrence needs an end, write until, horizon or both"),
         (

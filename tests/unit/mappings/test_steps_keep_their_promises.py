@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mappings.compiler.evaluation import Ends, Flow, RowState, compile_step, mending, stepped
+from mappings.compiler.evaluation import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.lookup_table import parse_table
 from mappings.refusals import ReasonCode, Refusal, Repaired
 from mappings.steps.catalogue import STEPS, AnyStep
@@ -66,7 +66,7 @@ def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: S
         assert as_text(made_by(run, goes_in)) == shown.comes_out
     else:
         stage, _ = compile_step(parsed, Flow(step.takes), TABLES, "title")
-        value = stepped(lambda _row: goes_in, (stage,), Ends("C", mending(None, ""), mending(None, "")))
+        value = stepped(lambda _row: goes_in, (stage,), ValuePolicies("C", compile_policy(None, ""), compile_policy(None, "")))
         assert as_text(value(RowState({}, 0))) == shown.comes_out
 
 

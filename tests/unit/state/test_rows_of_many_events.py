@@ -88,7 +88,7 @@ def test_a_bar_inside_a_part_of_the_key_does_not_end_its_stem(parts: tuple[str, 
     key = row_key(parts)
     for count in range(1, len(parts)):
         unspoken = UnreadEvents(None)
-        unspoken.hear([Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:count]))))])
+        unspoken.note(Skipped(RowLocation("x"), "left out", part=Part(silence=Silence(row_key(parts[:count])))))
         assert unspoken.covers(key)
         assert not unspoken.covers(row_key(("other", *parts[1:])))
 

@@ -10,8 +10,7 @@ from unit.state.world import World, answer, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
 from mappings.outcome import Cover
-from state.archive.entry_checks import Finding
-from state.archive.verify import Examination, examine
+from state.archive.verify import Examination, Finding, examine
 from state.database import open_database, writing
 from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
 

@@ -113,10 +113,10 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
 
 
 def _deferring_signals() -> AbstractContextManager[None]:
-    from pipelines.run.signals import leave, signals_deferred
+    from pipelines.run.signals import signals_deferred
 
     if signal.getsignal(signal.SIGINT) is options.FIRST_HANDLER:
-        signal.signal(signal.SIGINT, leave)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return signals_deferred()
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import signal
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -106,18 +104,12 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
     def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
         if not options.IS_WORKING:
             raise typer.BadParameter("--help cannot be the value of an option")
-        with _deferring_signals():
+        from pipelines.run.signals import signals_deferred
+
+        with signals_deferred():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
     return exit_with_code
-
-
-def _deferring_signals() -> AbstractContextManager[None]:
-    from pipelines.run.signals import signals_deferred
-
-    if signal.getsignal(signal.SIGINT) is options.FIRST_HANDLER:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return signals_deferred()
 
 
 def _code_of(work: Callable[[], int]) -> int:
@@ -153,7 +145,9 @@ def main() -> None:
     waits for a document, they are kept until there is a verb to write one.
     """
     if "--json" in sys.argv:
-        with _deferring_signals():
+        from pipelines.run.signals import signals_deferred
+
+        with signals_deferred():
             sys.exit(_run_for_script())
     app(prog_name=NAME)
 

@@ -1,1 +1,1 @@
-"""What was sent to the service so far, in SQLite or PostgreSQL. The only package that knows SQL; it never imports `connectors`."""
+"""What was sent to the service so far, in SQLite or PostgreSQL. The only package that knows SQL."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from typer.core import TyperGroup
+
+from pipelines.cli import options
 
 if TYPE_CHECKING:
     from mappings.errors import SyncError
@@ -100,12 +104,20 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
 
     @functools.wraps(function)
     def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
-        from pipelines.run.signals import signals_deferred
-
-        with signals_deferred():
+        if not options.IS_WORKING:
+            raise typer.BadParameter("--help cannot be the value of an option")
+        with _deferring_signals():
             raise typer.Exit(_code_of(lambda: function(*args, **kwargs)))
 
     return exit_with_code
+
+
+def _deferring_signals() -> AbstractContextManager[None]:
+    from pipelines.run.signals import signals_deferred
+
+    if signal.getsignal(signal.SIGINT) is options.FIRST_HANDLER:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return signals_deferred()
 
 
 def _code_of(work: Callable[[], int]) -> int:
@@ -141,9 +153,7 @@ def main() -> None:
     waits for a document, they are kept until there is a verb to write one.
     """
     if "--json" in sys.argv:
-        from pipelines.run.signals import signals_deferred
-
-        with signals_deferred():
+        with _deferring_signals():
             sys.exit(_run_for_script())
     app(prog_name=NAME)
 

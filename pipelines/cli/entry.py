@@ -17,6 +17,7 @@ def main() -> None:
     from pipelines.cli import options
 
     words = sys.argv[: sys.argv.index("--")] if "--" in sys.argv else sys.argv
+    options.FIRST_HANDLER = _leave
     options.IS_WORKING = "--help" not in words and "_EVENTSYNC_COMPLETE" not in os.environ
     from pipelines.cli.app import main as run
 

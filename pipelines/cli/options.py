@@ -10,6 +10,8 @@ from pipelines.cli.completion import feed_words
 
 IS_WORKING = True
 """False where only help or completion is asked for: verbs then import no more than their options need, which takes 0.1 s."""
+FIRST_HANDLER: object = None
+"""The handler of SIGINT that ends a command in silence until it takes signals over."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else there.")]
 FeedNames = Annotated[
     list[str] | None,

@@ -1,1 +1,1 @@
-"""WHAT WE HAVE SAID to the service so far. The only room that knows SQL; it never meets `connectors`."""
+"""What was sent to the service so far, in SQLite or PostgreSQL. The only package that knows SQL."""

@@ -1,6 +1,4 @@
-"""The closed choices of the ledger: states of an entry, kinds of problems, gates, phases of a run. What leads from one
-to another is `plan`'s (while staging) and `verdicts`' (while publishing).
-"""
+"""The closed choices of the ledger: states of an entry, decisions, kinds of drift and of problems, gates, phases of a run."""
 
 from __future__ import annotations
 

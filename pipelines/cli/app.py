@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 import typer
 from typer.core import TyperGroup
 
+from pipelines.cli import options
+
 if TYPE_CHECKING:
     from mappings.errors import SyncError
 
@@ -100,6 +102,8 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
 
     @functools.wraps(function)
     def exit_with_code(*args: P.args, **kwargs: P.kwargs) -> None:
+        if not options.IS_WORKING:
+            raise typer.BadParameter("--help cannot be the value of an option")
         from pipelines.run.signals import signals_deferred
 
         with signals_deferred():

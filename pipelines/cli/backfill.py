@@ -16,9 +16,10 @@ from pipelines.cli.completion import brake_words
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from mappings.errors import ConfigError, SyncError
+    from mappings.errors import ConfigError
     from mappings.measures import written
     from mappings.spec.feed import FeedMapping
+    from pipelines.cli.dry_run import Days, rehearse_backfill
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
@@ -26,20 +27,16 @@ if IS_WORKING:
     from pipelines.cli.run_report import RunReport, report_of, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, Window, is_awaited, is_of, make_plan, plan_of_record
-    from pipelines.run.brakes import brake_error
-    from pipelines.run.context import RunContext, open_context, require_service
-    from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
+    from pipelines.run.context import open_context, require_service
+    from pipelines.run.feed_run import FeedRun, RunIdentity
     from pipelines.run.options import RunOptions
-    from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-    from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
-    from pipelines.run.stage import Staged
+    from pipelines.run.outcome import ExitCode
+    from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.rehearsal import rehearsal_copy
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
     from state.database import existing_database
     from state.holders import HeldByAnotherError
-    from state.ledger.accounts import ReadAccount
     from state.notes import ServiceNotes
     from state.views.books import Books
 
@@ -111,7 +108,7 @@ def backfill(  # the options of the surface
     require_service(settings)
     options = options_of(keys=None, accept=accepted, limit=limit, wait=wait)
     request = BackfillRequest(settings, mapping, plan, options, is_resumed=resume, uses_dagster=not no_dagster)
-    return rehearse_backfill(request, output) if dry_run else run_backfill(request, output)
+    return _rehearse(request, output) if dry_run else run_backfill(request, output)
 
 
 def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str, str]) -> None:
@@ -133,47 +130,32 @@ def _day(option: str, text: str) -> date:
         raise ConfigError(f"{option} {text} is no day", hint="days are written 2031-05-03") from error
 
 
-Days = TypedDict("Days", {"from": date, "to": date})
+if IS_WORKING:
 
+    class Slice(Days):
+        """One slice of a backfill: its days, how far it has come, and its run."""
 
-class Slice(Days):
-    """One slice of a backfill: its days, how far it has come, and its run."""
+        number: int
+        state: SliceState
+        run_id: str
+        exit_code: int | None
+        message: str
+        counts: Mapping[str, int]
+        started_at: datetime | None
+        finished_at: datetime | None
 
-    number: int
-    state: SliceState
-    run_id: str
-    exit_code: int | None
-    message: str
-    counts: Mapping[str, int]
-    started_at: datetime | None
-    finished_at: datetime | None
+    class Backfill(Days):
+        """One backfill: the days asked for, and its slices; so many are `left`."""
 
-
-class Backfill(Days):
-    """One backfill: the days asked for, and its slices; so many are `left`."""
-
-    id: str
-    by: str
-    column: str
-    slice: str
-    status: Literal["draft"] | None
-    state: BackfillState
-    created_at: datetime
-    left: int
-    slices: Sequence[Slice]
-
-
-class RehearsedSlice(Days):
-    """What one slice would do."""
-
-    outcome: str
-    exit_code: int
-    message: str
-    hint: str
-    read: ReadAccount | None
-    would_send: int
-    brakes: Sequence[str]
-    notices: Sequence[str]
+        id: str
+        by: str
+        column: str
+        slice: str
+        status: Literal["draft"] | None
+        state: BackfillState
+        created_at: datetime
+        left: int
+        slices: Sequence[Slice]
 
 
 class BackfillAtWork(TypedDict):
@@ -184,17 +166,6 @@ class BackfillAtWork(TypedDict):
     read: int
     sent: int
     backfill: Backfill
-
-
-class BackfillRehearsal(TypedDict):
-    """What a backfill would do; nothing was written or sent."""
-
-    feed: str
-    by: str
-    slice: str
-    exit_code: int
-    would_send: int
-    slices: Sequence[RehearsedSlice]
 
 
 class BackfillList(TypedDict):
@@ -558,85 +529,9 @@ def _spelt(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-_REHEARSAL_COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
-
-
-@dataclass(frozen=True, slots=True)
-class DrySlice:
-    """What one slice would do; `staged` is None where it would fail."""
-
-    days: Window
-    outcome: Outcome
-    staged: Staged | None = None
-
-    @property
-    def would_send(self) -> int:
-        """So many rows would be staged to be sent."""
-        return self.staged.report.account.new if self.staged and not self.staged.stopping else 0
-
-    def document(self) -> RehearsedSlice:
-        """Return it as scripts read it."""
-        staged = self.staged
-        return {
-            "from": self.days.first,
-            "to": self.days.last,
-            "outcome": self.outcome.name,
-            "exit_code": int(self.outcome.exit_code),
-            "message": self.outcome.message,
-            "hint": self.outcome.hint,
-            "read": staged.report.account if staged else None,
-            "would_send": self.would_send,
-            "brakes": [verdict.name for verdict in staged.stopping] if staged else [],
-            "notices": staged.notices if staged else (),
-        }
-
-    def line(self) -> tuple[object, ...]:
-        """Return it as people read it."""
-        account = self.staged.report.account if self.staged else None
-        if account is None:
-            return (str(self.days), "", "", "", "", "", "", "", self.outcome.message)
-        counts = (account.unchanged, account.drifted, account.rejected, account.held, account.filtered)
-        ended = "" if self.outcome.exit_code is ExitCode.DONE else self.outcome.message
-        return (str(self.days), account.read, self.would_send, *counts, ended)
-
-
-def rehearse_backfill(request: BackfillRequest, output: Output) -> int:
-    """Rehearse the slices that are left, and show what each would send; return 0, or the code with which a backfill would stop.
-
-    Raises:
-        SyncError: no backfill is meant, or the state DB cannot be read.
-    """
+def _rehearse(request: BackfillRequest, output: Output) -> int:
     plan, slices = _slices_left(request)
-    with output.progress(f"rehearsing {request.mapping.feed}", len(slices)) as bar:
-        rehearsed = []
-        for one in _rehearsed(request, plan, slices):
-            rehearsed.append(one)
-            bar.advance()
-    exit_code = worst({int(one.outcome.exit_code) for one in rehearsed})
-    would_send = sum(one.would_send for one in rehearsed)
-    output.document(
-        BackfillRehearsal(
-            feed=request.mapping.feed,
-            by=plan.window.by,
-            slice=plan.slice,
-            exit_code=exit_code,
-            would_send=would_send,
-            slices=[one.document() for one in rehearsed],
-        )
-    )
-    output.table(f"{request.mapping.feed}: {plan}", _REHEARSAL_COLUMNS, (one.line() for one in rehearsed))
-    for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices):
-        if "belong to no window" in notice:
-            output.note(notice)
-    _show_end(output, rehearsed, would_send)
-    return exit_code
-
-
-def _show_end(output: Output, rehearsed: list[DrySlice], would_send: int) -> None:
-    last = rehearsed[-1] if rehearsed else None
-    if last and last.outcome.exit_code is not ExitCode.DONE:
-        output.note(f"it would stop at {last.days}: {last.outcome.told}")
-    output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
+    return rehearse_backfill(request.settings, request.mapping, request.options, plan, slices, output)
 
 
 def _slices_left(request: BackfillRequest) -> tuple[BackfillPlan, tuple[Window, ...]]:
@@ -648,30 +543,3 @@ def _slices_left(request: BackfillRequest) -> tuple[BackfillPlan, tuple[Window, 
     record = open_one(request.mapping, kept, None)
     plan = plan_of_record(record)
     return plan, tuple(map(plan.window_of, record.left))
-
-
-def _rehearsed(request: BackfillRequest, plan: BackfillPlan, slices: tuple[Window, ...]) -> Iterator[DrySlice]:
-    """Stage one slice after the other, as far as a backfill would come."""
-    with (
-        existing_database(request.settings.state_url) as engine,
-        rehearsal_copy(engine, request.settings.destination, request.mapping.feed) as copy,
-    ):
-        context = RunContext(request.settings, copy)
-        for days in slices:
-            one = _stage(context, request, request.options.model_copy(update={"window": days, "status": plan.status}))
-            yield DrySlice(days, *one)
-            if one[0].exit_code is not ExitCode.DONE:
-                return
-
-
-def _stage(context: RunContext, request: BackfillRequest, options: RunOptions) -> tuple[Outcome, Staged | None]:
-    identity = RunIdentity(new_run_id(now()), "a rehearsal")
-    try:
-        staged = FeedRun(context, request.mapping, identity, options, Watcher()).stage()
-    except SyncError as error:
-        return outcome_of(error), None
-    except KeyboardInterrupt:
-        return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
-    if staged.stopping:
-        return outcome_of(brake_error(staged.stopping, request.mapping.feed)), staged
-    return Outcome("rehearsed", ExitCode.DONE), staged

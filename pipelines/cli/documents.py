@@ -51,7 +51,7 @@ class SchemaFile(TypedDict):
 AnySchema = dict[str, Any]
 """A JSON Schema (draft 2020-12)."""
 DOCUMENTS: Mapping[str, Any] = {
-    "backfill": backfill.BackfillAtWork | backfill.BackfillRehearsal | backfill.BackfillList | backfill.CancelledBackfill,
+    "backfill": backfill.BackfillAtWork | dry_run.BackfillRehearsal | backfill.BackfillList | backfill.CancelledBackfill,
     "check": check.Check,
     "demo": demo.Demo,
     "diff": diff.Differences | diff.OneDifference,

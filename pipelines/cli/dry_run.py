@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
@@ -16,6 +17,7 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output, Progress
 from pipelines.cli.output.words import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows, worst
 from pipelines.clock import new_run_id, now
+from pipelines.run.backfill import BackfillPlan, Window
 from pipelines.run.brakes import BrakeError, BrakeResult, brake_error, pass_the_gate
 from pipelines.run.context import RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
@@ -34,6 +36,32 @@ from state.ledger.row_record import Book
 from state.ledger.standing import NOTHING, Standing
 from state.views.books import Books
 from state.views.views import RowFilter
+
+Days = TypedDict("Days", {"from": date, "to": date})
+
+
+class RehearsedSlice(Days):
+    """What one slice would do."""
+
+    outcome: str
+    exit_code: int
+    message: str
+    hint: str
+    read: ReadAccount | None
+    would_send: int
+    brakes: Sequence[str]
+    notices: Sequence[str]
+
+
+class BackfillRehearsal(TypedDict):
+    """What a backfill would do; nothing was written or sent."""
+
+    feed: str
+    by: str
+    slice: str
+    exit_code: int
+    would_send: int
+    slices: Sequence[RehearsedSlice]
 
 
 class Rehearsal(TypedDict):
@@ -276,3 +304,119 @@ def _sending(run: FeedRun, intent: Intent) -> Sending:
     book = Book(run.context.settings.destination, run.mapping.feed)
     entry = Books(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))
+
+
+_REHEARSAL_COLUMNS = ("days", "read", "would send", "unchanged", "drifted", "rejected", "held", "left out", "how it would end")
+
+
+@dataclass(frozen=True, slots=True)
+class DrySlice:
+    """What one slice would do; `staged` is None where it would fail."""
+
+    days: Window
+    outcome: Outcome
+    staged: Staged | None = None
+
+    @property
+    def would_send(self) -> int:
+        """So many rows would be staged to be sent."""
+        return self.staged.report.account.new if self.staged and not self.staged.stopping else 0
+
+    def document(self) -> RehearsedSlice:
+        """Return it as scripts read it."""
+        staged = self.staged
+        return {
+            "from": self.days.first,
+            "to": self.days.last,
+            "outcome": self.outcome.name,
+            "exit_code": int(self.outcome.exit_code),
+            "message": self.outcome.message,
+            "hint": self.outcome.hint,
+            "read": staged.report.account if staged else None,
+            "would_send": self.would_send,
+            "brakes": [verdict.name for verdict in staged.stopping] if staged else [],
+            "notices": staged.notices if staged else (),
+        }
+
+    def line(self) -> tuple[object, ...]:
+        """Return it as people read it."""
+        account = self.staged.report.account if self.staged else None
+        if account is None:
+            return (str(self.days), "", "", "", "", "", "", "", self.outcome.message)
+        counts = (account.unchanged, account.drifted, account.rejected, account.held, account.filtered)
+        ended = "" if self.outcome.exit_code is ExitCode.DONE else self.outcome.message
+        return (str(self.days), account.read, self.would_send, *counts, ended)
+
+
+def rehearse_backfill(
+    settings: Settings,
+    mapping: FeedMapping,
+    options: RunOptions,
+    plan: BackfillPlan,
+    slices: tuple[Window, ...],
+    output: Output,
+) -> int:
+    """Rehearse the slices that are left, and show what each would send; return 0, or the code with which a backfill would stop.
+
+    Raises:
+        SyncError: the state DB cannot be read.
+    """
+    with output.progress(f"rehearsing {mapping.feed}", len(slices)) as bar:
+        rehearsed = []
+        for one in _rehearsed(settings, mapping, options, plan, slices):
+            rehearsed.append(one)
+            bar.advance()
+    exit_code = worst({int(one.outcome.exit_code) for one in rehearsed})
+    would_send = sum(one.would_send for one in rehearsed)
+    output.document(
+        BackfillRehearsal(
+            feed=mapping.feed,
+            by=plan.window.by,
+            slice=plan.slice,
+            exit_code=exit_code,
+            would_send=would_send,
+            slices=[one.document() for one in rehearsed],
+        )
+    )
+    output.table(f"{mapping.feed}: {plan}", _REHEARSAL_COLUMNS, (one.line() for one in rehearsed))
+    for notice in dict.fromkeys(notice for one in rehearsed if one.staged for notice in one.staged.notices):
+        if "belong to no window" in notice:
+            output.note(notice)
+    _show_end(output, rehearsed, would_send)
+    return exit_code
+
+
+def _show_end(output: Output, rehearsed: list[DrySlice], would_send: int) -> None:
+    last = rehearsed[-1] if rehearsed else None
+    if last and last.outcome.exit_code is not ExitCode.DONE:
+        output.note(f"it would stop at {last.days}: {last.outcome.told}")
+    output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
+
+
+def _rehearsed(
+    settings: Settings, mapping: FeedMapping, options: RunOptions, plan: BackfillPlan, slices: tuple[Window, ...]
+) -> Iterator[DrySlice]:
+    """Stage one slice after the other, as far as a backfill would come."""
+    with (
+        existing_database(settings.state_url) as engine,
+        rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
+    ):
+        context = RunContext(settings, copy)
+        for days in slices:
+            one = _stage_slice(context, mapping, options.model_copy(update={"window": days, "status": plan.status}))
+            yield DrySlice(days, *one)
+            if one[0].exit_code is not ExitCode.DONE:
+                return
+
+
+def _stage_slice(context: RunContext, mapping: FeedMapping, options: RunOptions) -> tuple[Outcome, Staged | None]:
+    identity = RunIdentity(new_run_id(now()), "a rehearsal")
+    try:
+        staged = FeedRun(context, mapping, identity, options, Watcher()).stage()
+    except SyncError as error:
+        return outcome_of(error), None
+    except KeyboardInterrupt:
+        return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
+    if staged.stopping:
+        return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
+    return Outcome("rehearsed", ExitCode.DONE), staged

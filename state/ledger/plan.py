@@ -24,7 +24,7 @@ The corrected body goes under the same key first, with the refusal's request id 
 replay a stored refusal, and the client must not take that for an answer to the new body.
 
 **Redraft** (`on_change: create_draft_again`) makes a new event on purpose: the changed payload, as a draft, under the key of
-that very change (`drafts`); the event before it stays on record. It is due only where the event's id is known, the change is
+that very change; the event before it stays on record. It is due only where the event's id is known, the change is
 more than one of status, and no event of the row says the same already: a row that goes back to what an earlier event says
 is Withdrawn from being drafted if the draft was never sent, and Drifted if it was.
 """

@@ -39,9 +39,9 @@ from connectors.sources.google_sheets.spreadsheet import (
     GoogleSpreadsheet,
     NamedRange,
     Piece,
-    Spreadsheet,
+    SpreadsheetParts,
     Tab,
-    opened_spreadsheet,
+    open_spreadsheet,
     quoted,
 )
 from connectors.sources.header import ColumnRequest, column_letters, folded, read_header, wanted_columns
@@ -211,7 +211,7 @@ def _alike(value: Any) -> object:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def part_of(spec: GoogleSheetsSource, looked: Spreadsheet) -> Part:
+def part_of(spec: GoogleSheetsSource, looked: SpreadsheetParts) -> Part:
     """Return the part of the spreadsheet that `spec` describes.
 
     Raises:
@@ -230,7 +230,7 @@ def part_of(spec: GoogleSheetsSource, looked: Spreadsheet) -> Part:
     return Part(tab.title, clipped, has_end=area.bottom < LAST_ROW)
 
 
-def _tab(spec: GoogleSheetsSource, looked: Spreadsheet) -> Tab:
+def _tab(spec: GoogleSheetsSource, looked: SpreadsheetParts) -> Tab:
     if spec.tab_number is not None:
         return _only([tab for tab in looked.tabs if tab.number == spec.tab_number], f"gid {spec.tab_number}", looked)
     wanted = spec.tab or "#1"
@@ -241,7 +241,7 @@ def _tab(spec: GoogleSheetsSource, looked: Spreadsheet) -> Tab:
     return _only(exact or [tab for tab in looked.tabs if folded(tab.title) == folded(wanted)], f'"{wanted}"', looked)
 
 
-def _only(found: Sequence[Tab], wanted: str, looked: Spreadsheet) -> Tab:
+def _only(found: Sequence[Tab], wanted: str, looked: SpreadsheetParts) -> Tab:
     if len(found) == 1:
         return found[0]
     titles = [tab.title for tab in looked.tabs]
@@ -251,7 +251,7 @@ def _only(found: Sequence[Tab], wanted: str, looked: Spreadsheet) -> Tab:
     raise SourceRefusedError(f"{looked.title} has no tab {wanted}", hint=f"{meant}Its tabs are: {shown}")
 
 
-def _tab_of_range(spec: GoogleSheetsSource, looked: Spreadsheet, named: NamedRange) -> Tab:
+def _tab_of_range(spec: GoogleSheetsSource, looked: SpreadsheetParts, named: NamedRange) -> Tab:
     tab = _only([tab for tab in looked.tabs if tab.number == named.tab], f"gid {named.tab}", looked)
     if (spec.tab or spec.tab_number is not None) and tab != _tab(spec, looked):
         message = f'the range "{named.name}" of {looked.title} is on the tab "{tab.title}"'
@@ -259,7 +259,7 @@ def _tab_of_range(spec: GoogleSheetsSource, looked: Spreadsheet, named: NamedRan
     return tab
 
 
-def _cells(spec: GoogleSheetsSource, looked: Spreadsheet) -> Area:
+def _cells(spec: GoogleSheetsSource, looked: SpreadsheetParts) -> Area:
     plain = (spec.range or "").replace("$", "").upper()
     if CELL_RANGE.fullmatch(plain):
         return Area.of(plain)
@@ -285,7 +285,7 @@ class GoogleSheet:
     spec: GoogleSheetsSource
     asked: ColumnRequest
     access: Access
-    clockwork: Clock = REAL_CLOCK
+    clock: Clock = REAL_CLOCK
     since: str = ""
     asks_version: bool = True
 
@@ -299,7 +299,7 @@ class GoogleSheet:
         still has it costs this one request.
         """
         with (
-            opened_spreadsheet(self.spec, self.access, clockwork=self.clockwork) as sheet,
+            open_spreadsheet(self.spec, self.access, clock=self.clock) as sheet,
             tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
         ):
             with as_odd_answer(self.spec.place, "Google"):
@@ -312,12 +312,12 @@ class GoogleSheet:
         cursor = _cursor(self.spec, sheet.id, version)
         if cursor and cursor == self.since:
             return unchanged(tuple(sorted(self.asked.columns)), cursor, self.spec.place)
-        looked = sheet.look()
+        looked = sheet.parts()
         part = part_of(self.spec, looked)
         first = sheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and _is_tab(part, looked))
         return self._opened(_Copying(self.spec, sheet, Copy(file, GoogleCells(looked.locale)), part, first, version), looked)
 
-    def _opened(self, copying: _Copying, looked: Spreadsheet) -> Reading:
+    def _opened(self, copying: _Copying, looked: SpreadsheetParts) -> Reading:
         part, name = copying.part, f"{looked.title} ({copying.part.tab})"
         settings = {"sheet_zone": looked.zone, "sheet_locale": looked.locale}
         copying.copy.add(copying.first, part.area.top)
@@ -390,7 +390,7 @@ class _Copying:
         for self.tried in range(_TRIES):
             try:
                 if self.tried:
-                    self.part = part_of(self.spec, self.sheet.look())
+                    self.part = part_of(self.spec, self.sheet.parts())
                     self.first = self.sheet.piece(self.part.place(self.part.area.top, self.part.first_height))
                 if copy_whole(self.sheet, self.part, self.first, used, self.copy):
                     return
@@ -403,16 +403,16 @@ class _Copying:
         again = f"somebody edited {self.part.tab} while we read it, so it was read {self.tried + 1} times"
         return Ending(_cursor(self.spec, self.sheet.id, self.version), (again,) if self.tried else ())
 
-    def settle_version(self, looked: Spreadsheet) -> None:
+    def settle_version(self, looked: SpreadsheetParts) -> None:
         """Forget the version where cells may change without another one: the tab has formulas."""
         if self.version and self._has_formulas(looked):
             self.version = ""
 
-    def _has_formulas(self, looked: Spreadsheet) -> bool:
+    def _has_formulas(self, looked: SpreadsheetParts) -> bool:
         """Look at the whole tab: what a formula works out may spill into the part from beside it."""
         return self.first.has_formulas if _is_tab(self.part, looked) else self.sheet.has_formulas(_tab_of_part(self.part, looked))
 
-    def stamp(self, looked: Spreadsheet) -> str:
+    def stamp(self, looked: SpreadsheetParts) -> str:
         """Return evidence of the content's version, "" where there is none that can be trusted."""
         if self.is_all:
             around = f"{self.part} {looked.zone} {looked.locale}".encode()
@@ -427,11 +427,11 @@ def place_of(part: Part) -> str:
     return f"{title}!{column_letters(part.area.left)}"
 
 
-def _tab_of_part(part: Part, looked: Spreadsheet) -> Tab:
+def _tab_of_part(part: Part, looked: SpreadsheetParts) -> Tab:
     return next(tab for tab in looked.tabs if tab.title == part.tab)
 
 
-def _is_tab(part: Part, looked: Spreadsheet) -> bool:
+def _is_tab(part: Part, looked: SpreadsheetParts) -> bool:
     """Whether the first piece of the part is all of its tab."""
     tab = _tab_of_part(part, looked)
     return part.area == Area(1, 1, tab.columns, tab.rows) and part.is_last(1, part.first_height)

@@ -7,24 +7,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mappings.errors import SyncError
 from mappings.measures import written
 from mappings.spec.feed import Brakes, FeedMapping
 from pipelines.run.options import BrakeName, RunOptions
+from pipelines.run.outcome import BrakeError
 from state.ledger.accounts import StageReport
 from state.ledger.duplicates import place_of
 from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 
 HISTORY_THAT_COUNTS = 20
+
+
 """A feed with fewer known rows has no history to compare new rows with."""
+
+
 TIMES_THAT_TELL = 2
+
+
 """After so many earlier reads that replaced as many rows and went out, it is this feed's habit, as of a weekly programme."""
+
+
 AGREEING = 3
+
+
 """Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
+
+
 NAMED = 3
+
+
 """Likely copies named in a result; `eventsync rows` has all of them."""
+
+
 _ROUNDING = 1e-9
+
+
 """Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
 
 
@@ -196,14 +214,6 @@ def _named(report: StageReport) -> str:
 def _is_beyond(part: float, whole: float, allowed: float | None) -> bool:
     """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
     return allowed is not None and part > allowed * whole + _ROUNDING
-
-
-class BrakeError(SyncError):
-    """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
-
-    def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.brakes = brakes
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:

@@ -5,17 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 Node = Mapping[str, Any]
+
+
 _DEEPEST = 24
+
+
 """References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
+
+
 _MOST_READS = 4_000
+
+
 """Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
+
+
 _MOST_CHOICES = 16
+
+
 _LONGEST_NAME = 100
+
+
 """Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
+
+
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
@@ -168,6 +184,8 @@ def _list(told: object) -> list[Any]:
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")
+
+
 _VARIABLE = re.compile(r"\{[^}]*\}")
 
 
@@ -255,3 +273,31 @@ def _path_of(server: object) -> str:
     except ValueError:
         return ""
     return f"/{path.strip('/')}" if path.strip("/.") else ""
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+
+    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
+    whole is meant.
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The page's word against ours, in one sentence."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.told}: {self.breaks}; {self.helps}"

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from connectors.event_api.contract_schema import Drift
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
@@ -24,9 +25,6 @@ from mappings.yaml.includes import included_by, including, is_shared
 from mappings.yaml.loader import SUFFIXES, at_places, document_of
 from pipelines.cli.feed_files import shown_path
 from pipelines.clock import now
-
-if TYPE_CHECKING:
-    from connectors.event_api.contract_check import Drift  # imports the HTTP client
 
 _MOST_ROWS = 50_000
 """A longer source is not examined: rows that were not read may use the entry."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict
 
@@ -12,7 +13,6 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output
 from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
-from pipelines.run.context import RunContext
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from pipelines.run.publish import pace_line
 from state.enums import Phase, Waiting
@@ -20,6 +20,9 @@ from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import OpenRows
 from state.views.books import Books
 from state.views.views import RunRecord
+
+if TYPE_CHECKING:
+    from pipelines.run.context import RunContext
 
 
 class Runs(TypedDict):

@@ -22,17 +22,9 @@ from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
 
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
-
-
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
-
-
 """An idempotency key as we send it: all of them have its length and alphabet."""
-
-
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
-
-
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
@@ -52,17 +44,9 @@ class Use:
 
 
 CREATE = Use("POST", "/events", (("doc.id", "integer"),))
-
-
 CHANNELS = Use("GET", "/channels", (("docs[].id", "integer"), ("docs[].slug", "string")), frozenset({"page", "limit"}))
-
-
 CLASSIFICATIONS = Use("GET", "/classifications", (("version", "string"), ("docs[].slug", "string")))
-
-
 UPLOAD = Use("POST", "/media")
-
-
 _REFUSAL = (("error.code", "string"), ("error.details.field", "string"))
 
 
@@ -222,30 +206,16 @@ def _takes(kind: str, ours: str) -> bool:
 
 
 _SHOWN = 3
-
-
 _ALL_ROWS = "every row would be refused"
-
-
 _LONGEST_PATTERN = 200
-
-
 _MOST_TEXTS = 200
-
-
 _FORMS_OF: dict[str, frozenset[str]] = {
     "startAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "endAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "offers[].url": frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"}),
 }
-
-
 """The formats that the page may name for a field, as we write it."""
-
-
 _NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
-
-
 """Formats that free text does not have."""
 
 
@@ -431,8 +401,6 @@ def _some(names: Iterable[object]) -> str:
 
 
 MOST = 100
-
-
 """So many differences are reported; a page with more is another service's."""
 
 

@@ -9,29 +9,13 @@ from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 Node = Mapping[str, Any]
-
-
 _DEEPEST = 24
-
-
 """References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
-
-
 _MOST_READS = 4_000
-
-
 """Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
-
-
 _MOST_CHOICES = 16
-
-
 _LONGEST_NAME = 100
-
-
 """Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
-
-
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
@@ -184,8 +168,6 @@ def _list(told: object) -> list[Any]:
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-
-
 _VARIABLE = re.compile(r"\{[^}]*\}")
 
 

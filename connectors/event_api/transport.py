@@ -34,53 +34,21 @@ from connectors.masking import Mask
 from mappings.delivery import Answer
 
 """Every public endpoint is under it (spec, What the service does)."""
-
-
 LONGEST_BODY = 4 << 20
-
-
 """Bytes that are read of any one answer; the rest is left unread."""
-
-
 DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
-
-
 """Seconds to connect, between two bytes read or written, and to wait for a free connection."""
-
-
 _KEPT_ALIVE_S = 4.0
-
-
 """Below the five seconds after which common servers close an idle connection: fewer requests meet a closing one."""
-
-
 _SENT_AT_ONCE = 1 << 19
-
-
 """So many bytes of a request's body at most are written in one go; more are streamed."""
-
-
 _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
-
-
 _HEADERS_KNOWN = 256
-
-
 """So many headers are kept as they are shown: most of an answer's are those of the one before."""
-
-
 _IDEMPOTENCY_KEY = "idempotency-key"
-
-
 Passage = Callable[[], AbstractAsyncContextManager[None]]
-
-
 """Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
-
-
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-
-
 """Returns the IP addresses of a host name; raises `OSError` where there are none."""
 
 

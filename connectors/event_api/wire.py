@@ -21,17 +21,9 @@ def _words(value: object) -> object:
 
 
 Words = Annotated[str, BeforeValidator(_words)]
-
-
 """Text for people: anything else in its place is left out rather than held against the answer."""
-
-
 EventId = Annotated[int, Field(ge=1, lt=2**63)]
-
-
 """What can be the number of a document; zero, negative or beyond any database's reach it is a mistake."""
-
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 

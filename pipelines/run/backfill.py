@@ -23,11 +23,7 @@ from state.backfills import BackfillRecord, SliceRecord
 from state.notes import ServiceNotes
 
 """What a row's day is: when it last changed, the date of its file, or when its event starts."""
-
-
 FIRST_SHOWN = date(2015, 1, 1)
-
-
 """The first day that Dagster shows; earlier days can be backfilled all the same."""
 
 
@@ -99,11 +95,7 @@ def _changed_in(field: str, window: Window) -> tuple[FieldTest, FieldTest]:
 
 
 MOST_SLICES = 5_000
-
-
 _DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
-
-
 _WORDS = ("day", "week", "month")
 
 
@@ -202,20 +194,10 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
 
 
 BACKFILL = "backfill"
-
-
 SCHEDULE = "schedule"
-
-
 """Launchers of runs, at the end of a lease holder's name."""
-
-
 PATIENCE_S = 2.0
-
-
 """How often a patient run asks again for a feed that another run holds."""
-
-
 _LATELY = timedelta(seconds=2.5 * PATIENCE_S)
 
 

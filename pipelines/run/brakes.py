@@ -17,32 +17,14 @@ from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 
 HISTORY_THAT_COUNTS = 20
-
-
 """A feed with fewer known rows has no history to compare new rows with."""
-
-
 TIMES_THAT_TELL = 2
-
-
 """After so many earlier reads that replaced as many rows and went out, it is this feed's habit, as of a weekly programme."""
-
-
 AGREEING = 3
-
-
 """Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
-
-
 NAMED = 3
-
-
 """Likely copies named in a result; `eventsync rows` has all of them."""
-
-
 _ROUNDING = 1e-9
-
-
 """Shares are binary fractions: 30 % of 10 must not be a little less than 3."""
 
 

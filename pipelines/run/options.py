@@ -14,8 +14,6 @@ from pydantic import Field, model_validator
 from mappings.strict import Strict
 
 BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
-
-
 BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "rejected": "Not more rejected rows than the feed allows.",
     "shrink": "The source is not suddenly empty or much smaller than the time before.",
@@ -25,8 +23,6 @@ BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "scope": "No other feed or namespace delivers these rows already.",
     "keys": "The definition of the key is the one that the ledger knows.",
 }
-
-
 By = Literal["cursor", "file", "event"]
 
 

@@ -21,14 +21,8 @@ from state.holders import BootClock, Holder, LeaseLostError, held_by, is_free, s
 from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
-
-
 _SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
-
-
 _TRIES = 5
-
-
 """How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
 
 
@@ -142,8 +136,6 @@ def _heartbeat(keeping: LeaseClock) -> dict[str, Any]:
 
 
 _LONG = 0.25
-
-
 """A transaction that takes so much of the lease's time is a long one."""
 
 

@@ -1,7 +1,7 @@
-"""Dagster's default launcher, taught to notice that a run's process is gone, on this machine.
+"""Dagster's default launcher, extended to notice that the process of a run on this machine is gone.
 
-Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. It stands outside the
-room `launching` because people's dagster.yaml files name it here; which process works on a run is told in `launching.workers`.
+Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. The module keeps its
+path because dagster.yaml files name it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ import json
 import socket
 
 from dagster import DagsterEventType, DagsterRun
-from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG
 
+from pipelines.orchestration.dagster_private import GRPC_INFO_TAG, CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
 from pipelines.orchestration.workers import TOLERANCE_S, Worker, tagged_worker
 
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class PidCheckingRunLauncher(DefaultRunLauncher):
-    """Answers the daemon's run monitoring for runs of this host; says nothing about other hosts' runs."""
+    """Answers the daemon's run monitoring for runs of this host; those of other hosts count as running."""
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -27,7 +26,7 @@ class PidCheckingRunLauncher(DefaultRunLauncher):
         return True
 
     def check_run_worker_health(self, run: DagsterRun) -> CheckRunHealthResult:
-        """Say whether the run's process is alive; RUNNING where that cannot be known from here."""
+        """Return whether the run's process is alive; RUNNING where that cannot be known from here."""
         worker = tagged_worker(run) or self._launched_worker(run)
         if worker is None or not worker.is_dead:
             return CheckRunHealthResult(WorkerStatus.RUNNING)
@@ -35,14 +34,10 @@ class PidCheckingRunLauncher(DefaultRunLauncher):
 
     def _launched_worker(self, run: DagsterRun) -> Worker | None:
         """Return the process of a launched run, as Dagster's own event names it: on the host of its code server."""
-        if not _is_served_here(run):
+        if json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("host") not in THIS_MACHINE:
             return None
         for entry in self._instance.all_logs(run.run_id, of_type=DagsterEventType.ENGINE_EVENT):
             pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
             if pid is not None:
                 return Worker(int(str(pid.value)), socket.gethostname(), 0.0, entry.timestamp + TOLERANCE_S)
         return None
-
-
-def _is_served_here(run: DagsterRun) -> bool:
-    return json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("host") in THIS_MACHINE

@@ -26,7 +26,7 @@ if IS_WORKING:
     from pipelines.cli.subprocesses import Sandbox, free_port, running_dagster, running_sandbox
     from pipelines.clock import monotonic_s
     from pipelines.orchestration.dagster_home import prepare_dagster_home
-    from pipelines.orchestration.reloading import see_folder
+    from pipelines.orchestration.reloading import read_folder_version
     from pipelines.orchestration.webserver import note_path
     from pipelines.run.context import require_service
     from pipelines.run.options import RunOptions
@@ -163,7 +163,7 @@ def sent_in(report: RunReport) -> int:
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
     """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`."""
     output = Output()
-    seen = see_folder(settings.feeds)
+    seen = read_folder_version(settings.feeds)
     with ExitStack() as running:
         with output.waiting("starting the Dagster UI"):
             url = running.enter_context(running_dagster(settings.dagster_home, environ, free_port(wanted_port)))

@@ -19,7 +19,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError, MappingFileError, TransientError
     from pipelines.cli.feed_files import BrokenFile, folder_of, shown_path
     from pipelines.cli.output.console import Output
-    from pipelines.orchestration.reloading import FolderSeen, Reloader, Tell, watch
+    from pipelines.orchestration.reloading import FolderVersion, Reloader, Report, watch
     from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import Settings, current_settings
@@ -95,7 +95,7 @@ def watch_folder(*, as_json: bool) -> int:
 
 
 @contextmanager
-def watching(url: str, folder: Path, shown: bytes, tell: Tell) -> Iterator[None]:
+def watching(url: str, folder: Path, shown: bytes, tell: Report) -> Iterator[None]:
     """Watch the folder for the webserver at `url` during the block, in a thread; `shown` is what it has seen of it."""
     stop = Event()
     with _http(url) as http:
@@ -122,7 +122,7 @@ def _url(settings: Settings) -> str:
     return url
 
 
-def _documents(seen: FolderSeen) -> list[BrokenFile]:
+def _documents(seen: FolderVersion) -> list[BrokenFile]:
     return [BrokenFile(path=shown_path(error.path), problems=error.problems) for error in _sorted(seen.broken)]
 
 

@@ -310,7 +310,7 @@ def run_in_process(
     prepare_dagster_home(settings.dagster_home)
     with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.orchestration.in_process import run_job
+        from pipelines.orchestration.workers import run_job
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)

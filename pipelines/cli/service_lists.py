@@ -18,7 +18,6 @@ from connectors.retry import RetryPolicy
 from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
 from pipelines.clock import monotonic_s, now
-from pipelines.run.context import require_service
 from pipelines.settings import Settings
 
 _POLICY = RetryPolicy(attempts=2, budget_s=20.0, attempt_s=15.0)
@@ -65,6 +64,7 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
 
     Never raises for an answer.
     """
+    from pipelines.run.context import require_service  # only `check --live` loads what runs need
 
     async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _ask_lists(api)
@@ -74,12 +74,15 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
         page = read_page(told.body) if isinstance(told, PageBody) else told if isinstance(told, NoPage) else _UNASKED
         return replace(lists, page=page, probe=await api.probe() if is_probing else None)
 
+    try:
+        require_service(settings)
+    except SyncError as error:
+        return ServiceAnswers(error, error)
     return _asked(settings, ask)
 
 
 def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
     try:
-        require_service(settings)
         return asyncio.run(_over_http(settings, ask))
     except SyncError as error:
         return ServiceAnswers(error, error)

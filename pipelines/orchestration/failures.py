@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Failure, MetadataValue, OpExecutionContext
-from dagster._core.storage.tags import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 
 from mappings.errors import SyncError, TransientError
 from pipelines.control_characters import replaced
+from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pipelines.run.outcome import faults_as_errors, outcome_of
-from state.holders import HeldByAnotherError
-from state.ledger.lease import LeaseLostError
+from state.holders import HeldByAnotherError, LeaseLostError
 
 StepContext = AssetExecutionContext | OpExecutionContext
 """What is known in a step, of an asset or of none."""

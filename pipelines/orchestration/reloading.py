@@ -24,11 +24,11 @@ LONGEST_MS = 3_000
 AGAIN_S = 10.0
 """So long after Dagster did not answer it is asked again."""
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class FolderSeen:
+class FolderVersion:
     """The mapping files of a folder as they stood at one moment. `digest`: evidence of all that Dagster shows of them."""
 
     folder: FeedFolder
@@ -46,7 +46,7 @@ class FolderSeen:
         return f"{told}, {len(self.broken)} broken" if self.broken else told
 
 
-def see_folder(folder: Path) -> FolderSeen:
+def read_folder_version(folder: Path) -> FolderVersion:
     """Read all mapping files of a folder, with what they include and look up."""
     loaded = load_folder(folder)
     digest = hashlib.blake2b(digest_size=16)
@@ -54,7 +54,7 @@ def see_folder(folder: Path) -> FolderSeen:
         digest.update(f"{feed.path}\0".encode("utf-8", "surrogateescape") + feed.mapping.digest + _bytes_of(feed.path))
     for error in loaded.broken:
         digest.update(f"{error.path}\0{error}\0".encode("utf-8", "surrogateescape"))
-    return FolderSeen(loaded, digest.digest())
+    return FolderVersion(loaded, digest.digest())
 
 
 @dataclass(slots=True)
@@ -65,19 +65,19 @@ class Reloader:
     folder: Path
     shown: bytes = b""
 
-    def reload(self) -> FolderSeen:
+    def reload(self) -> FolderVersion:
         """Show the files as they are now, whether they differ or not.
 
         Raises:
             SyncError: Dagster does not answer, or cannot load its definitions.
         """
-        seen = see_folder(self.folder)
+        seen = read_folder_version(self.folder)
         self._show(seen)
         return seen
 
-    def reload_if_changed(self, tell: Tell) -> bool:
+    def reload_if_changed(self, tell: Report) -> bool:
         """Show the files if they differ from those shown last, and tell so; return whether Dagster has them now."""
-        seen = see_folder(self.folder)
+        seen = read_folder_version(self.folder)
         if seen.digest == self.shown:
             return True
         try:
@@ -90,13 +90,13 @@ class Reloader:
             tell(str(error))
         return True
 
-    def _show(self, seen: FolderSeen) -> None:
+    def _show(self, seen: FolderVersion) -> None:
         self.server.reload()
         self.shown = seen.digest
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedFiles:
     """What is watched: the folders in which feeds and what they read beside themselves lie, and those neighbours."""
 
     folders: frozenset[Path]
@@ -108,35 +108,35 @@ class Watched:
         return changed.suffix in SUFFIXES or changed in self.beside or changed.name.startswith("..")
 
 
-def watched(folder: Path) -> Watched:
+def files_to_watch(folder: Path) -> WatchedFiles:
     """Return what a folder's feeds make worth watching; folders that are not there cannot be."""
     beside = frozenset(path for feed in load_folder(folder).feeds for path in _beside(feed))
     folders = {folder, *(path.parent for path in beside)}
-    return Watched(frozenset(one for one in folders if one.is_dir()), beside)
+    return WatchedFiles(frozenset(one for one in folders if one.is_dir()), beside)
 
 
-def watch(reloader: Reloader, tell: Tell, stop: Event) -> None:
+def watch(reloader: Reloader, tell: Report, stop: Event) -> None:
     """Show each change of the mapping files to Dagster, until `stop` is set."""
     while not stop.is_set():
         if not reloader.reload_if_changed(tell):
             stop.wait(AGAIN_S)
             continue
-        _wait_for_change(reloader, watched(reloader.folder), stop)
+        _wait_for_change(reloader, files_to_watch(reloader.folder), stop)
 
 
-def _wait_for_change(reloader: Reloader, what: Watched, stop: Event) -> None:
+def _wait_for_change(reloader: Reloader, what: WatchedFiles, stop: Event) -> None:
     """Return once something has changed, also before we began to watch: what is watched may be other files by now."""
     if not what.folders:
         stop.wait(AGAIN_S)
         return
     has_looked = False
     for changes in _changes(what, stop):
-        if changes or (not has_looked and see_folder(reloader.folder).digest != reloader.shown):
+        if changes or (not has_looked and read_folder_version(reloader.folder).digest != reloader.shown):
             return
         has_looked = True
 
 
-def _changes(what: Watched, stop: Event) -> Iterator[AbstractSet[object]]:
+def _changes(what: WatchedFiles, stop: Event) -> Iterator[AbstractSet[object]]:
     """Yield what has changed, and nothing at all each second."""
     return watchfiles.watch(
         *what.folders,

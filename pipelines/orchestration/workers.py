@@ -1,30 +1,36 @@
-"""Which process works on a Dagster run, written down so that its death can be told from another process's birth.
+"""Runs and the processes that work on them: run a job in this process, and end the runs whose process has died.
 
-Who asks, and what is done about a dead one, is told in `launcher` and `left_behind`.
+A process id alone does not identify a process, because ids are reused; its start time is recorded beside it.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psutil
-from dagster import DagsterInstance, DagsterRun, DagsterRunStatus, RunsFilter
-from dagster._core.definitions.reconstruct import ReconstructableJob
+from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, Definitions, RunsFilter
+
+from mappings.spec.feed import FeedMapping
+from pipelines.orchestration.dagster_private import RunFailureReason
+from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job, wanted_assets
+from pipelines.run.options import RunOptions
 
 PID_TAG = "eventsync/pid"
 HOST_TAG = "eventsync/host"
 BORN_TAG = "eventsync/process_started"
 TOLERANCE_S = 1.0
-"""The start of one process, asked twice, may differ by the clock's corrections."""
+"""The start time of one process, read twice, may differ by corrections of the clock."""
+NOT_ENDED = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
+"""The event log keeps everything, stack traces included; the terminal shows the report of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A process of a host, born within the two times (seconds since the epoch): ids are given away again."""
+    """A process of a host, started between the two times (seconds since the epoch)."""
 
     pid: int
     host: str
@@ -34,24 +40,24 @@ class Worker:
     @property
     def is_dead(self) -> bool:
         """Whether it is surely gone; False for a process of another host, of which we cannot know."""
-        return self.host == socket.gethostname() and not self._is_running()
-
-    def _is_running(self) -> bool:
+        if self.host != socket.gethostname():
+            return False
         try:
             process = psutil.Process(self.pid)
-            return self.born_from <= process.create_time() <= self.born_until and process.status() != psutil.STATUS_ZOMBIE
+            is_same = self.born_from <= process.create_time() <= self.born_until
+            return not is_same or process.status() == psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
-            return False
+            return True
 
 
 def process_tags() -> Mapping[str, str]:
-    """Return the tags by which `tagged_worker` knows this very process."""
-    me = psutil.Process()
-    return {PID_TAG: str(me.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{me.create_time():.2f}"}
+    """Return the tags by which `tagged_worker` recognizes this process."""
+    process = psutil.Process()
+    return {PID_TAG: str(process.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{process.create_time():.2f}"}
 
 
 def tagged_worker(run: DagsterRun) -> Worker | None:
-    """Return the process that wrote its tags on a run when it began it, None if none did."""
+    """Return the process that tagged a run when it began it, None if none did."""
     try:
         pid, born = int(run.tags[PID_TAG]), float(run.tags[BORN_TAG])
     except (KeyError, ValueError):
@@ -59,39 +65,45 @@ def tagged_worker(run: DagsterRun) -> Worker | None:
     return Worker(pid, run.tags.get(HOST_TAG, ""), born - TOLERANCE_S, born + TOLERANCE_S)
 
 
-NOT_ENDED = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
-
-
 def end_runs_of_the_dead(instance: DagsterInstance) -> None:
-    """Fail the runs that dead processes of this host had begun, so that no pool and no schedule waits for them."""
+    """Fail the runs of dead processes of this host, so that no pool and no schedule waits for them."""
     for run in instance.get_runs(RunsFilter(statuses=NOT_ENDED, tags={HOST_TAG: socket.gethostname()})):
         worker = tagged_worker(run)
         if worker is not None and worker.is_dead:
             instance.report_run_failed(run, f"process {worker.pid} is gone; the state is intact: the next run goes on")
-            _free_slots(instance, run)
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
 @contextmanager
-def ended_on_leaving(instance: DagsterInstance, run_id: str) -> Iterator[None]:
-    """Cancel the run if the block is left before Dagster itself has noted its end."""
+def _canceled_if_left_early(instance: DagsterInstance, run_id: str) -> Iterator[None]:
+    """Cancel the run if the block is left before Dagster itself has recorded its end."""
     try:
         yield
     finally:
         run = instance.get_run_by_id(run_id)
         if run is not None and not run.is_finished:
             instance.report_run_canceled(run, "interrupted; the state is intact: the next run goes on")
-            _free_slots(instance, run)
+            instance.event_log_storage.free_concurrency_slots_for_run(run_id)
 
 
-def _free_slots(instance: DagsterInstance, run: DagsterRun) -> None:
-    instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+def run_job(definitions: Definitions, mapping: FeedMapping, options: RunOptions, run_id: str, launched_by: str = "cli") -> str:
+    """Run the job of one feed in this process, listed in the Dagster UI like any other; return the run's status.
 
-
-def own_job() -> str:
-    """Return the name of the job that a code server spawned this process for; "" in any other process, or if it cannot be told.
-
-    Dagster hands it over with the process and tells it to nobody before the definitions are loaded, and Python keeps what a
-    process was made with to itself: where either changes, a process builds what it does not need.
+    A run that a signal interrupted counts as CANCELED, though Dagster records a failure.
     """
-    handed = vars(multiprocessing.current_process()).get("_args", ())
-    return next((one.job_name for one in handed if isinstance(one, ReconstructableJob)), "")
+    job = definitions.resolve_job_def(launched_job(mapping, options))
+    with DagsterInstance.get() as instance, _canceled_if_left_early(instance, run_id):
+        end_runs_of_the_dead(instance)
+        result = job.execute_in_process(
+            instance=instance,
+            run_id=run_id,
+            run_config={**launch_config(options), "loggers": QUIET},
+            asset_selection=[AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
+            tags={**launch_tags(mapping, options, launched_by), **process_tags()},
+            raise_on_error=False,
+        )
+    if result.success:
+        return "SUCCESS"
+    ends = [event.job_failure_data for event in result.all_events if event.event_type is DagsterEventType.RUN_FAILURE]
+    is_interrupted = any(end.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for end in ends)
+    return "CANCELED" if is_interrupted else "FAILURE"

@@ -35,7 +35,7 @@ from month.clock import MonthClock
 from mappings.row_key import FeedName
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_home import DAGSTER_YAML
-from pipelines.orchestration.sensors import NAME, Place
+from pipelines.orchestration.sensors import NOTICES_SENSOR, NoticesCursor
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
@@ -45,7 +45,7 @@ CLOCK = "clock"
 """The file in the folder that tells other processes the time."""
 _LOG = logging.getLogger("month")
 _TESTS = Path(__file__).parents[1]
-_FROM_THE_START = str(Place(0.0))
+_FROM_THE_START = str(NoticesCursor(0.0))
 """The sensor looks at all runs each time: some of Dagster's own times are the machine's, not the month's."""
 
 
@@ -152,7 +152,7 @@ class Office:
         """Let the sensor look a minute later, and write down what came in."""
         self.clock.set(at + timedelta(minutes=1))
         self._told_of = self._ended()
-        sensor = self.definitions.resolve_sensor_def(NAME)
+        sensor = self.definitions.resolve_sensor_def(NOTICES_SENSOR)
         with dg.build_sensor_context(instance=self.instance, cursor=_FROM_THE_START) as context:
             said = sensor(context)
         assert isinstance(said, dg.SkipReason)

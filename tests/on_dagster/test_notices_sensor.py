@@ -16,7 +16,7 @@ from mappings.yaml.loader import load_feed
 from pipelines.clock import now
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
-from pipelines.orchestration.sensors import LOST_AFTER, NAME
+from pipelines.orchestration.sensors import LOST_AFTER, NOTICES_SENSOR
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.settings import Settings, read_settings
@@ -40,7 +40,7 @@ class Told:
     def tick(self) -> str:
         """Let the sensor look once; what it says."""
         settings = self.settings
-        sensor = build_definitions(settings, lambda: open_context(settings)).resolve_sensor_def(NAME)
+        sensor = build_definitions(settings, lambda: open_context(settings)).resolve_sensor_def(NOTICES_SENSOR)
         with dg.build_sensor_context(instance=self.desk.instance, cursor=self.cursor) as context:
             told = sensor(context)
             self.cursor = context.cursor
@@ -49,10 +49,10 @@ class Told:
 
     def passed(self, length: timedelta, *, away: timedelta = timedelta()) -> None:
         """Have the daemon be at work for so long, and then away."""
-        place = json.loads(self.cursor or "")
-        place["steady"] -= (length + away).total_seconds()
-        place["looked"] -= away.total_seconds()
-        self.cursor = json.dumps(place)
+        cursor = json.loads(self.cursor or "")
+        cursor["steady_since"] -= (length + away).total_seconds()
+        cursor["last_tick"] -= away.total_seconds()
+        self.cursor = json.dumps(cursor)
 
     def failed(self, *, tags: Mapping[str, str] | None = None) -> None:
         """Have a run of the feed fail in Dagster before it reached the books."""

@@ -6,7 +6,7 @@ import pytest
 from on_dagster.desk import MAPPING, Desk
 from on_dagster.spawned import loaded_for, loaded_for_any
 
-from pipelines.orchestration.workers import own_job
+from pipelines.orchestration.dagster_private import own_job
 
 OURS = ["backfill_town_hall", "forget_old_runs", "sync_town_hall"]
 OTHERS = ["backfill_night_walks", "sync_night_walks"]

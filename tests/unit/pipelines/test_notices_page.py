@@ -10,7 +10,7 @@ from mappings.row_key import FeedName
 from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.messages import MOST_FEEDS, FeedNews, message_of
 from pipelines.notifications.notices import MOST_AN_HOUR
-from pipelines.orchestration.sensors import LOST_AFTER, NAME
+from pipelines.orchestration.sensors import LOST_AFTER, NOTICES_SENSOR
 from pipelines.settings import read_channels
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text("utf-8")
@@ -48,4 +48,4 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"Of more than {MOST_FEEDS} feeds" in PAGE
     assert "three minutes" in PAGE
     assert LOST_AFTER == 3
-    assert f"`{NAME}`" in PAGE
+    assert f"`{NOTICES_SENSOR}`" in PAGE

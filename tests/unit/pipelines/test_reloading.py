@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from mappings.errors import TransientError
-from pipelines.orchestration.reloading import Reloader, see_folder, watch, watched
+from pipelines.orchestration.reloading import Reloader, files_to_watch, read_folder_version, watch
 from pipelines.orchestration.webserver import ReloadError, Webserver
 
 FEED = """\
@@ -88,15 +88,15 @@ def test_a_webserver_that_is_away_may_answer_later(folder: Path) -> None:
 
 @pytest.mark.parametrize("changed", ["feeds/one.yaml", "lists/genres.csv"])
 def test_what_is_seen_differs_where_a_file_of_a_feed_does(folder: Path, changed: str) -> None:
-    before = see_folder(folder).digest
-    assert see_folder(folder).digest == before
+    before = read_folder_version(folder).digest
+    assert read_folder_version(folder).digest == before
     path = folder.parent / changed
     path.write_text(path.read_text("utf-8") + ("# a word\n" if path.suffix == ".yaml" else "play,theatre\n"), "utf-8")
-    assert see_folder(folder).digest != before
+    assert read_folder_version(folder).digest != before
 
 
 def test_lists_that_feeds_look_up_in_are_watched_where_they_are(folder: Path) -> None:
-    seen = watched(folder)
+    seen = files_to_watch(folder)
     assert seen.folders == {folder, folder.parent / "lists"}
     assert seen.beside == {folder.parent / "lists" / "genres.csv"}
 

@@ -44,7 +44,7 @@ class GoogleStatusSheet:
         texts = {}
         for run in _column_runs(cells):
             letter = letters[run[0].column]
-            place = f"{quoted(part.tab)}!{letter}{run[0].number}:{letter}{run[-1].number}"
+            place = f"{quoted(part.tab.title)}!{letter}{run[0].number}:{letter}{run[-1].number}"
             texts[place] = [[cell.text] for cell in run]
         self.spreadsheet.write(texts)
         return True

@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
-from sqlalchemy import Row
 
 from mappings.errors import TransientError
+
+if TYPE_CHECKING:
+    from sqlalchemy import Row
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -154,3 +156,7 @@ def _started_s(process: psutil.Process) -> float:
 def _host() -> str:
     namespace = Path("/proc/self/ns/pid")
     return f"{socket.gethostname()} {namespace.readlink()}" if os.path.lexists(namespace) else socket.gethostname()
+
+
+class LeaseLostError(TransientError):
+    """Another run has taken the feed over: this one must stop at once. What it had not settled, the other will."""

@@ -216,3 +216,11 @@ def _kept(text: str) -> str:
     """Cut a stranger's text to a sane length; what no terminal should obey and no database takes as text becomes a mark."""
     cut = text[:_LONGEST_TEXT]
     return cut if cut.isprintable() else "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in cut)
+
+
+def in_short(answer: Answer) -> str:
+    """Say what came back in one line, with the request id that support asks for."""
+    said = " ".join(filter(None, (str(answer.status) if answer.status else "", answer.code)))
+    about = f"{answer.field}: {answer.issue}" if answer.issue else answer.message
+    quoted = f" (request {answer.request_id})" if answer.request_id else ""
+    return (f"{said}: {about}" if about and said else said or about) + quoted

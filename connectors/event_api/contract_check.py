@@ -9,48 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from rapidfuzz import fuzz, process
 
 from connectors.event_api.contract_page import ContractPage
-from connectors.event_api.contract_schema import Node, Operation, Operations, Schema, SchemaReader
+from connectors.event_api.contract_schema import Drift, Node, Operation, Operations, Schema, SchemaReader, Severity
 from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
-from connectors.event_api.transport import API_PREFIX
+from connectors.event_api.wire import API_PREFIX
 from mappings.outgoing import Outgoing
 from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
 
-Severity = Literal["error", "warning"]
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
-
-    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
-    whole is meant.
-    """
-
-    severity: Severity
-    where: str
-    page: str
-    ours: str
-    breaks: str
-    helps: str
-    fields: tuple[str, ...] = ()
-
-    @property
-    def told(self) -> str:
-        """The page's word against ours, in one sentence."""
-        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
-
-    def __str__(self) -> str:
-        return f"{self.told}: {self.breaks}; {self.helps}"
-
-
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
 """An idempotency key as we send it: all of them have its length and alphabet."""
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})

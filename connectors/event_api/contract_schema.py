@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 Node = Mapping[str, Any]
@@ -255,3 +255,31 @@ def _path_of(server: object) -> str:
     except ValueError:
         return ""
     return f"/{path.strip('/')}" if path.strip("/.") else ""
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+
+    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
+    whole is meant.
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The page's word against ours, in one sentence."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.told}: {self.breaks}; {self.helps}"

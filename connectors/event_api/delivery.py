@@ -23,8 +23,9 @@ from connectors.event_api.answers import (
     Refused,
     ScopeMissing,
     Unreadable,
+    in_short,
 )
-from connectors.event_api.route import REFUSED_BY_PROXY, Closed, MayLeave, Route, in_short, unavailable
+from connectors.event_api.route import REFUSED_BY_PROXY, Closed, MayLeave, Route, unavailable
 from connectors.retry import Random, RetryPolicy, Sleep
 from mappings.delivery import (
     DENYING,

@@ -34,6 +34,7 @@ from connectors.event_api.answers import (
     ScopeMissing,
     Unreadable,
     foreign_answer,
+    in_short,
     interpret_failure,
 )
 from connectors.event_api.transport import Exchange, HttpAnswer
@@ -42,14 +43,6 @@ from connectors.rate_limit_state import Permit
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until, rate_hint
 from mappings.delivery import Answer
 from mappings.errors import SyncError
-
-
-def in_short(answer: Answer) -> str:
-    """Say what came back in one line, with the request id that support asks for."""
-    said = " ".join(filter(None, (str(answer.status) if answer.status else "", answer.code)))
-    about = f"{answer.field}: {answer.issue}" if answer.issue else answer.message
-    quoted = f" (request {answer.request_id})" if answer.request_id else ""
-    return (f"{said}: {about}" if about and said else said or about) + quoted
 
 
 def key_refused(answer: Answer, key_tail: str) -> KeyRefusedError:

@@ -29,10 +29,10 @@ from pydantic import SecretStr
 from connectors.addresses import is_loopback, refusal_of, refusal_of_host
 from connectors.errors import BaseUrlError, KeyFormatError
 from connectors.event_api.answers import Lost, NotReached
+from connectors.event_api.wire import API_PREFIX
 from connectors.masking import Mask
 from mappings.delivery import Answer
 
-API_PREFIX = "/api/public/v1"
 """Every public endpoint is under it (spec, What the service does)."""
 LONGEST_BODY = 4 << 20
 """Bytes that are read of any one answer; the rest is left unread."""
@@ -46,10 +46,8 @@ _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
 _HEADERS_KNOWN = 256
 """So many headers are kept as they are shown: most of an answer's are those of the one before."""
 _IDEMPOTENCY_KEY = "idempotency-key"
-
 Passage = Callable[[], AbstractAsyncContextManager[None]]
 """Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
-
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host name; raises `OSError` where there are none."""
 

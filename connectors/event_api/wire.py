@@ -24,7 +24,6 @@ Words = Annotated[str, BeforeValidator(_words)]
 """Text for people: anything else in its place is left out rather than held against the answer."""
 EventId = Annotated[int, Field(ge=1, lt=2**63)]
 """What can be the number of a document; zero, negative or beyond any database's reach it is a mistake."""
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -122,3 +121,6 @@ def error_body(body: bytes) -> ErrorBody | None:
         return ErrorEnvelope.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK)).error
     except ValidationError:
         return None
+
+
+API_PREFIX = "/api/public/v1"

@@ -20,7 +20,7 @@ from connectors.sources.formats.records import RecordFile
 from connectors.sources.formats.xlsx import Workbook
 from connectors.sources.formats.xml import XmlRecords
 from connectors.sources.header import ColumnRequest
-from connectors.sources.write_back import MarkBoard
+from connectors.sources.write_back import StatusSheet
 from mappings.errors import ConfigError
 from mappings.spec.source import (
     CsvSource,
@@ -148,12 +148,12 @@ def _is_read_once(spec: SourceSpec) -> bool:
     return isinstance(spec, FileSource) and spec.files == "new"
 
 
-def open_board(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[MarkBoard]:
-    """Return the board of a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
+def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[StatusSheet]:
+    """Return a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
 
     Raises:
         ConfigError: its client is not installed, or there are no credentials.
     """
     with needed_extra("sheets", f"to write back into {spec.place}"):
-        from connectors.sources.google_sheets.write_back import opened_board  # noqa: PLC0415  # an extra
-    return opened_board(spec, keys, access)
+        from connectors.sources.google_sheets.write_back import open_google_status_sheet  # noqa: PLC0415  # an extra
+    return open_google_status_sheet(spec, keys, access)

@@ -81,8 +81,8 @@ def _probe_files(unconnected: FileChoice) -> SourceProbe:
 def _probe_sheet(spec: GoogleSheetsSource, access: Access, clock: Clock) -> SourceProbe:
     with needed_extra("sheets", f"to read {spec.place}"):
         # Here, as importing gspread takes long.
-        from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet  # noqa: PLC0415
-    with opened_spreadsheet(spec, access, clockwork=clock) as sheet:
+        from connectors.sources.google_sheets.spreadsheet import open_spreadsheet  # noqa: PLC0415
+    with open_spreadsheet(spec, access, clock=clock) as sheet:
         version = sheet.version()
-        mark = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
-    return SourceProbe(frozenset({mark})) if version else SourceProbe(blind=f"the Drive API gives no version of {spec.place}")
+        digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
+    return SourceProbe(frozenset({digest})) if version else SourceProbe(blind=f"the Drive API gives no version of {spec.place}")

@@ -1,14 +1,17 @@
-"""Answers of web services: read whole within a bound on their size, and errors for those of an unexpected shape."""
+"""What the clients of web services share: a session that closes its connections, bounded answers, retries, odd shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from typing import TypeVar
 
-from requests import Response
+from requests import PreparedRequest, Response, Session
+from requests.adapters import HTTPAdapter
 
+from connectors.retry import RetryPolicy
+from connectors.sources.environment import Clock
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
 
 T = TypeVar("T")
@@ -16,10 +19,37 @@ T = TypeVar("T")
 MOST_BYTES = 128 * 1024 * 1024
 """Bytes of one answer, unpacked: thirty times what 40,000 cells of a sheet or 2,000 records of an org take."""
 _PIECE_BYTES = 64 * 1024
+_ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RecursionError)
+"""What reading a JSON document raises that has another shape than its API describes."""
+
+
+class BusyError(SourceUnavailableError):
+    """The service cannot answer just now; a moment later it may."""
+
+
+class ServiceSession(Session):
+    """Connections to a service: no password from `~/.netrc` replaces our token; `close` closes the sockets at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.auth = _keep_headers
+
+    def close(self) -> None:
+        """Close the connections now, and not when the last traceback that refers to them is freed (as urllib3 does)."""
+        adapters = [adapter for adapter in self.adapters.values() if isinstance(adapter, HTTPAdapter)]
+        for manager in (one for adapter in adapters for one in (adapter.poolmanager, *adapter.proxy_manager.values())):
+            for key in manager.pools.keys():  # noqa: SIM118  # this container cannot be iterated itself
+                if (pool := manager.pools.get(key)) is not None:
+                    pool.close()
+        super().close()
+
+
+def _keep_headers(request: PreparedRequest) -> PreparedRequest:
+    return request
 
 
 def read_whole(response: Response, service: str, *, hint: str) -> Response:
-    """Read the body of an answer that was asked for with `stream`, so that `content` and `json()` have it.
+    """Read the body of an answer to a request with `stream`, so that `content` and `json()` have it.
 
     Raises:
         BadSourceError: it is too large.
@@ -36,16 +66,30 @@ def read_whole(response: Response, service: str, *, hint: str) -> Response:
     return response
 
 
-_ODD_SHAPE = (ValueError, LookupError, ArithmeticError, AttributeError, TypeError, RecursionError)
-"""What reading a JSON document raises that is made otherwise than its API describes."""
+def retry_while_busy(request: Callable[[], T], policy: RetryPolicy, clock: Clock) -> T:
+    """Return what `request` returns; repeat it after a `BusyError`, with the wait that the service asks for or a longer one.
+
+    Raises:
+        BusyError: it stayed busy, or asks for a longer wait than the policy allows.
+    """
+    attempt, started = 1, clock.clock_s()
+    while True:
+        try:
+            return request()
+        except BusyError as busy:
+            wait_s = max(policy.wait_s(attempt, clock.chance), busy.retry_after_s or 0.0)
+            if policy.is_spent(attempt, clock.clock_s() - started, wait_s):
+                raise
+        clock.sleep(wait_s)
+        attempt += 1
 
 
 @contextmanager
 def as_odd_answer(place: str, service: str) -> Iterator[None]:
-    """Turn what an answer of another shape than its API describes raises in the block into an error of the source.
+    """Turn the exceptions that an answer of an unexpected shape causes in the block into an error of the source.
 
     Raises:
-        SourceUnavailableError: it is such.
+        SourceUnavailableError: the answer has another shape than its API describes.
     """
     try:
         yield
@@ -55,6 +99,6 @@ def as_odd_answer(place: str, service: str) -> Iterator[None]:
 
 
 def in_known_shape(rows: Iterator[T], place: str, service: str) -> Iterator[T]:
-    """Yield the rows, which are made of answers as they are asked for; raises as `as_odd_answer`."""
+    """Yield rows that are made of answers as they arrive; raises as `as_odd_answer`."""
     with as_odd_answer(place, service):
         yield from rows

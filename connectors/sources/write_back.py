@@ -1,7 +1,4 @@
-"""Telling a partner in their own sheet what became of each row: what is written into it, and what a place for it promises.
-
-What each row is told is `pipelines`' matter; how a kind of sheet is read for it, and written, that kind's.
-"""
+"""Rows and cells of a sheet into which the outcome of each row is written, and the protocol of such a sheet."""
 
 from __future__ import annotations
 
@@ -11,38 +8,38 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
-class MarkedRow:
-    """A row as it stands now: its true number, and its cells by column, those of the marks among them."""
+class StatusRow:
+    """A row as it is now: its number in the sheet, and the cells of the key's and the status columns."""
 
     number: int
     cells: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """What one cell is to say: the row by its number, the column by its name. "" empties it."""
+class StatusCell:
+    """The text for one cell: its row by number, its column by name; "" empties the cell."""
 
     number: int
     column: str
     text: str
 
 
-class MarkBoard(Protocol):
-    """A sheet whose owner has given us columns to write into. No other column is ever written."""
+class StatusSheet(Protocol):
+    """A sheet whose owner lets us write into some columns. No other column is ever written."""
 
-    def look(self) -> Sequence[MarkedRow]:
-        """Return all rows as they stand now.
+    def read(self) -> Sequence[StatusRow]:
+        """Return all rows as they are now.
 
         Raises:
             MissingColumnsError: one of the columns to write into, or of the key, is not there.
-            SyncError: it cannot be read.
+            SyncError: the sheet cannot be read.
         """
         ...
 
-    def write(self, marks: Sequence[Mark]) -> bool:
-        """Write these cells as plain text, if the rows are still where the last look has found them; False if not.
+    def write(self, cells: Sequence[StatusCell]) -> bool:
+        """Write these cells as plain text and return True, if the rows are still where the last `read` found them.
 
         Raises:
-            SyncError: it cannot be written; some of the cells may have been.
+            SyncError: the sheet cannot be written; some of the cells may have been.
         """
         ...

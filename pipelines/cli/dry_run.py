@@ -17,12 +17,12 @@ from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output, Progress
 from pipelines.cli.output.words import BRAKE_COLUMNS, REJECTION_COLUMNS, brake_rows, read_line, rejection_rows, worst
 from pipelines.clock import new_run_id, now
-from pipelines.run.backfill import BackfillPlan, Window
-from pipelines.run.brakes import BrakeError, BrakeResult, brake_error, pass_the_gate
+from pipelines.run.backfill import BackfillPlan
+from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
 from pipelines.run.context import RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
-from pipelines.run.options import RunOptions
-from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.options import RunOptions, Window
+from pipelines.run.outcome import BrakeError, ExitCode, Outcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport
 from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.stage import Staged

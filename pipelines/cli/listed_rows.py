@@ -11,7 +11,7 @@ from typing import Any, assert_never, cast
 
 from typing_extensions import TypedDict
 
-from connectors.event_api.route import in_short
+from connectors.event_api.answers import in_short
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.refusals import REASON_TEXTS, Reason, did_you_mean

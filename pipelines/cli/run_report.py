@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict
 
+from mappings.measures import written, written_rate
 from mappings.spec.feed import FeedMapping
 from pipelines.cli.output.console import Output
 from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
-from pipelines.run.publish import pace_line
 from state.enums import Phase, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import OpenRows
@@ -267,3 +267,27 @@ def _unbooked(status: str) -> Outcome:
     if status == "CANCELED":
         return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
     return Outcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
+
+
+_MOST_USED = 1.05
+
+
+def pace_line(numbers: Mapping[str, float]) -> str:
+    """Return the numbers as one line, "" where there are none, or nothing was sent."""
+    if not numbers or not numbers["most_under_way"]:
+        return ""
+    said = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
+    if "rate_per_s" in numbers:
+        said.append(_allowed(numbers["rate_per_s"], numbers.get("used_share")))
+    if numbers["limited"]:
+        said.append(f"answered 429: {written(numbers['limited'])}, paused {written(numbers['paused_s'])} s")
+    if numbers["workers"] > 1:
+        said.append(f"shared by {written(numbers['workers'])} workers")
+    return f"pace: {', '.join(said)}"
+
+
+def _allowed(rate_per_s: float, used_share: float | None) -> str:
+    allowed = f"the {written_rate(rate_per_s)} that the service allows"
+    if used_share is None or used_share > _MOST_USED:  # accounts of earlier versions have any share
+        return f"found {allowed}"
+    return f"{written(min(used_share, 1.0) * 100)}% of {allowed}"

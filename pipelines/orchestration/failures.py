@@ -18,8 +18,7 @@ from mappings.errors import SyncError, TransientError
 from pipelines.control_characters import replaced
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pipelines.run.outcome import faults_as_errors, outcome_of
-from state.holders import HeldByAnotherError
-from state.ledger.lease import LeaseLostError
+from state.holders import HeldByAnotherError, LeaseLostError
 
 StepContext = AssetExecutionContext | OpExecutionContext
 """The context of a step, of an asset or of none."""

@@ -29,11 +29,11 @@ from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
 from pipelines.orchestration import names
 from pipelines.orchestration.failures import StepContext, as_failures, interrupted_for_good
-from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, Window, has_days, usual_way
+from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, has_days, usual_way
 from pipelines.run.brakes import raise_if_braked
 from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
-from pipelines.run.options import RunOptions
+from pipelines.run.options import RunOptions, Window
 
 DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that may be backfilled to today, in UTC."""

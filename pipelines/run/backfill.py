@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Literal, Self, assert_never, get_args
+from typing import Literal, assert_never, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
@@ -18,38 +18,13 @@ from mappings.spec.soql import FieldTest
 from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
 from mappings.spec.source_words import TheseDays, is_dated
 from mappings.strict import Strict
+from pipelines.run.options import By, Window
 from state.backfills import BackfillRecord, SliceRecord
 from state.notes import ServiceNotes
 
-By = Literal["cursor", "file", "event"]
 """What a row's day is: when it last changed, the date of its file, or when its event starts."""
 FIRST_SHOWN = date(2015, 1, 1)
 """The first day that Dagster shows; earlier days can be backfilled all the same."""
-
-
-class Window(Strict):
-    """The days `first` to `last`, both included."""
-
-    by: By = Field(description="What tells a row's day: cursor, file or event.")
-    first: date = Field(description="The first day.")
-    last: date = Field(description="The last day; it counts.")
-    column: str = Field(default="", description="By cursor: the column that tells when a row last changed.")
-
-    @model_validator(mode="after")
-    def _holds_a_day(self) -> Self:
-        if self.first > self.last:
-            raise ValueError(f"the window begins on {self.first} and ends before, on {self.last}")
-        if self.column and self.by != "cursor":
-            raise ValueError(f"a column tells a row's day by cursor, and not by {self.by}")
-        return self
-
-    def __str__(self) -> str:
-        """The days, for people."""
-        return f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
-
-    def holds(self, day: date) -> bool:
-        """Whether a day is one of the window's."""
-        return self.first <= day <= self.last
 
 
 def usual_way(source: SourceSpec) -> By:

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mappings.errors import SyncError
 from mappings.measures import written
 from mappings.spec.feed import Brakes, FeedMapping
 from pipelines.run.options import BrakeName, RunOptions
+from pipelines.run.outcome import BrakeError
 from state.ledger.accounts import StageReport
 from state.ledger.duplicates import place_of
 from state.ledger.gate import closed
@@ -196,14 +196,6 @@ def _named(report: StageReport) -> str:
 def _is_beyond(part: float, whole: float, allowed: float | None) -> bool:
     """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
     return allowed is not None and part > allowed * whole + _ROUNDING
-
-
-class BrakeError(SyncError):
-    """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
-
-    def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
-        super().__init__(message, hint=hint)
-        self.brakes = brakes
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:

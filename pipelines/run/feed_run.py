@@ -23,8 +23,8 @@ from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from pipelines.telemetry.tracing import Work
+from state.holders import LeaseLostError
 from state.ledger.accounts import PublishAccount
-from state.ledger.lease import LeaseLostError
 from state.ledger.standing import Standing
 from state.notes import put_pace
 from state.views.books import Books

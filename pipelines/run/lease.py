@@ -12,7 +12,8 @@ from typing import Protocol, Self
 import structlog
 
 from mappings.errors import SyncError
-from state.ledger.lease import LEASE_TTL_S, LeaseLostError
+from state.holders import LeaseLostError
+from state.ledger.lease import LEASE_TTL_S
 
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""

@@ -6,12 +6,12 @@ What a feed asks of all its runs stands in its mapping file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from mappings.strict import Strict
-from pipelines.run.backfill import Window
 
 BrakeName = Literal["rejected", "shrink", "left_out", "new", "copies", "scope", "keys"]
 BRAKE_TEXTS: Mapping[BrakeName, str] = {
@@ -23,6 +23,32 @@ BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "scope": "No other feed or namespace delivers these rows already.",
     "keys": "The definition of the key is the one that the ledger knows.",
 }
+By = Literal["cursor", "file", "event"]
+
+
+class Window(Strict):
+    """The days `first` to `last`, both included."""
+
+    by: By = Field(description="What tells a row's day: cursor, file or event.")
+    first: date = Field(description="The first day.")
+    last: date = Field(description="The last day; it counts.")
+    column: str = Field(default="", description="By cursor: the column that tells when a row last changed.")
+
+    @model_validator(mode="after")
+    def _holds_a_day(self) -> Self:
+        if self.first > self.last:
+            raise ValueError(f"the window begins on {self.first} and ends before, on {self.last}")
+        if self.column and self.by != "cursor":
+            raise ValueError(f"a column tells a row's day by cursor, and not by {self.by}")
+        return self
+
+    def __str__(self) -> str:
+        """The days, for people."""
+        return f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
+
+    def holds(self, day: date) -> bool:
+        """Whether a day is one of the window's."""
+        return self.first <= day <= self.last
 
 
 class RunOptions(Strict):

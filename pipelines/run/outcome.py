@@ -12,10 +12,8 @@ from importlib.metadata import version
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.errors import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
-from pipelines.run.brakes import BrakeError
 from pipelines.run.signals import InterruptedRunError
-from state.holders import HeldByAnotherError
-from state.ledger.lease import LeaseLostError
+from state.holders import HeldByAnotherError, LeaseLostError
 
 HELP = "what would help: "
 
@@ -124,3 +122,11 @@ def _configured_now() -> bool:
     except SyncError:
         return False
     return True
+
+
+class BrakeError(SyncError):
+    """A brake stopped the feed before anything was sent. `brakes`: their names, as `--accept` takes them."""
+
+    def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.brakes = brakes

@@ -20,7 +20,6 @@ from connectors.event_api.client import EventApi
 from connectors.rate_limit import RateReport
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
-from mappings.measures import written, written_rate
 from pipelines.run.drain import Advance, Deliver, Drain, InFlight
 from pipelines.run.images import CoverImages, CoverProblem, Dressed, names_cover
 from pipelines.run.lease import OnLoss
@@ -28,8 +27,8 @@ from pipelines.run.preflight import CLEAR, Outlook, Preflight
 from pipelines.run.signals import run_async
 from pipelines.run.systemic_failure import CautiousStart, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
+from state.holders import LeaseLostError
 from state.ledger.accounts import PublishAccount
-from state.ledger.lease import LeaseLostError
 from state.ledger.outbox import Outbox
 from state.ledger.standing import NOTHING, Standing
 
@@ -230,6 +229,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[SyncError], None],
         loop.call_soon_threadsafe(call, lost)
 
 
+"""A bucket that was full lets through a little more than its rate."""
 _MOST_USED = 1.05
 """A bucket that was full lets through a little more than its rate."""
 
@@ -252,24 +252,3 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
         if pace.used_share <= _MOST_USED:
             numbers["used_share"] = round(pace.used_share, 3)
     return numbers
-
-
-def pace_line(numbers: Mapping[str, float]) -> str:
-    """Return the numbers as one line, "" where there are none, or nothing was sent."""
-    if not numbers or not numbers["most_under_way"]:
-        return ""
-    said = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
-    if "rate_per_s" in numbers:
-        said.append(_allowed(numbers["rate_per_s"], numbers.get("used_share")))
-    if numbers["limited"]:
-        said.append(f"answered 429: {written(numbers['limited'])}, paused {written(numbers['paused_s'])} s")
-    if numbers["workers"] > 1:
-        said.append(f"shared by {written(numbers['workers'])} workers")
-    return f"pace: {', '.join(said)}"
-
-
-def _allowed(rate_per_s: float, used_share: float | None) -> str:
-    allowed = f"the {written_rate(rate_per_s)} that the service allows"
-    if used_share is None or used_share > _MOST_USED:  # accounts of earlier versions have any share
-        return f"found {allowed}"
-    return f"{written(min(used_share, 1.0) * 100)}% of {allowed}"

@@ -5,13 +5,16 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
-from pipelines.run.publish import PublishReport
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.standing import Standing
+
+if TYPE_CHECKING:
+    from pipelines.run.publish import PublishReport  # imports the HTTP client
 
 REJECTED = ProblemKind.REJECTED.value
 RESENT = "resent"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from connectors.errors import ScopeMissingError
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
-from pipelines.run.brakes import BrakeError
+from pipelines.run.outcome import BrakeError
 
 SAME_REFUSALS = 25
 """After so many first answers that are the same refusal (field and issue), the mapping is taken to be wrong."""

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
 
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
-from pipelines.run.backfill import Window
+from pipelines.run.options import Window
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from typing import assert_never
 from urllib.parse import urlsplit
 
 from connectors.addresses import is_loopback
-from connectors.sources.catalogue import open_board
-from connectors.sources.write_back import Mark, MarkBoard, MarkedRow
+from connectors.sources.catalogue import open_status_sheet
+from connectors.sources.write_back import StatusCell, StatusRow, StatusSheet
 from mappings.compiler.key import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -96,7 +96,7 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, books: Books) -> W
     Never fails the run. A signal leaves the sheet alone: a busy service may keep us waiting for minutes.
     """
     match mapping.source:
-        case GoogleSheetsSource(write_back=WriteBack() as columns) as sheet:
+        case GoogleSheetsSource(write_back=WriteBack() as columns) as source:
             pass
         case _:
             return None
@@ -106,32 +106,32 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, books: Books) -> W
         return WrittenBack(problem=_STOPPED)
     keys = mapping.key_columns
     try:
-        with signals_raised(), open_board(sheet, frozenset(column.column for column in keys), settings.access) as board:
+        with signals_raised(), open_status_sheet(source, frozenset(column.column for column in keys), settings.access) as sheet:
             statuses = statuses_of(books, Book(settings.destination, mapping.feed), len(keys))
-            return write_back(board, columns, compile_key(keys), statuses)
+            return write_back(sheet, columns, compile_key(keys), statuses)
     except SyncError as error:
         return WrittenBack(problem=_with_hint(error))
     except KeyboardInterrupt:
         return WrittenBack(problem=_STOPPED)
 
 
-def write_back(board: MarkBoard, columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus]) -> WrittenBack:
+def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus]) -> WrittenBack:
     """Read the sheet, write what differs and read again, until nothing differs; a sheet that refuses it is a `problem`."""
     cells, moved = 0, 0
     own: set[str] = set()  # texts written by us, which may be deleted from rows that they are not of
-    tried: set[Mark] = set()
+    tried: set[StatusCell] = set()
     try:
-        rows = board.look()
+        rows = sheet.read()
         while moved < MOVES:
             wanted = list(_differing(rows, columns, read_key, statuses, own))
             plan = list(_portion(mark for mark in wanted if mark not in tried))
             if not plan:
                 return WrittenBack(cells, _STUBBORN if wanted else "")
-            if is_written := board.write(plan):
+            if is_written := sheet.write(plan):
                 cells += len(plan)
                 tried.update(plan)
                 own.update(mark.text for mark in plan if mark.text)
-            before, rows = rows, board.look()
+            before, rows = rows, sheet.read()
             if not is_written or _keys(rows, read_key) != _keys(before, read_key):
                 moved += 1
                 tried.clear()
@@ -140,23 +140,23 @@ def write_back(board: MarkBoard, columns: WriteBack, read_key: ReadKey, statuses
     return WrittenBack(cells, _MOVING)
 
 
-def _keys(rows: Sequence[MarkedRow], read_key: ReadKey) -> dict[int, object]:
+def _keys(rows: Sequence[StatusRow], read_key: ReadKey) -> dict[int, object]:
     return {row.number: read_key(row.cells) for row in rows}
 
 
 def _differing(
-    rows: Sequence[MarkedRow], columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus], own: set[str]
-) -> Iterator[Mark]:
+    rows: Sequence[StatusRow], columns: WriteBack, read_key: ReadKey, statuses: Mapping[RowKey, RowStatus], own: set[str]
+) -> Iterator[StatusCell]:
     for row in rows:
         key = read_key(row.cells)
         status = statuses.get(key) if isinstance(key, str) else None
         texts = _cell_texts(columns, status) if status else _to_delete(row, columns, own)
         for column, text in texts.items():
             if row.cells.get(column, "") != text:
-                yield Mark(row.number, column, text)
+                yield StatusCell(row.number, column, text)
 
 
-def _to_delete(row: MarkedRow, columns: WriteBack, own: set[str]) -> Mapping[str, str]:
+def _to_delete(row: StatusRow, columns: WriteBack, own: set[str]) -> Mapping[str, str]:
     """Return the cells to empty in a row of which nothing is known: our stale texts, never what its owner wrote."""
     status = row.cells.get(columns.status, "")
     if status.startswith(STALE) and status.partition(":")[0] in STALE:
@@ -164,7 +164,7 @@ def _to_delete(row: MarkedRow, columns: WriteBack, own: set[str]) -> Mapping[str
     return {name: "" for name in columns.names if row.cells.get(name) in own}
 
 
-def _portion(marks: Iterable[Mark]) -> Iterator[Mark]:
+def _portion(marks: Iterable[StatusCell]) -> Iterator[StatusCell]:
     """Yield as many marks as fit into one request."""
     size = 0
     for mark in marks:

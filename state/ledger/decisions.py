@@ -13,6 +13,7 @@ from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState
+from state.holders import LeaseLostError
 from state.ledger.accounts import dump_answer
 from state.ledger.choices import (
     ADOPTED,
@@ -40,7 +41,7 @@ from state.ledger.claims import IS_SET_ASIDE
 from state.ledger.duplicates import mark_anew
 from state.ledger.entries import destination_of, find_owners
 from state.ledger.gate import drop_bookmark
-from state.ledger.lease import FencedTransaction, Lease, LeaseLostError, show_token
+from state.ledger.lease import FencedTransaction, Lease, show_token
 from state.ledger.row_record import RECORDS, RowRecord, as_record
 from state.ledger.undo import (
     CHANGED,

@@ -14,21 +14,16 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Interval, Row, func, literal, literal_column, select, update
 
-from mappings.errors import TransientError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import free_pages, insert_if_new, writing
 from state.enums import Phase
-from state.holders import BootClock, Holder, held_by, is_free, seconds_since_boot
+from state.holders import BootClock, Holder, LeaseLostError, held_by, is_free, seconds_since_boot
 from state.tables import LEASE, RUN
 
 LEASE_TTL_S = 60.0
 _SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
 _TRIES = 5
 """How often the feed is asked for anew when its lease changed hands between the question and the attempt to take it."""
-
-
-class LeaseLostError(TransientError):
-    """Another run has taken the feed over: this one must stop at once. What it had not settled, the other will."""
 
 
 @dataclass(frozen=True, slots=True)

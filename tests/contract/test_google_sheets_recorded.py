@@ -27,7 +27,7 @@ from connectors.sources.environment import Clock
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
 from connectors.sources.google_sheets.cells import GoogleCells, plain_value
-from connectors.sources.google_sheets.client import GoogleWire, Login
+from connectors.sources.google_sheets.client import GoogleClient, Login
 from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
 from connectors.sources.header import read_header
 from mappings.spec.source_words import Header
@@ -82,7 +82,7 @@ def _asks(uri: str, query: Mapping[str, list[str]]) -> bool:
 
 def replayed(name: str) -> tuple[GoogleSpreadsheet, Recording]:
     recording = Recording(name)
-    wire = GoogleWire(Login(AnonymousCredentials(), "reader@example.org"), "", Mask(), Clock(sleep=lambda _: None))  # type: ignore[no-untyped-call]
+    wire = GoogleClient(Login(AnonymousCredentials(), "reader@example.org"), "", Mask(), Clock(sleep=lambda _: None))  # type: ignore[no-untyped-call]
     wire.session.mount("https://", recording)
     ids = [
         urlsplit(one["uri"]).path.split("/")[3].partition(":")[0] for one in ANSWERS[name] if "/v4/spreadsheets/" in one["uri"]
@@ -93,14 +93,14 @@ def replayed(name: str) -> tuple[GoogleSpreadsheet, Recording]:
 def test_a_spreadsheet_that_is_not_ours_to_see() -> None:
     sheet, _ = replayed("ClientTest.test_access_private_spreadsheet")
     with pytest.raises(SourceRefusedError, match="The caller does not have permission") as caught:
-        sheet.look()
+        sheet.parts()
     assert "share the spreadsheet with reader@example.org" in caught.value.hint
 
 
 def test_a_title_that_nothing_has() -> None:
     sheet, recording = replayed("ClientTest.test_no_found_exeption")
     with pytest.raises(SourceRefusedError, match="no spreadsheet that we may see"):
-        find_spreadsheet(sheet.wire, "Please don't use this phrase as a name of a sheet.")
+        find_spreadsheet(sheet.client, "Please don't use this phrase as a name of a sheet.")
     asked, recorded = (parse_qs(urlsplit(url).query)["q"] for url in (recording.asked[-1], recording.answers[-1]["uri"]))
     assert "name = 'Please don\\'t use this phrase as a name of a sheet.'" in asked[0]
     assert "Please don't use this phrase" in recorded[0]
@@ -116,16 +116,16 @@ def test_the_time_of_the_last_change() -> None:
 
 def test_the_zone_and_the_locale() -> None:
     sheet, recording = replayed("SpreadsheetTest.test_timezone_and_locale")
-    looked = sheet.look()
+    looked = sheet.parts()
     assert recording.timeouts == {(10.0, 180.0)}
     assert (looked.zone, looked.locale) == ("Europe/Paris", "fr_FR")
     recording.answers.pop()
-    assert sheet.look().locale == "en_US"
+    assert sheet.parts().locale == "en_US"
 
 
 def test_the_tabs() -> None:
     sheet, _ = replayed("SpreadsheetTest.test_worksheets")
-    looked = sheet.look()
+    looked = sheet.parts()
     assert looked.tabs == (Tab(0, "Sheet1", 1000, 26), Tab(736036187, "finances", 100, 100))
     assert looked.ranges == ()
 
@@ -205,7 +205,7 @@ def test_merged_cells() -> None:
 
 def test_gspread_itself_works_through_our_wire() -> None:
     sheet, _ = replayed("WorksheetTest.test_get_all_values")
-    client = gspread.Client(None, http_client=lambda *_: sheet.wire)  # type: ignore[arg-type]
+    client = gspread.Client(None, http_client=lambda *_: sheet.client)  # type: ignore[arg-type]
     page = client.open_by_key(sheet.id).sheet1
     assert page.get_all_values() == [["A1", "B1", "", "D1"], ["", "b2", "", ""], ["", "", "", ""], ["A4", "B4", "", "D4"]]
 
@@ -222,7 +222,7 @@ def test_the_look_alike_answers_as_the_recordings_do() -> None:
         google.add(Book("1a-book-of-the-look-alike-for-replays", "t", [Sheet("Sheet1", typed)]))
         google.tokens["t"] = ("a", {"https://www.googleapis.com/auth/spreadsheets.readonly"})
         login = Login(AnonymousCredentials())  # type: ignore[no-untyped-call]
-        wire = GoogleWire(login, google.base_url, Mask(), Clock())
+        wire = GoogleClient(login, google.base_url, Mask(), Clock())
         with wire.session:
             wire.session.headers["Authorization"] = "Bearer t"
             found = GoogleSpreadsheet(wire, "1a-book-of-the-look-alike-for-replays", "t").values(["'Sheet1'"])

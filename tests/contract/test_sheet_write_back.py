@@ -11,10 +11,10 @@ import pytest
 from lookalikes.sheets import ACCOUNT, Fault, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Sheet
 
-from connectors.sources.catalogue import open_board, open_source
+from connectors.sources.catalogue import open_source, open_status_sheet
 from connectors.sources.environment import Access, Clock, GoogleAccess
-from connectors.sources.google_sheets.write_back import opened_board
-from connectors.sources.write_back import Mark
+from connectors.sources.google_sheets.write_back import open_google_status_sheet
+from connectors.sources.write_back import StatusCell
 from mappings.compiler.key import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
@@ -59,8 +59,8 @@ def spec(**more: object) -> GoogleSheetsSource:
 
 
 def told(google: Google, folder: Path, marks: Mapping[RowKey, RowStatus] = MARKS, **more: object) -> WrittenBack:
-    clockwork = Clock(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
-    with opened_board(spec(**more), frozenset({"ID"}), access_to(google, folder), clockwork) as board:
+    clock = Clock(clock_s=lambda: 0.0, sleep=lambda _s: None, chance=lambda: 0.5)
+    with open_google_status_sheet(spec(**more), frozenset({"ID"}), access_to(google, folder), clock) as board:
         return write_back(board, COLUMNS, compile_key((KeyColumn(column="ID"),)), marks)
 
 
@@ -186,17 +186,20 @@ def test_a_service_in_trouble_is_told_after_bounded_tries(google: Google, sheet:
 
 
 def test_no_more_than_reading_is_asked_for_unless_we_write(google: Google, sheet: Sheet, tmp_path: Path) -> None:
-    with open_board(spec(), frozenset({"ID"}), access_to(google, tmp_path)) as board:
-        assert [row.cells["ID"] for row in board.look()] == ["0101", "0102", "0103"]
+    with open_status_sheet(spec(), frozenset({"ID"}), access_to(google, tmp_path)) as board:
+        assert [row.cells["ID"] for row in board.read()] == ["0101", "0102", "0103"]
         granted = [scope for _, scopes in google.tokens.values() for scope in scopes if scope.endswith("/spreadsheets")]
         assert granted == []
-        assert board.write([Mark(4, "Status", "published")])
+        assert board.write([StatusCell(4, "Status", "published")])
     assert said(sheet)["0101"] == ("published", "", "")
 
 
 def test_a_spreadsheet_that_is_not_there_is_told(google: Google, tmp_path: Path) -> None:
-    with pytest.raises(SyncError, match="1TownHall"), open_board(spec(), frozenset(), access_to(google, tmp_path)) as board:
-        board.look()
+    with (
+        pytest.raises(SyncError, match="1TownHall"),
+        open_status_sheet(spec(), frozenset(), access_to(google, tmp_path)) as board,
+    ):
+        board.read()
 
 
 def test_a_missing_client_is_told_with_what_to_install() -> None:
@@ -204,11 +207,11 @@ def test_a_missing_client_is_told_with_what_to_install() -> None:
 import sys
 sys.modules["gspread"] = None
 from connectors.sources.environment import NO_ACCESS
-from connectors.sources.boards import open_board
+from connectors.sources.catalogue import open_status_sheet
 from mappings.errors import ConfigError
 from mappings.spec.source import GoogleSheetsSource
 try:
-    open_board(GoogleSheetsSource(kind="google_sheets", spreadsheet="{BOOK}"), frozenset(), NO_ACCESS)
+    open_status_sheet(GoogleSheetsSource(kind="google_sheets", spreadsheet="{BOOK}"), frozenset(), NO_ACCESS)
 except ConfigError as error:
     print(error, error.hint)
 """

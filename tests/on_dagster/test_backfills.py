@@ -12,8 +12,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job
-from pipelines.run.backfill import Window
-from pipelines.run.options import RunOptions
+from pipelines.run.options import RunOptions, Window
 
 BACKFILLED = dg.AssetKey([FEED, "backfilled"])
 DATED = MAPPING.replace("path: ../{source}", "path: ../in/{{date:%Y%m%d}}.csv")

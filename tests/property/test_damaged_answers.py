@@ -244,7 +244,7 @@ def _look_around(sheet: GoogleSpreadsheet) -> None:
     """Ask everything that a reading asks, each by itself."""
     cells = GoogleCells("en_US")
     questions: Sequence[Read] = (
-        sheet.look,
+        sheet.parts,
         sheet.version,
         lambda: [cells.text(cell) for row in sheet.piece("A1:B2").rows for cell in row],
         lambda: sheet.values(["'Sheet1'!A1:B1"]),

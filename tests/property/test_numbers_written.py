@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from connectors.rate_limit import RateReport
 from mappings.measures import written, written_rate
-from pipelines.run.publish import pace_line, pace_numbers
+from pipelines.cli.run_report import pace_line
+from pipelines.run.publish import pace_numbers
 
 PLAIN = re.compile(r"((more than |less than )?-?\d{1,3}(,\d{3})*(\.\d{1,6})?|nearly 0|unknown)")
 

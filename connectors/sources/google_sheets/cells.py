@@ -1,7 +1,4 @@
-"""What a cell of a Google sheet says, as text: what the same cell of a workbook would give, decimals as the sheet writes them.
-
-What a number says in its format is `sheet_cells`'s; the words are the Sheets API's.
-"""
+"""The text of a Google sheet's cell: that of the same cell in a workbook, with decimals as the sheet writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from babel.numbers import get_decimal_symbol
 from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, number_text
 
 CELL_FIELDS = "effectiveValue,formattedValue,effectiveFormat.numberFormat"
-"""The parts of a cell that its text is made of: its typed value, what people see of it, and the format that they see it in."""
+"""The parts of a cell that its text depends on: its typed value, its displayed text, and its number format."""
 
 LOADING = "Loading..."
 _ERRORS = {
@@ -28,8 +25,8 @@ _ERRORS = {
     "REF": "#REF!",
     "VALUE": "#VALUE!",
 }
-_MEND = "mend the formula, or put its value there"
-_WAIT = "the sheet was still working this out: the row is read again in the next run"
+_FORMULA_HINT = "mend the formula, or put its value there"
+_LOADING_HINT = "the sheet was still working this out: the row is read again in the next run"
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'\N{RIGHT SINGLE QUOTATION MARK}"
 _FIRST_DAY = date(1899, 12, 30)
 _MOMENTS = {
@@ -41,7 +38,7 @@ _PLAIN = NumberFormat()
 
 
 class GoogleCells:
-    """Makes text of the cells of a spreadsheet whose locale is `locale` (`pt_PT`); formats are read once each."""
+    """Converts cells to text for a spreadsheet's `locale` (`pt_PT`); parses each number format once."""
 
     def __init__(self, locale: str = "") -> None:
         self._formats: dict[tuple[str, str], NumberFormat] = {}
@@ -49,37 +46,37 @@ class GoogleCells:
         self._grouping = str.maketrans("", "", _SPACES + ("." if self._mark == "," else ","))
 
     def text(self, cell: Mapping[str, Any]) -> str | CellFault:
-        """Return the text of a cell, or why it says nothing."""
+        """Return the text of a cell, or why it has none."""
         value = cell.get("effectiveValue")
         if not value:
             return ""
         if "stringValue" in value:
             text: str = value["stringValue"]
-            return text if text != LOADING else CellFault(text, _WAIT)
+            return CellFault(text, _LOADING_HINT) if text == LOADING else text
         if "numberValue" in value:
-            known = self._format(cell["effectiveFormat"]["numberFormat"]) if cell.get("effectiveFormat") else _PLAIN
-            number = number_text(str(value["numberValue"]), known, _day)
+            described = self._format(cell["effectiveFormat"]["numberFormat"]) if cell.get("effectiveFormat") else _PLAIN
+            number = number_text(str(value["numberValue"]), described, _day)
             return number if isinstance(number, CellFault) or "." not in number else self._fraction(number, cell)
         if "boolValue" in value:
             return "TRUE" if value["boolValue"] else "FALSE"
         kind = str(value.get("errorValue", {}).get("type", ""))
-        return CellFault(_ERRORS.get(kind, "#ERROR!"), _WAIT if kind == "LOADING" else _MEND)
+        return CellFault(_ERRORS.get(kind, "#ERROR!"), _LOADING_HINT if kind == "LOADING" else _FORMULA_HINT)
 
     def _fraction(self, number: str, cell: Mapping[str, Any]) -> str:
-        """Write a number as the sheet does: all its digits, its mark, and the zeros that its format adds behind them."""
+        """Return a number as the sheet displays it: all its digits, its decimal mark, and the zeros that its format adds."""
         plain = number.replace(".", self._mark)
         shown = str(cell.get("formattedValue", "")).translate(self._grouping)
         return shown if shown.startswith(plain) and not shown[len(plain) :].strip("0") else plain
 
-    def _format(self, told: Mapping[str, str]) -> NumberFormat:
-        words = told.get("type", ""), told.get("pattern", "")
-        if words not in self._formats:
-            self._formats[words] = _format_of(*words)
-        return self._formats[words]
+    def _format(self, described: Mapping[str, str]) -> NumberFormat:
+        key = described.get("type", ""), described.get("pattern", "")
+        if key not in self._formats:
+            self._formats[key] = _parse_format(*key)
+        return self._formats[key]
 
 
 def decimal_mark(locale: str) -> str:
-    """Return what stands before the decimals in a spreadsheet of that locale: a comma in `pt_PT`, a point where none is known."""
+    """Return the decimal mark of a locale: a comma in `pt_PT`, a point where the locale is unknown."""
     for name in (locale, locale.partition("_")[0]):
         try:
             return get_decimal_symbol(Locale.parse(name))
@@ -89,15 +86,15 @@ def decimal_mark(locale: str) -> str:
 
 
 def plain_value(cell: Mapping[str, Any]) -> object:
-    """Return a cell's value as the API gives it where only values are asked for; an error is what it shows."""
+    """Return a cell's value as the API gives it in a request for values only; an error as its displayed text."""
     value = cell.get("effectiveValue") or {}
     if "errorValue" in value:
         return _ERRORS.get(str(value["errorValue"].get("type", "")), "#ERROR!")
     return next(iter(value.values()), None)
 
 
-def _format_of(kind: str, pattern: str) -> NumberFormat:
-    """Read a format: Sheets itself says whether it is of a moment, and the pattern of which parts of one."""
+def _parse_format(kind: str, pattern: str) -> NumberFormat:
+    """Parse a number format: its `kind` decides whether it is a date or time, its pattern which parts of one it has."""
     found = number_format(pattern)
     if kind in _MOMENTS:
         return found if found.has_date or found.has_time else _MOMENTS[kind]

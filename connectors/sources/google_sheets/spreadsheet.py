@@ -1,45 +1,37 @@
-"""One Google spreadsheet as its API gives it: what it consists of, cells, plain values, its version; and values written.
-
-The only module that knows the API's addresses and fields. What cells say is `google_cells`'s, how one asks `google_wire`'s.
-"""
+"""One Google spreadsheet by its API: its tabs, cells, plain values and version; and values written into it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-from gspread.urls import (
-    DRIVE_FILES_API_V3_URL,
-    SPREADSHEET_URL,
-    SPREADSHEET_VALUES_BATCH_UPDATE_URL,
-    SPREADSHEET_VALUES_BATCH_URL,
-)
+from gspread.urls import DRIVE_FILES_API_V3_URL, SPREADSHEET_URL
 
 from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from connectors.sources.formats.sheet_grid import LAST_COLUMN, LAST_ROW, Area
 from connectors.sources.google_sheets.cells import CELL_FIELDS
-from connectors.sources.google_sheets.client import GoogleWire, Question, google_login
+from connectors.sources.google_sheets.client import BRIEF_TIMEOUT_S, TIMEOUT_S, GoogleClient, google_login
+from connectors.sources.service_answers import as_odd_answer
 from mappings.spec.source import GoogleSheetsSource
 
 _PARTS = (
     "properties(title,locale,timeZone),namedRanges(name,range),"
     "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
 )
-_WORKED_OUT = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
-_WORKED_OUT_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
-_FORMULAS = f"sheets.data.rowData.values({_WORKED_OUT})"
+_COMPUTED = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
+_COMPUTED_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
 _VERSION = "version,modifiedTime"
 _MIME = "application/vnd.google-apps.spreadsheet"
-_EVERYWHERE = {"supportsAllDrives": "true"}
+_Params = MutableMapping[str, str | int | bool | float | list[str] | None]
+_ALL_DRIVES = {"supportsAllDrives": "true"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """One tab with cells: its number (gid) for life, and how many rows and columns its grid has now."""
+    """One tab with cells: its permanent number (gid), and how many rows and columns its grid has now."""
 
     number: int
     title: str
@@ -49,7 +41,7 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class NamedRange:
-    """A range that the spreadsheet's owner has given a name; `tab` is the number of its tab."""
+    """A range with a name; `tab` is the number of its tab."""
 
     name: str
     tab: int
@@ -57,8 +49,8 @@ class NamedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Spreadsheet:
-    """What a spreadsheet consists of. `zone` and `locale` are its own settings: `Europe/Lisbon`, `pt_PT`."""
+class SpreadsheetParts:
+    """The tabs and named ranges of a spreadsheet. `zone` and `locale` are its own settings: `Europe/Lisbon`, `pt_PT`."""
 
     title: str
     zone: str
@@ -69,7 +61,7 @@ class Spreadsheet:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows of a tab, each as far as it has cells, and what is merged in the whole tab. `has_formulas`, if that was asked."""
+    """Some rows of a tab, each as far as it has cells, and the merged areas of the whole tab. `has_formulas`, if requested."""
 
     rows: Sequence[Sequence[Mapping[str, Any]]]
     merged: tuple[Area, ...]
@@ -78,87 +70,92 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GoogleSpreadsheet:
-    """The spreadsheet with one id. `name` is what people call it in messages; `told` its version, if finding it has told it."""
+    """The spreadsheet with one id. `name` stands for it in messages; `known_version`: its version, if the search gave it."""
 
-    wire: GoogleWire
+    client: GoogleClient
     id: str
     name: str
-    told: str = ""
+    known_version: str = ""
 
-    def look(self) -> Spreadsheet:
-        """Ask what it consists of: one request."""
-        what = f"{self.name}: looking at its tabs"
-        looked: Spreadsheet = self.wire.ask(
-            Question(SPREADSHEET_URL % self.id, what, {"fields": _PARTS}, read=_whole(_spreadsheet))
-        )
-        return looked
+    def parts(self) -> SpreadsheetParts:
+        """Read what the spreadsheet consists of: one request."""
+        return self.client.retry(lambda: _parts(self.client.fetch_sheet_metadata(self.id, {"fields": _PARTS})))
 
     def piece(self, place: str, *, formulas: bool = False) -> Piece:
-        """Read the cells of a range in A1 notation, as they are at one moment: one request. `formulas`: ask for them as well."""
-        cells = f"{CELL_FIELDS},{_WORKED_OUT}" if formulas else CELL_FIELDS
+        """Read the cells of a range in A1 notation, as they are at one moment: one request. `formulas`: look for them too."""
+        cells = f"{CELL_FIELDS},{_COMPUTED}" if formulas else CELL_FIELDS
         fields = f"sheets(properties.sheetId,merges,data(startRow,startColumn,rowData.values({cells})))"
-        what, params = f"{self.name}: reading {place}", {"ranges": place, "fields": fields}
-        piece: Piece = self.wire.ask(Question(SPREADSHEET_URL % self.id, what, params, read=_whole(_piece)))
-        return piece
+        params: _Params = {"ranges": place, "fields": fields}
+        return self.client.retry(lambda: _piece(self.client.fetch_sheet_metadata(self.id, params)))
 
     def values(self, places: Sequence[str]) -> list[list[list[Any]]]:
         """Read the plain values of several ranges, as they are at one moment: one request; numbers and dates as numbers."""
-        params = {"ranges": list(places), "valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}
+        params: _Params = {"valueRenderOption": "UNFORMATTED_VALUE", "dateTimeRenderOption": "SERIAL_NUMBER"}
 
-        def blocks(told: Any) -> list[list[list[Any]]]:
-            return [found.get("values", []) for _, found in zip(places, told["valueRanges"], strict=True)]
+        def read() -> list[list[list[Any]]]:
+            blocks = self.client.values_batch_get(self.id, list(places), params)["valueRanges"]
+            return [block.get("values", []) for _, block in zip(places, blocks, strict=True)]
 
-        what = f"{self.name}: reading {', '.join(places)}"
-        read: list[list[list[Any]]] = self.wire.ask(
-            Question(SPREADSHEET_VALUES_BATCH_URL % self.id, what, params, read=_whole(blocks))
-        )
-        return read
+        return self.client.retry(read)
 
     def write(self, texts: Mapping[str, Sequence[Sequence[str]]]) -> None:
         """Write rows of texts into ranges, all or none: one request. A text is never read as a formula, a number or a date.
 
-        The wire must have been made for writing.
+        The client must have been made for writing.
         """
         parts = [{"range": place, "values": [list(row) for row in rows]} for place, rows in texts.items()]
-        address = SPREADSHEET_VALUES_BATCH_UPDATE_URL % self.id
-        self.wire.ask(Question(address, f"{self.name}: writing", body={"valueInputOption": "RAW", "data": parts}))
+        body = {"valueInputOption": "RAW", "data": parts}
+        self.client.retry(lambda: self.client.values_batch_update(self.id, body))
 
     def has_formulas(self, tab: Tab) -> bool:
-        """Whether a cell of the tab is worked out, by a formula or a pivot table: it may change unedited. One request."""
-        params = {"ranges": quoted(tab.title), "fields": _FORMULAS}
-        question = Question(SPREADSHEET_URL % self.id, f"{self.name}: looking for formulas", params, read=_has_formula)
-        return bool(self.wire.ask(question))
+        """Return whether a formula or a pivot table computes a cell of the tab: it may change unedited. One request."""
+        params = {"ranges": quoted(tab.title), "fields": f"sheets.data.rowData.values({_COMPUTED})"}
+
+        def read() -> bool:
+            # Not parsed: the empty objects of all the other cells would fill the memory.
+            content = self.client.request("get", SPREADSHEET_URL % self.id, params).content
+            if not content.rstrip().endswith(b"}"):
+                raise ValueError("the answer was cut off")
+            return any(name in content for name in _COMPUTED_NAMES)
+
+        return self.client.retry(read)
 
     def version(self) -> str:
-        """Return the file's version by the Drive API (a quota of its own), "" where we may not ask it or get no answer."""
-        if self.told:
-            return self.told
-        address, what = f"{DRIVE_FILES_API_V3_URL}/{self.id}", f"{self.name}: asking for its version"
+        """Return the file's version by the Drive API (a quota of its own), "" where we may not see it or get no answer."""
+        if self.known_version:
+            return self.known_version
+        self.client.set_timeout(BRIEF_TIMEOUT_S)
         try:
-            asked = Question(address, what, {**_EVERYWHERE, "fields": _VERSION}, read=_whole(_version), insists=False)
-            return str(self.wire.ask(asked))
+            with as_odd_answer(self.name, "Google"):
+                # gspread's own request for a file's metadata leaves the version out.
+                params = {**_ALL_DRIVES, "fields": _VERSION}
+                return _version(self.client.request("get", f"{DRIVE_FILES_API_V3_URL}/{self.id}", params).json())
         except (SourceRefusedError, SourceUnavailableError):
             return ""
+        finally:
+            self.client.set_timeout(TIMEOUT_S)
 
 
-def find_spreadsheet(wire: GoogleWire, title: str) -> tuple[str, str]:
+def find_spreadsheet(client: GoogleClient, title: str) -> tuple[str, str]:
     """Return the id and the version of the one spreadsheet of that title among those that we may see.
 
     Raises:
         SourceRefusedError: there is none, or more than one.
     """
     escaped = title.replace("\\", "\\\\").replace("'", "\\'")
-    query = f"mimeType = '{_MIME}' and name = '{escaped}' and trashed = false"
     params = {
-        **_EVERYWHERE,
+        **_ALL_DRIVES,
         "includeItemsFromAllDrives": "true",
-        "q": query,
+        "q": f"mimeType = '{_MIME}' and name = '{escaped}' and trashed = false",
         "pageSize": 10,
         "fields": f"files(id,name,{_VERSION})",
     }
-    found: list[tuple[str, str]] = wire.ask(
-        Question(DRIVE_FILES_API_V3_URL, f'looking for "{title}"', params, read=_whole(_files))
-    )
+
+    def read() -> list[tuple[str, str]]:
+        files = client.request("get", DRIVE_FILES_API_V3_URL, params).json().get("files", ())
+        return [(str(file["id"]), _version(file)) for file in files]
+
+    found = client.retry(read)
     if len(found) == 1:
         return found[0]
     if found:
@@ -174,55 +171,36 @@ def quoted(title: str) -> str:
     return "'" + title.replace("'", "''") + "'"
 
 
-def _whole(made: Callable[[Any], object]) -> Callable[[bytes], object]:
-    """Return what reads an answer by `made`; an answer of another shape is none, and never an empty one."""
-
-    def read(content: bytes) -> object:
-        try:
-            return made(orjson.loads(content))
-        except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError("the answer has another shape") from error
-
-    return read
-
-
-def _spreadsheet(told: Any) -> Spreadsheet:
-    properties = told["properties"]
-    tabs = [_tab(sheet["properties"]) for sheet in told["sheets"] if "gridProperties" in sheet["properties"]]
-    ranges = [NamedRange(one["name"], one["range"].get("sheetId", 0), _area(one["range"])) for one in told.get("namedRanges", ())]
-    return Spreadsheet(
-        properties.get("title", ""), properties.get("timeZone", ""), properties.get("locale", ""), tuple(tabs), tuple(ranges)
+def _parts(answer: Mapping[str, Any]) -> SpreadsheetParts:
+    properties = answer["properties"]
+    return SpreadsheetParts(
+        properties.get("title", ""),
+        properties.get("timeZone", ""),
+        properties.get("locale", ""),
+        tuple(_tab(sheet["properties"]) for sheet in answer["sheets"] if "gridProperties" in sheet["properties"]),
+        tuple(
+            NamedRange(one["name"], one["range"].get("sheetId", 0), _area(one["range"])) for one in answer.get("namedRanges", ())
+        ),
     )
 
 
-def _piece(told: Any) -> Piece:
-    """Read some rows; their tab is told in any case, and of blank ones nothing else."""
-    (sheet,) = told["sheets"]
+def _piece(answer: Mapping[str, Any]) -> Piece:
+    (sheet,) = answer["sheets"]
+    # Of blank rows the answer has the tab alone; an answer without it is no empty tab.
     if not sheet.keys() & {"properties", "data"}:
-        raise LookupError("no tab is told")
+        raise LookupError("the answer holds no tab")
     grid = (sheet.get("data") or [{}])[0]
     rows = [row.get("values", ()) for row in grid.get("rowData", ())]
-    has_formulas = any(_is_worked_out(cell) for row in rows for cell in row)
+    has_formulas = any(
+        "formulaValue" in (cell.get("userEnteredValue") or ()) or "pivotTable" in cell or "dataSourceTable" in cell
+        for row in rows
+        for cell in row
+    )
     return Piece(rows, tuple(map(_area, sheet.get("merges", ()))), has_formulas)
 
 
-def _has_formula(content: bytes) -> bool:
-    """Look for the fields' names only: parsed, the empty objects of all the other cells would fill the memory."""
-    if not content.rstrip().endswith(b"}"):
-        raise ValueError("the answer was cut off")
-    return any(name in content for name in _WORKED_OUT_NAMES)
-
-
-def _is_worked_out(cell: Mapping[str, Any]) -> bool:
-    return "formulaValue" in (cell.get("userEnteredValue") or ()) or "pivotTable" in cell or "dataSourceTable" in cell
-
-
-def _files(told: Any) -> list[tuple[str, str]]:
-    return [(str(file["id"]), _version(file)) for file in told.get("files", ())]
-
-
-def _version(told: Mapping[str, Any]) -> str:
-    return " ".join(f"{name}={told[name]}" for name in _VERSION.split(",") if name in told)
+def _version(file: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={file[name]}" for name in _VERSION.split(",") if name in file)
 
 
 def _tab(properties: Mapping[str, Any]) -> Tab:
@@ -230,24 +208,24 @@ def _tab(properties: Mapping[str, Any]) -> Tab:
     return Tab(properties.get("sheetId", 0), properties["title"], grid.get("rowCount", 0), grid.get("columnCount", 0))
 
 
-def _area(told: Mapping[str, int]) -> Area:
-    """Read a GridRange: counted from 0, its ends excluded, unbounded where nothing is said."""
-    left, top = told.get("startColumnIndex", 0) + 1, told.get("startRowIndex", 0) + 1
-    return Area(left, top, told.get("endColumnIndex", LAST_COLUMN), told.get("endRowIndex", LAST_ROW))
+def _area(grid_range: Mapping[str, int]) -> Area:
+    """Convert a GridRange: it counts from 0, its ends are excluded, and it is unbounded where it has no index."""
+    left, top = grid_range.get("startColumnIndex", 0) + 1, grid_range.get("startRowIndex", 0) + 1
+    return Area(left, top, grid_range.get("endColumnIndex", LAST_COLUMN), grid_range.get("endRowIndex", LAST_ROW))
 
 
 @contextmanager
-def opened_spreadsheet(
-    spec: GoogleSheetsSource, access: Access, *, writes: bool = False, clockwork: Clock = REAL_CLOCK
+def open_spreadsheet(
+    spec: GoogleSheetsSource, access: Access, *, writes: bool = False, clock: Clock = REAL_CLOCK
 ) -> Iterator[GoogleSpreadsheet]:
-    """Give the spreadsheet that `spec` names, for reading or for writing too; its connections are closed at the end.
+    """Open the spreadsheet that `spec` names, for reading or for writing too; its connections are closed at the end.
 
     Raises:
         ConfigError: there are no credentials, or they cannot be read.
-        SourceRefusedError: only its title is known, and no spreadsheet that we may see has it, or several have.
-        SourceUnavailableError: only its title is known, and Google did not answer.
+        SourceRefusedError: `spec` has a title only, and no spreadsheet that we may see has it, or several have.
+        SourceUnavailableError: `spec` has a title only, and Google did not answer.
     """
-    wire = GoogleWire(google_login(access.google, writes=writes), access.google.api_url, access.mask, clockwork)
-    with wire.session:
-        found, version = (spec.spreadsheet_id, "") if spec.spreadsheet_id else find_spreadsheet(wire, spec.spreadsheet)
-        yield GoogleSpreadsheet(wire, found, spec.place, version)
+    client = GoogleClient(google_login(access.google, writes=writes), access.google.api_url, access.mask, clock, spec.place)
+    with client.session:
+        found, version = (spec.spreadsheet_id, "") if spec.spreadsheet_id else find_spreadsheet(client, spec.spreadsheet)
+        yield GoogleSpreadsheet(client, found, spec.place, version)

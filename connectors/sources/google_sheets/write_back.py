@@ -1,102 +1,83 @@
-"""A Google sheet whose owner has given us columns to write into: read anew each time, and written only where nothing has moved.
+"""Status columns of a Google sheet: read anew each time, and written only where no row has moved.
 
-What is written is the caller's; how a tab is read `google_sheet`'s. Google knows no "write if unchanged": between the look that
-`write` takes and the write itself lies one request, and whatever moves in it is for the caller to see, and to mend, afterwards.
+Google has no "write if unchanged": between the check in `write` and the write itself lies one request. The caller reads the
+sheet again afterwards, and corrects what moved in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 
 from connectors.sources.environment import REAL_CLOCK, Access, Clock
 from connectors.sources.feed_source import masked_errors
 from connectors.sources.google_sheets.source import GoogleSheet, part_of
-from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, opened_spreadsheet, quoted
+from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, open_spreadsheet, quoted
 from connectors.sources.header import ColumnRequest, column_letters
-from connectors.sources.write_back import Mark, MarkedRow
+from connectors.sources.write_back import StatusCell, StatusRow
 from mappings.spec.source import GoogleSheetsSource
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """The tab as a look has found it."""
-
-    columns: tuple[str, ...] = ()
-    rows: tuple[MarkedRow, ...] = ()
-
-    def has_moved_since(self, before: _Seen, keys: Iterable[str]) -> bool:
-        """Whether a column or a row stands elsewhere than it did; what else the cells say does not count."""
-        own = tuple(keys)
-        return self.columns != before.columns or _places(self.rows, own) != _places(before.rows, own)
-
-
 @dataclass(slots=True)
-class GoogleBoard:
-    """The tab that `source` reads, written through `sheet`; `keys` are the columns that tell its rows apart."""
+class GoogleStatusSheet:
+    """The tab that `source` reads, written through `spreadsheet`; `keys` are the columns that identify a row."""
 
     source: GoogleSheet
-    sheet: GoogleSpreadsheet
+    spreadsheet: GoogleSpreadsheet
     keys: frozenset[str]
-    _last: _Seen = field(default_factory=_Seen)
+    _last: tuple[tuple[str, ...], Sequence[StatusRow]] = ((), ())
 
-    def look(self) -> Sequence[MarkedRow]:
-        """Keep the promises of `MarkBoard.look`: all in two requests if the tab is small."""
-        self._last = self._seen()
-        return self._last.rows
+    def read(self) -> Sequence[StatusRow]:
+        """Return all rows as they are now: two requests if the tab is small."""
+        self._last = self._read()
+        return self._last[1]
 
-    def write(self, marks: Sequence[Mark]) -> bool:
-        """Keep the promises of `MarkBoard.write`: one look more, and one request for all cells."""
-        now = self._seen()
-        if now.has_moved_since(self._last, self.keys):
+    def write(self, cells: Sequence[StatusCell]) -> bool:
+        """Write the cells in one request, if reading the tab again finds its rows and columns where they were."""
+        columns, rows = self._read()
+        if columns != self._last[0] or self._places(rows) != self._places(self._last[1]):
             return False
-        part = part_of(self.source.spec, self.sheet.look())
-        letters = {name: column_letters(part.area.left + place) for place, name in enumerate(now.columns)}
-        self.sheet.write(
-            {
-                f"{quoted(part.tab)}!{letters[run[0].column]}{run[0].number}:{letters[run[0].column]}{run[-1].number}": [
-                    [mark.text] for mark in run
-                ]
-                for run in _runs(marks)
-            }
-        )
+        part = part_of(self.source.spec, self.spreadsheet.parts())
+        letters = {name: column_letters(part.area.left + place) for place, name in enumerate(columns)}
+        texts = {}
+        for run in _column_runs(cells):
+            letter = letters[run[0].column]
+            place = f"{quoted(part.tab.title)}!{letter}{run[0].number}:{letter}{run[-1].number}"
+            texts[place] = [[cell.text] for cell in run]
+        self.spreadsheet.write(texts)
         return True
 
-    def _seen(self) -> _Seen:
+    def _read(self) -> tuple[tuple[str, ...], Sequence[StatusRow]]:
         with self.source.read() as reading:
-            rows = tuple(MarkedRow(row.origin.number, _picked(row.cells, self.source.asked.columns)) for row in reading.rows)
-            return _Seen(reading.columns, rows)
+            return reading.columns, [
+                StatusRow(row.origin.number, {column: row.cells.get(column, "") for column in self.source.asked.columns})
+                for row in reading.rows
+            ]
+
+    def _places(self, rows: Sequence[StatusRow]) -> object:
+        return [(row.number, [row.cells[column] for column in sorted(self.keys)]) for row in rows]
 
 
 @contextmanager
-def opened_board(
-    spec: GoogleSheetsSource, keys: frozenset[str], access: Access, clockwork: Clock = REAL_CLOCK
-) -> Iterator[GoogleBoard]:
-    """Give the board of a sheet with `write_back`; its connections are closed at the end.
+def open_google_status_sheet(
+    spec: GoogleSheetsSource, keys: frozenset[str], access: Access, clock: Clock = REAL_CLOCK
+) -> Iterator[GoogleStatusSheet]:
+    """Open a sheet with `write_back`; its connections are closed at the end.
 
     Raises:
         ConfigError: there are no credentials.
         SyncError: the spreadsheet cannot be found by its title.
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
-    source = GoogleSheet(spec, ColumnRequest(columns, aliases=spec.columns), access, clockwork, asks_version=False)
-    with masked_errors(access.mask), opened_spreadsheet(spec, access, writes=True, clockwork=clockwork) as sheet:
-        yield GoogleBoard(source, sheet, keys)
+    source = GoogleSheet(spec, ColumnRequest(columns, aliases=spec.columns), access, clock, asks_version=False)
+    with masked_errors(access.mask), open_spreadsheet(spec, access, writes=True, clock=clock) as spreadsheet:
+        yield GoogleStatusSheet(source, spreadsheet, keys)
 
 
-def _picked(cells: Mapping[str, str], columns: Iterable[str]) -> Mapping[str, str]:
-    return {column: cells.get(column, "") for column in columns}
-
-
-def _places(rows: Iterable[MarkedRow], keys: Iterable[str]) -> list[tuple[int, tuple[str, ...]]]:
-    own = tuple(keys)
-    return [(row.number, tuple(row.cells[column] for column in own)) for row in rows]
-
-
-def _runs(marks: Iterable[Mark]) -> Iterator[list[Mark]]:
-    """Part the marks into runs of one column without gaps: each is one range of the request."""
-    ordered = sorted(marks, key=lambda mark: (mark.column, mark.number))
+def _column_runs(cells: Sequence[StatusCell]) -> Iterator[list[StatusCell]]:
+    """Group the cells into runs of one column without gaps: each is one range of the request."""
+    ordered = sorted(cells, key=lambda cell: (cell.column, cell.number))
     for _, run in groupby(enumerate(ordered), key=lambda pair: (pair[1].column, pair[1].number - pair[0])):
-        yield [mark for _, mark in run]
+        yield [cell for _, cell in run]

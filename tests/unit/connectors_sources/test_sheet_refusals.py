@@ -17,7 +17,7 @@ from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 from connectors.sources.catalogue import open_source
 from connectors.sources.environment import Access, GoogleAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.google_sheets.spreadsheet import opened_spreadsheet
+from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
 from mappings.errors import ConfigError, SyncError
 
 
@@ -148,10 +148,10 @@ def test_a_rate_limit_told_as_403_is_a_rate_limit(desk: Desk) -> None:
 
 def test_our_own_pace_keeps_below_the_quota(desk: Desk) -> None:
     desk.google.per_minute = 60
-    with opened_spreadsheet(desk.spec(), desk.access, clockwork=desk.clockwork) as sheet:
+    with open_spreadsheet(desk.spec(), desk.access, clock=desk.clockwork) as sheet:
         for _ in range(120):
-            sheet.look()
-        assert sheet.wire.asked == len(desk.requests("/v4/")) == 120
+            sheet.parts()
+        assert sheet.client.asked == len(desk.requests("/v4/")) == 120
     assert desk.waits == [60, 60]
 
 

@@ -15,7 +15,7 @@ from connectors.errors import KeyRefusedError
 from mappings.delivery import Intent, Postponed, Refusal, Superseded, Verdict
 from pipelines.run.drain import Drain
 from pipelines.run.signals import InterruptedRunError
-from state.ledger.lease import LeaseLostError
+from state.holders import LeaseLostError
 from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
 

@@ -16,7 +16,8 @@ from structlog.testing import LogCapture
 from mappings.errors import SyncError, TransientError
 from pipelines.run.drain import InFlight
 from pipelines.run.lease import FRESH_S, LeaseKeeper
-from state.ledger.lease import LEASE_TTL_S, LeaseLostError
+from state.holders import LeaseLostError
+from state.ledger.lease import LEASE_TTL_S
 
 BEAT_S = 0.01
 

@@ -22,16 +22,14 @@ from mappings.errors import ConfigError, MappingFileError, SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.brakes import BrakeError
-from pipelines.run.outcome import ExitCode, outcome_of
+from pipelines.run.outcome import BrakeError, ExitCode, outcome_of
 from pipelines.run.publish import PublishReport
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.standing import outcome_of_publish
 from state.enums import DriftKind
-from state.holders import HeldByAnotherError
+from state.holders import HeldByAnotherError, LeaseLostError
 from state.ledger.accounts import ImbalanceError, PublishAccount
 from state.ledger.gate import GateClosedError
-from state.ledger.lease import LeaseLostError
 from state.ledger.standing import OpenRows, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

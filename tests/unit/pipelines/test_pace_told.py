@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from connectors.rate_limit import RateReport
-from pipelines.run.publish import pace_line, pace_numbers
+from pipelines.cli.run_report import pace_line
+from pipelines.run.publish import pace_numbers
 
 
 def test_a_run_that_met_a_limit_says_how_much_of_it_was_used() -> None:

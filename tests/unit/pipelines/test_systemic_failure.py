@@ -10,7 +10,7 @@ from unit.state.world import answer
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
-from pipelines.run.brakes import BrakeError
+from pipelines.run.outcome import BrakeError
 from pipelines.run.systemic_failure import MOST_IN_A_ROW, SAME_REFUSALS, SystemicFailure, patience_with
 
 

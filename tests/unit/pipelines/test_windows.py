@@ -20,8 +20,8 @@ from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SalesforceSource
 from mappings.yaml.loader import load_feed
-from pipelines.run.backfill import By, Window, cut, usual_way, within
-from pipelines.run.options import RunOptions
+from pipelines.run.backfill import cut, usual_way, within
+from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.reading import ReadInputs, plan_read
 from pipelines.run.window_filter import WindowFilter
 from state.ledger.gate import Bookmark

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
-from connectors.sources.write_back import Mark, MarkedRow
+from connectors.sources.write_back import StatusCell, StatusRow
 from mappings.compiler.key import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
@@ -32,16 +32,16 @@ class Board:
 
     rows: list[dict[str, str]]
     before_write: Callable[[Board], None] = no_edit
-    written: list[Mark] = field(default_factory=list)
+    written: list[StatusCell] = field(default_factory=list)
     writes: int = 0
     keeps: Callable[[str], str] = str
     is_wary: bool = False
     """Whether it sees in time, once, that rows have moved."""
 
-    def look(self) -> Sequence[MarkedRow]:
-        return [MarkedRow(number, dict(cells)) for number, cells in enumerate(self.rows, start=2)]
+    def read(self) -> Sequence[StatusRow]:
+        return [StatusRow(number, dict(cells)) for number, cells in enumerate(self.rows, start=2)]
 
-    def write(self, marks: Sequence[Mark]) -> bool:
+    def write(self, marks: Sequence[StatusCell]) -> bool:
         self.before_write(self)
         if self.is_wary:
             self.is_wary = False
@@ -84,7 +84,7 @@ def test_only_what_differs_is_written() -> None:
     marked(board, {"1": PUBLISHED, "2": REJECTED})
     board.written.clear()
     marked(board, {"1": PUBLISHED, "2": RowStatus("draft", (72,))})
-    assert board.written == [Mark(3, "Status", "draft"), Mark(3, "Event", "72"), Mark(3, "Problem", "")]
+    assert board.written == [StatusCell(3, "Status", "draft"), StatusCell(3, "Event", "72"), StatusCell(3, "Problem", "")]
 
 
 def test_a_row_inserted_just_before_the_write_gets_nobodys_words() -> None:

@@ -29,6 +29,7 @@ from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.database import reading, writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
+from state.holders import LeaseLostError
 from state.ledger.choices import (
     Apply,
     AsItIs,
@@ -44,7 +45,6 @@ from state.ledger.choices import (
     TakeEvent,
 )
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
-from state.ledger.lease import LeaseLostError
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.plan import twin_digest_of

@@ -13,8 +13,7 @@ from unit.state.world import DESTINATION, FEED, World
 
 from mappings.row_key import FeedName
 from state.database import reading
-from state.holders import HeldByAnotherError, is_running, this_process
-from state.ledger.lease import LeaseLostError
+from state.holders import HeldByAnotherError, LeaseLostError, is_running, this_process
 from state.ledger.ledger import Ledger
 from state.views.books import Books
 

@@ -21,8 +21,17 @@ from sqlalchemy import Engine
 from unit.state.world import DESTINATION, FEED, Clock
 
 from state.database import open_database
-from state.holders import BootClock, HeldByAnotherError, Holder, boot_clock, is_running, seconds_since_boot, this_process
-from state.ledger.lease import FencedTransaction, Lease, LeaseClock, LeaseLostError
+from state.holders import (
+    BootClock,
+    HeldByAnotherError,
+    Holder,
+    LeaseLostError,
+    boot_clock,
+    is_running,
+    seconds_since_boot,
+    this_process,
+)
+from state.ledger.lease import FencedTransaction, Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.views.books import Books
 

@@ -10,8 +10,8 @@ from mappings.errors import TransientError
 from mappings.outcome import Cover
 from mappings.row_key import RowKey
 from state.enums import EntryState
+from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, PublishAccount
-from state.ledger.lease import LeaseLostError
 from state.ledger.outbox import NotClaimedError, Settled
 from state.ledger.row_record import Book
 from state.views.books import Books

@@ -13,9 +13,9 @@ from mappings.outcome import Cover
 from mappings.refusals import Reason, ReasonCode
 from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind
+from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, ReadAccount
 from state.ledger.gate import GateClosedError
-from state.ledger.lease import LeaseLostError
 from state.ledger.outbox import Settled
 from state.ledger.row_record import Book
 from state.ledger.stage_policy import StagePolicy

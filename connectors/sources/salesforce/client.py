@@ -1,6 +1,6 @@
-"""The one door through which requests go to Salesforce: time limits on all of them, one address if one was named.
+"""The HTTP session of a Salesforce org, the login, and errors with advice; simple-salesforce logs in and sends through it.
 
-simple-salesforce logs in and speaks REST over it; what answers mean is `salesforce_org`'s.
+simple-salesforce has no time limits, follows redirects with the token, and puts its addresses together itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from xml.parsers.expat import ExpatError
 
 import requests
 from jwt.exceptions import PyJWTError
-from requests.adapters import HTTPAdapter
 from simple_salesforce.exceptions import SalesforceAuthenticationFailed
 from simple_salesforce.login import SalesforceLogin
 
@@ -25,7 +24,7 @@ from connectors.addresses import is_loopback
 from connectors.retry import http_date, retry_after_s
 from connectors.sources.environment import Access, SalesforceAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.service_answers import read_whole
+from connectors.sources.service_answers import BusyError, ServiceSession, read_whole
 from mappings.errors import ConfigError, SyncError
 
 CONNECT_S = 10.0
@@ -35,10 +34,10 @@ _USAGE = re.compile(r"(?:^|[\s,;])api-usage=(\d+)/(\d+)", re.ASCII)
 
 
 @dataclass(slots=True)
-class Told:
-    """What answers said beside their content: requests used of those allowed in 24 hours, and the org's own time.
+class OrgUsage:
+    """What the headers of answers said: requests used of those allowed in 24 hours, and the org's own time.
 
-    `sent`: the requests that this reading sent, logins among them. `status`: that of the last answer, 0 before the first.
+    `sent`: the requests of this reading, logins among them. `status`: that of the last answer, 0 before the first.
     """
 
     used: int = 0
@@ -50,11 +49,11 @@ class Told:
 
     @property
     def share(self) -> float:
-        """The share of the daily requests that is used, 0 while nothing is known."""
+        """The used share of the daily requests, 0 while nothing is known."""
         return self.used / self.allowed if self.allowed else 0.0
 
-    def hear(self, response: requests.Response) -> None:
-        """Note what an answer's head says."""
+    def update(self, response: requests.Response) -> None:
+        """Take over what an answer's headers say."""
         self.status = response.status_code
         if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
             self.used, self.allowed = int(match[1]), int(match[2])
@@ -62,53 +61,40 @@ class Told:
         self.now = http_date(response.headers.get("Date", "")) or self.now
 
 
-class OrgSession(requests.Session):
+class OrgSession(ServiceSession):
     """The connections to one org.
 
-    simple-salesforce puts its addresses together itself (`https://{domain}.salesforce.com`); with `instance_url` every request,
-    logins too, goes there instead: a My Domain address, or a server on this machine.
+    With `instance_url` every request, logins too, goes there instead of to simple-salesforce's own address
+    (`https://{domain}.salesforce.com`): a My Domain address, or a server on this machine.
     """
 
-    def __init__(self, instance_url: str, told: Told) -> None:
+    def __init__(self, instance_url: str, usage: OrgUsage) -> None:
         super().__init__()
-        # Without one, requests looks for a password in ~/.netrc and sends that instead of our token.
-        self.auth = _as_it_is
-        self._instance = checked_url(instance_url)
-        self._told = told
+        self._instance = urlsplit(checked_url(instance_url))
+        self._usage = usage
 
-    # The base class takes fifteen parameters by position; those after the address pass through as they are.
+    # The base class takes fifteen parameters by position; those after the address pass through unchanged.
     def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request; redirects are answers like others, as they would lead our token elsewhere."""
+        """Send a request; redirects are answers like others, as they would carry our token elsewhere."""
         kwargs.setdefault("timeout", (CONNECT_S, READ_S))
         kwargs["allow_redirects"] = False
-        self._told.sent += 1
         is_streamed = kwargs.get("stream", False)
         kwargs["stream"] = True
-        response = super().request(method, self._where(url), *args, **kwargs)
-        self._told.hear(response)
+        if self._instance.netloc:
+            parts = urlsplit(url)
+            url = urlunsplit((self._instance.scheme, self._instance.netloc, parts.path, parts.query, ""))
+        self._usage.sent += 1
+        response = super().request(method, url, *args, **kwargs)
+        self._usage.update(response)
         hint = "ask for fewer fields, or write api: bulk"
         return response if is_streamed else read_whole(response, "Salesforce", hint=hint)
 
-    def close(self) -> None:
-        """Close the connections: now, and not when the last traceback that knows of them is forgotten."""
-        adapters = [one for one in self.adapters.values() if isinstance(one, HTTPAdapter)]
-        for manager in (manager for one in adapters for manager in (one.poolmanager, *one.proxy_manager.values())):
-            for key in manager.pools.keys():  # noqa: SIM118  # it is no mapping that could be iterated itself
-                manager.pools[key].close()
-        super().close()
-
-    def _where(self, url: str) -> str:
-        if not self._instance:
-            return url
-        wanted, parts = urlsplit(self._instance), urlsplit(url)
-        return urlunsplit((wanted.scheme, wanted.netloc, parts.path, parts.query, ""))
-
 
 def checked_url(url: str) -> str:
-    """Return an instance's address without its end, "" for none.
+    """Return the scheme and host of an instance's address, "" for none.
 
     Raises:
-        ConfigError: it is no address, or one to which passwords would travel unencrypted.
+        ConfigError: it is no address, or passwords would travel to it unencrypted.
     """
     if not url:
         return ""
@@ -122,13 +108,9 @@ def checked_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def _as_it_is(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
-
-
 DAY_SPENT_S = 3600.0
 """The daily requests are counted over the last 24 hours: some are free again an hour later."""
-_LONGEST_TOLD = 500
+_LONGEST_MESSAGE = 500
 _CLEARS = frozenset({"SERVER_UNAVAILABLE", "UNABLE_TO_LOCK_ROW", "UNKNOWN_EXCEPTION"})
 _QUERY = frozenset({"MALFORMED_QUERY", "INVALID_FIELD", "INVALID_QUERY_FILTER_OPERATOR", "INVALID_TYPE", "QUERY_TOO_COMPLICATED"})
 _NOT_LET = frozenset({"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"})
@@ -140,23 +122,16 @@ _LIMIT_HINT = "run again in an hour; other programs of the org use its daily req
 
 
 class LocatorLostError(SourceUnavailableError):
-    """Salesforce has forgotten a query that was being paged through: too long ago, or more than ten others since.
-
-    Pages are gone on with; where nobody can, it is the reading's own error.
-    """
-
-
-class BusyError(SourceUnavailableError):
-    """Salesforce cannot answer just now; a moment later it may."""
+    """Salesforce has forgotten a query whose pages we were reading: too long ago, or more than ten others since."""
 
 
 class SlowQueryError(BusyError):
     """Salesforce gave a query up because it took too long."""
 
 
-def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | None = None) -> SyncError:
-    """Return what a refusal means; `about` is what was asked: an object, a query's job."""
-    code, said = _told(content)
+def refusal_error(about: str, status: int, content: Any, *, retry_after_s: float | None = None) -> SyncError:
+    """Return the error for a refusal; `about` is what was requested: an object, a query's job."""
+    code, said = _code_and_message(content)
     message = f"Salesforce answered {status}{f' {code}' if code else ''} to {about}{f': {said}' if said else ''}"
     if code == _LOST:
         return LocatorLostError(message, hint="run again later")
@@ -166,17 +141,17 @@ def sorted_out(about: str, status: int, content: Any, *, retry_after_s: float | 
         return SlowQueryError(message, hint="narrow `source.where`, or write api: bulk", retry_after_s=retry_after_s)
     if code in _CLEARS or code == "REQUEST_LIMIT_EXCEEDED" or status in (408, 425, 429) or status >= 500:
         return BusyError(message, hint="run again later", retry_after_s=retry_after_s)
-    return _for_a_person(about, code, status, message)
+    return _permanent_error(about, code, status, message)
 
 
-def words_of(said: str) -> str:
-    """Return a text in one line, of a page the words of its beginning alone."""
+def one_line(said: str) -> str:
+    """Return a text in one line; of an HTML page its first words without markup."""
     is_page = said.lstrip()[:1] == "<"
     return " ".join((_MARKUP.sub(" ", said[:_LONGEST_PAGE]) if is_page else said).split())
 
 
 def no_such_field(error: BaseException) -> tuple[str, str] | None:
-    """Return the field and the object that a refused query names, if it does."""
+    """Return the field and the object that the error of a refused query names, if any."""
     match = _NO_FIELD.search(str(error))
     return (match[1], match[2]) if match else None
 
@@ -186,7 +161,7 @@ def unreachable(about: str, said: str) -> BusyError:
     return BusyError(f"Salesforce did not answer to {about}: {said}", hint="run again later")
 
 
-def _for_a_person(about: str, code: str, status: int, message: str) -> SyncError:
+def _permanent_error(about: str, code: str, status: int, message: str) -> SyncError:
     if code in _QUERY:
         return BadSourceError(
             about, message, hint="correct `source` in the mapping file; `check --live` shows the fields there are"
@@ -202,20 +177,20 @@ def _for_a_person(about: str, code: str, status: int, message: str) -> SyncError
     return SourceRefusedError(message, hint="ask whoever looks after the org")
 
 
-def _told(content: Any) -> tuple[str, str]:
-    """Return the code and the words of an answer, however it is made."""
+def _code_and_message(content: Any) -> tuple[str, str]:
+    """Return the error code and the message of an answer of any shape."""
     if isinstance(content, Sequence) and not isinstance(content, str | bytes) and content:
         content = content[0]
     if isinstance(content, dict):
         code, said = str(content.get("errorCode", content.get("error", ""))), str(content.get("message", ""))
     else:
         code, said = "", content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
-    said = words_of(said)
-    return code, said if len(said) <= _LONGEST_TOLD else f"{said[:_LONGEST_TOLD]}…"
+    said = one_line(said)
+    return code, said if len(said) <= _LONGEST_MESSAGE else f"{said[:_LONGEST_MESSAGE]}…"
 
 
 API_VERSION = "59.0"
-"""The version of the API that is spoken; each is kept alive for years."""
+"""The version of the API; each is supported for years."""
 _NOTHING = "nothing says who we are to Salesforce"
 _WAYS = (
     "set SALESFORCE_USERNAME, SALESFORCE_PASSWORD and SALESFORCE_SECURITY_TOKEN; or SALESFORCE_USERNAME, SALESFORCE_CONSUMER_KEY"
@@ -238,12 +213,12 @@ _HINTS = {
 }
 
 
-def log_in(access: Access, session: requests.Session, told: Told) -> tuple[str, str]:
-    """Return a session's token and the host of the org; the mask learns the token. `told` is what `session` has heard.
+def log_in(access: Access, session: requests.Session, usage: OrgUsage) -> tuple[str, str]:
+    """Return a session's token and the host of the org; the mask learns the token. `usage` is that of `session`.
 
     Raises:
         ConfigError: what the environment gives is no login.
-        SourceRefusedError: Salesforce does not let us in.
+        SourceRefusedError: Salesforce refuses the login.
         SourceUnavailableError: it did not answer.
     """
     arguments = _arguments(access.salesforce)
@@ -254,7 +229,7 @@ def log_in(access: Access, session: requests.Session, told: Told) -> tuple[str, 
             warnings.simplefilter("ignore")
             token, host = SalesforceLogin(session=session, sf_version=API_VERSION, domain=access.salesforce.domain, **arguments)
     except SalesforceAuthenticationFailed as error:
-        raise _refused(str(error.code or ""), access.mask.hide(error.auth_message), told) from None
+        raise _login_error(str(error.code or ""), access.mask.hide(error.auth_message), usage) from None
     except requests.RequestException as error:
         # Without the cause: what it knows of the request holds the password.
         raise unreachable("our login", access.mask.hide(f"{type(error).__name__}: {error}")) from None
@@ -294,15 +269,15 @@ def _key(path: Path) -> str:
         ) from None
 
 
-def _refused(code: str, said: str, told: Told) -> SyncError:
-    short = words_of(said)[:300]
+def _login_error(code: str, text: str, usage: OrgUsage) -> SyncError:
+    short = one_line(text)[:300]
     message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
     if code == "UNKNOWN_EXCEPTION_CODE":
         # simple-salesforce's own word for an answer that holds neither a session nor a fault.
         return SourceRefusedError(_STRANGER, hint=_STRANGER_HINT)
     if code == "REQUEST_LIMIT_EXCEEDED":
-        return sorted_out("our login", told.status, {"errorCode": code, "message": short}, retry_after_s=told.retry_after_s)
+        return refusal_error("our login", usage.status, {"errorCode": code, "message": short}, retry_after_s=usage.retry_after_s)
     # A login that is refused for good is a 500 as well, with a code; a gateway's page has none.
-    if code in _BUSY or code.startswith("5") or told.status in _BUSY_STATUSES or (told.status >= 500 and not code):
-        return BusyError(message, hint="run again later", retry_after_s=told.retry_after_s)
+    if code in _BUSY or code.startswith("5") or usage.status in _BUSY_STATUSES or (usage.status >= 500 and not code):
+        return BusyError(message, hint="run again later", retry_after_s=usage.retry_after_s)
     return SourceRefusedError(message, hint=_HINTS.get(code, "check the SALESFORCE_ variables, and the user's login history"))

@@ -1,6 +1,6 @@
-"""One org while a reading lasts: what it is asked is asked again where that helps, with a new session where the old has ended.
+"""One Salesforce org during a reading: its objects and fields, and requests that are repeated while it is busy.
 
-What records become is `salesforce_cells`'s; how many are asked for in which way is `salesforce_pages`' and `salesforce_bulk`'s.
+A session that has ended is replaced by a new one; simple-salesforce raises then, and does not repeat requests.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from connectors.sources.formats.nested import Number
 from connectors.sources.header import folded
 from connectors.sources.salesforce.client import (
     API_VERSION,
-    BusyError,
     LocatorLostError,
     OrgSession,
-    Told,
+    OrgUsage,
     log_in,
     no_such_field,
-    sorted_out,
+    refusal_error,
     unreachable,
 )
+from connectors.sources.service_answers import retry_while_busy
 from mappings.errors import PermanentError
 
 NAME_OF_SEVERAL = "Name"
-"""The object that tells what parents of several kinds (an owner: a user or a group) have in common."""
+"""The object with the fields that parents of several kinds (an owner: a user or a group) have in common."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field that can be asked for: its canonical `path`, its `kind` (Salesforce's type, "" if it is not known)."""
+    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown)."""
 
     path: str
     kind: str = ""
@@ -63,19 +63,15 @@ class Shape:
 
     @classmethod
     def of(cls, described: Mapping[str, Any]) -> Shape:
-        """Read the answer to a describe request.
-
-        Raises:
-            KeyError: it is none.
-        """
-        told = described["fields"]
+        """Parse the answer to a describe request; KeyError if it is none."""
+        fields = described["fields"]
         return cls(
             described["name"],
-            {one["name"].lower(): Field(one["name"], one["type"]) for one in told},
-            _parts(told),
+            {one["name"].lower(): Field(one["name"], one["type"]) for one in fields},
+            _parts(fields),
             {
                 one["relationshipName"].lower(): (one["relationshipName"], tuple(one.get("referenceTo") or ()))
-                for one in told
+                for one in fields
                 if one.get("relationshipName")
             },
             {
@@ -87,23 +83,19 @@ class Shape:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All fields, as they are spelt."""
+        """The names of all fields."""
         return tuple(one.path for one in self.fields.values())
 
     def has(self, name: str) -> bool:
-        """Tell whether it has a field of this name."""
+        """Return whether it has a field of this name, in any case."""
         return name.lower() in self.fields
-
-
-Describe = Callable[[str], Shape]
-"""Asks the org for an object's shape; "" and unknown objects raise."""
 
 
 @dataclass(slots=True)
 class Shapes:
-    """The shapes of one reading: each object is described once."""
+    """The shapes of one reading; `describe` requests each object once."""
 
-    describe: Describe
+    describe: Callable[[str], Shape]
     _known: dict[str, Shape] = field(default_factory=dict)
 
     def of(self, name: str) -> Shape:
@@ -113,7 +105,7 @@ class Shapes:
         return self._known[name]
 
     def find(self, shape: Shape, path: str) -> Field | None:
-        """Return the field that a path means, whatever its case; None if there is none that we may see."""
+        """Return the field of a path in any case; None if there is none that we may see."""
         first, _, rest = path.partition(".")
         if not rest:
             found = shape.fields.get(first.lower())
@@ -128,7 +120,7 @@ class Shapes:
         return Field(f"{name}.{found.path}", found.kind) if found else None
 
     def near(self, shape: Shape, path: str) -> Iterator[str]:
-        """Yield the names among which a path that means nothing was probably meant: at the level where it goes astray."""
+        """Yield the names at the level where an unknown path goes wrong: one of them was probably meant."""
         first, _, rest = path.partition(".")
         name, parents = shape.parents.get(first.lower(), ("", ()))
         if parts := shape.parts.get(first.lower()):
@@ -141,7 +133,7 @@ class Shapes:
             yield from (name for name, _ in shape.parents.values())
 
     def _above(self, parents: tuple[str, ...]) -> Shape | None:
-        """Return the shape of the parent; None where there are several kinds and the org does not say what they share."""
+        """Return the shape of the parent; None where there are several kinds and the org does not describe what they share."""
         if len(parents) == 1:
             return self.of(parents[0])
         try:
@@ -154,11 +146,11 @@ COMPOUND = frozenset({"address", "location"})
 """The types of fields that are several in one; they are asked for by their parts."""
 
 
-def _parts(told: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field]]:
-    """Return of each address and location the fields that it is made of: `city` is BillingCity, or Hall__City__s."""
-    compounds = {one["name"]: one for one in told if one["type"] in COMPOUND}
+def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field]]:
+    """Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s."""
+    compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
     parts: dict[str, dict[str, Field]] = {name.lower(): {} for name in compounds}
-    for one in told:
+    for one in fields:
         whole = one.get("compoundFieldName")
         if isinstance(whole, str) and whole in compounds and whole != one["name"]:
             stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
@@ -169,13 +161,13 @@ def _parts(told: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field
 
 T = TypeVar("T")
 POLICY = RetryPolicy(attempts=7, budget_s=180.0, first_wait_s=1.0, longest_wait_s=30.0)
-"""How long a busy org is insisted on."""
+"""How often and how long requests to a busy org are repeated."""
 _NO_PLACE = "the answer does not look like Salesforce's"
 _NO_SALESFORCE = "check SALESFORCE_INSTANCE_URL"
-_NEAR = 60.0
+_NEAR_SCORE = 60.0
 
 
-class _RefusedAfreshError(SourceRefusedError):
+class _NewSessionRefusedError(SourceRefusedError):
     """A session that was opened a moment ago is not accepted."""
 
 
@@ -189,7 +181,7 @@ class Page:
 
     @classmethod
     def of(cls, answer: Any) -> Page:
-        """Read an answer, which is of the same make for a query and for child rows."""
+        """Parse an answer, which has one shape for a query and for child rows."""
         try:
             return cls(answer["records"], int(answer["totalSize"]), "" if answer["done"] else answer["nextRecordsUrl"])
         except (KeyError, TypeError, ValueError) as error:
@@ -198,17 +190,17 @@ class Page:
 
 @dataclass(slots=True)
 class Org:
-    """The org that `access` leads to; closed by whoever made it. Nothing is asked before the first question."""
+    """The org that `access` leads to; the caller closes it. No request is sent before the first method call."""
 
     access: Access
-    clockwork: Clock
-    told: Told = field(default_factory=Told)
+    clock: Clock
+    usage: OrgUsage = field(default_factory=OrgUsage)
     _session: OrgSession | None = None
     _salesforce: Salesforce | None = None
 
     @property
     def address(self) -> str:
-        """Where a person opens the org's records."""
+        """The address under which a person opens the org's records."""
         return self.access.salesforce.instance_url.rstrip("/") or (
             f"https://{self._salesforce.sf_instance}" if self._salesforce else ""
         )
@@ -232,10 +224,10 @@ class Org:
             if error.__cause__ is None or " 404" not in str(error):
                 raise
             message = f"Salesforce has no object {name} that our user may see"
-            raise SourceRefusedError(message, hint=self._near(name)) from error
+            raise SourceRefusedError(message, hint=self._nearest_hint(name)) from error
 
     def query(self, soql: str, *, with_deleted: bool = False) -> Page:
-        """Ask a query and return its first page.
+        """Return the first page of a query.
 
         Raises:
             BadSourceError: it is refused; of a field that is not there, the nearest one is named.
@@ -245,7 +237,7 @@ class Org:
         except BadSourceError as error:
             if found := no_such_field(error):
                 field, name = found
-                near = process.extractOne(field, self.describe(name).names, processor=folded, score_cutoff=_NEAR)
+                near = process.extractOne(field, self.describe(name).names, processor=folded, score_cutoff=_NEAR_SCORE)
                 error.hint = f"did you mean {near[0]}? {error.hint}" if near else error.hint
             raise
 
@@ -258,26 +250,26 @@ class Org:
         """
         try:
             page = Page.of(self.ask("the next page", lambda org: org.query_more(address, identifier_is_url=True)))
-        except _RefusedAfreshError as error:
+        except _NewSessionRefusedError as error:
             raise LocatorLostError(str(error), hint=error.hint) from error
         if page.more == address:
             raise SourceUnavailableError("Salesforce gave a page of records that leads to itself", hint="run again later")
         return page
 
     def limits(self) -> Mapping[str, Any]:
-        """Return what the org says of its limits: of each, `Max` and `Remaining`."""
+        """Return the org's limits: of each, `Max` and `Remaining`."""
         return dict(self.ask("its limits", lambda org: org.limits()) or {})
 
     def call(self, method: str, path: str, content: Mapping[str, Any] | None = None, *, about: str = "") -> Mapping[str, Any]:
-        """Ask at an address under the API's root; `content` travels as JSON, `about` is what messages call it."""
+        """Send a request under the API's root, with `content` as JSON; `about` is its name in messages."""
         return dict(self.ask(about or path, lambda org: org.restful(path, method=method, json=content)) or {})
 
     def call_once(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> None:
-        """Ask without insisting."""
+        """Send a request that is not repeated if the org is busy."""
         self._once(path, lambda org: org.restful(path, method=method, json=content))
 
     def stream(self, path: str, **params: str | int) -> requests.Response:
-        """Ask for a text that may be long; the answer's body is still to be read, and the answer to be closed."""
+        """Request a text that may be long; the caller reads the answer's body and closes it."""
 
         def request(org: Salesforce) -> requests.Response:
             headers = {**org.headers, "Accept": "text/csv"}
@@ -289,37 +281,27 @@ class Org:
         return self.ask(path, request)
 
     def ask(self, about: str, request: Callable[[Salesforce], T]) -> T:
-        """Ask, and ask again with a new session if the old one has ended, or a moment later if the org is busy.
+        """Send a request; repeat it with a new session if the old one has ended, and a moment later if the org is busy.
 
         Raises:
             SourceUnavailableError: it stayed busy, or the daily requests are used up.
-            SourceRefusedError, BadSourceError: it will not answer this.
+            SourceRefusedError, BadSourceError: it refuses the request.
             LocatorLostError: it has forgotten the query.
         """
-        attempt, started = 1, self.clockwork.clock_s()
-        while True:
-            try:
-                return self._once(about, request)
-            except BusyError as busy:
-                wait_s = busy.retry_after_s or POLICY.wait_s(attempt, self.clockwork.chance)
-                if POLICY.is_spent(attempt, self.clockwork.clock_s() - started, wait_s):
-                    raise
-                self.clockwork.sleep(wait_s)
-                attempt += 1
+        return retry_while_busy(lambda: self._once(about, request), POLICY, self.clock)
 
     def _once(self, about: str, request: Callable[[Salesforce], T]) -> T:
-        """Ask once, and once more in a new session if the old one has ended."""
+        """Send a request once, and again in a new session if the old one has ended."""
         try:
-            answer = self._answer(about, request)
+            return self._answer(about, request)
         except SalesforceExpiredSession:
             self._salesforce = None
-            try:
-                answer = self._answer(about, request)
-            except SalesforceExpiredSession as error:
-                message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
-                hint = "check the user's session settings: locked to an IP address, or to a domain"
-                raise _RefusedAfreshError(message, hint=hint) from error
-        return answer
+        try:
+            return self._answer(about, request)
+        except SalesforceExpiredSession as error:
+            message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
+            hint = "check the user's session settings: locked to an IP address, or to a domain"
+            raise _NewSessionRefusedError(message, hint=hint) from error
 
     def _answer(self, about: str, request: Callable[[Salesforce], T]) -> T:
         try:
@@ -327,7 +309,7 @@ class Org:
         except SalesforceExpiredSession:
             raise
         except SalesforceError as error:
-            found = sorted_out(about, error.status, error.content, retry_after_s=self.told.retry_after_s)
+            found = refusal_error(about, error.status, error.content, retry_after_s=self.usage.retry_after_s)
             found.args = tuple(self.access.mask.hide(str(arg)) for arg in found.args)
             raise found from error
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
@@ -335,9 +317,9 @@ class Org:
 
     def _opened(self) -> Salesforce:
         if self._session is None:
-            self._session = OrgSession(self.access.salesforce.instance_url, self.told)
+            self._session = OrgSession(self.access.salesforce.instance_url, self.usage)
         if self._salesforce is None:
-            token, host = log_in(self.access, self._session, self.told)
+            token, host = log_in(self.access, self._session, self.usage)
             self._salesforce = Salesforce(
                 session_id=token,
                 instance=host,
@@ -346,12 +328,12 @@ class Org:
                 parse_float=Number,
                 object_pairs_hook=dict,
             )
-            # Asked for by simple-salesforce; it makes pages half as large again.
+            # simple-salesforce asks for it; it makes pages half as large again.
             self._salesforce.headers.pop("X-PrettyPrint", None)
         return self._salesforce
 
-    def _near(self, name: str) -> str:
+    def _nearest_hint(self, name: str) -> str:
         known = [one["name"] for one in self.call("GET", "sobjects").get("sobjects", ())]
-        near = process.extractOne(name, known, processor=folded, score_cutoff=_NEAR)
+        near = process.extractOne(name, known, processor=folded, score_cutoff=_NEAR_SCORE)
         asked = f"did you mean {near[0]}? " if near else ""
         return f"{asked}Objects of one's own end in __c; the user must be allowed to see the object"

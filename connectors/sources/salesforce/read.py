@@ -21,9 +21,10 @@ import urllib3
 
 from connectors.sources.contract import Ending
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.salesforce.client import DAY_SPENT_S, BusyError, LocatorLostError
+from connectors.sources.salesforce.client import DAY_SPENT_S, LocatorLostError
 from connectors.sources.salesforce.org import POLICY, Org, Page
 from connectors.sources.salesforce.query import ID, Column, Selection, children_text, picked
+from connectors.sources.service_answers import BusyError
 from mappings.errors import SyncError
 from mappings.spec.source import SalesforceSource
 
@@ -193,15 +194,15 @@ class Pages:
         return records
 
     def _must_stop(self) -> bool:
-        if self.spec.stop_at is None or self.org.told.share < self.spec.stop_at:
+        if self.spec.stop_at is None or self.org.usage.share < self.spec.stop_at:
             return False
         if not self.may_stop:
             raise day_spent(self.org, self.spec)
-        told = self.org.told
+        usage = self.org.usage
         self.progress.is_short = True
         self.progress.notices.append(
-            f"stopped after {self.progress.count} records: the org has used {told.used} of its {told.allowed} requests of the day"
-            f" (stop_at); the next run goes on from there"
+            f"stopped after {self.progress.count} records: the org has used {usage.used} of its {usage.allowed} requests of"
+            f" the day (stop_at); the next run goes on from there"
         )
         return True
 
@@ -236,8 +237,8 @@ class _Memory:
 
 def day_spent(org: Org, spec: SalesforceSource) -> SourceUnavailableError:
     """Return the error for an org whose requests of the day are used as far as we may use them."""
-    told = org.told
-    message = f"Salesforce: the org has used {told.used} of its {told.allowed} requests of the day, {told.share:.0%}"
+    usage = org.usage
+    message = f"Salesforce: the org has used {usage.used} of its {usage.allowed} requests of the day, {usage.share:.0%}"
     hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again in an hour"
     return SourceUnavailableError(message, hint=hint, retry_after_s=DAY_SPENT_S)
 
@@ -326,7 +327,7 @@ class QueryJob:
                     attempt = 1 if self._given > before else attempt + 1
                     if attempt > POLICY.attempts:
                         raise
-                    self.org.clockwork.sleep(POLICY.wait_s(attempt, self.org.clockwork.chance))
+                    self.org.clock.sleep(POLICY.wait_s(attempt, self.org.clock.chance))
             total += self._given
         if total < self.promised:
             raise SourceUnavailableError(f"a query job found {self.promised} records and gave {total}", hint=_NOT_ALL)
@@ -388,8 +389,8 @@ def _made(org: Org, soql: str, *, with_deleted: bool) -> str:
 
 
 def _wait(org: Org, path: str) -> Mapping[str, Any]:
-    clockwork, look_s = org.clockwork, _FIRST_LOOK_S
-    started = clockwork.clock_s()
+    clock, look_s = org.clock, _FIRST_LOOK_S
+    started = clock.clock_s()
     while True:
         job = org.call("GET", path)
         match job.get("state"):
@@ -397,11 +398,11 @@ def _wait(org: Org, path: str) -> Mapping[str, Any]:
                 return job
             case "Failed" | "Aborted" as state:
                 raise _failed(state, job)
-            case _ if clockwork.clock_s() - started > LONGEST_WAIT_S:
+            case _ if clock.clock_s() - started > LONGEST_WAIT_S:
                 hours = LONGEST_WAIT_S / 3600
                 raise SourceUnavailableError(f"a query job is not done after {hours:.0f} hours", hint="narrow `source.where`")
             case _:
-                clockwork.sleep(look_s)
+                clock.sleep(look_s)
                 look_s = min(look_s * 1.5, _LATER_LOOK_S)
 
 

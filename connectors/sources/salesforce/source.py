@@ -53,12 +53,12 @@ class SalesforceRecords:
     asked: ColumnRequest
     access: Access
     cursor: str = ""
-    clockwork: Clock = REAL_CLOCK
+    clock: Clock = REAL_CLOCK
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`."""
-        with closing(Org(self.access, self.clockwork)) as org:
+        with closing(Org(self.access, self.clock)) as org:
             with as_odd_answer(self.spec.place, "Salesforce"):
                 selection = self._selection(org)
                 walk = self._walk(org, selection)
@@ -75,12 +75,12 @@ class SalesforceRecords:
         Raises:
             SyncError: as `read` does.
         """
-        with closing(Org(self.access, self.clockwork)) as org, as_odd_answer(self.spec.place, "Salesforce"):
+        with closing(Org(self.access, self.clock)) as org, as_odd_answer(self.spec.place, "Salesforce"):
             selection = self._selection(org)
             walk = _Walk(self.spec, org, selection, progress_of(self.spec, selection, org.address, ""))
             records = walk.count()
             day = org.limits().get("DailyApiRequests", {})
-            allowed, left = int(day.get("Max", org.told.allowed)), int(day.get("Remaining", org.told.allowed - org.told.used))
+            allowed, left = int(day.get("Max", org.usage.allowed)), int(day.get("Remaining", org.usage.allowed - org.usage.used))
             kept = 0 if self.spec.stop_at is None else round(allowed * (1 - self.spec.stop_at))
             in_bulk = walk.is_for_bulk(records)
             return OrgLook(self.spec.place, len(selection.names), records, in_bulk, left, allowed, kept)
@@ -92,10 +92,10 @@ class SalesforceRecords:
         return select_object(self.spec, self.asked, shapes)
 
     def _walk(self, org: Org, selection: Selection) -> _Walk:
-        if self.spec.stop_at is not None and org.told.share >= self.spec.stop_at:
+        if self.spec.stop_at is not None and org.usage.share >= self.spec.stop_at:
             raise day_spent(org, self.spec)
         progress = progress_of(self.spec, selection, org.address, self.cursor)
-        progress.latest = written(org.told.now) if org.told.now else ""
+        progress.latest = written(org.usage.now) if org.usage.now else ""
         walk = _Walk(self.spec, org, selection, progress)
         return walk.counted()
 
@@ -200,10 +200,10 @@ class _Walk:
 
     def _is_too_much(self, count: int | None) -> bool:
         """Tell whether so many records take more pages than there are requests left for us today."""
-        told = self.org.told
-        if self.spec.stop_at is None or not told.allowed or count is None:
+        usage = self.org.usage
+        if self.spec.stop_at is None or not usage.allowed or count is None:
             return False
-        return ceil(count / PAGE_ROWS) > self.spec.stop_at * told.allowed - told.used
+        return ceil(count / PAGE_ROWS) > self.spec.stop_at * usage.allowed - usage.used
 
 
 @dataclass(frozen=True, slots=True)

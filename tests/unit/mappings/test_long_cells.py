@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from connectors.sources.salesforce.client import words_of
+from connectors.sources.salesforce.client import one_line
 from mappings.draft.formats import see_times
 from mappings.lookup_table import parse_table
 from mappings.refusals import Refusal, Repaired
@@ -60,7 +60,7 @@ def test_no_guess_of_times_takes_long_over_a_long_cell(cell: str) -> None:
 @pytest.mark.parametrize("part", ["<style", "<script", "<"])
 def test_no_error_page_of_salesforce_takes_long(part: str) -> None:
     with within(20):
-        assert words_of("<p>maintenance</p>" + part * LENGTH).startswith("maintenance")
+        assert one_line("<p>maintenance</p>" + part * LENGTH).startswith("maintenance")
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\u00a0", " \u00a0", "\n "])

@@ -1,7 +1,6 @@
-"""What is done once before a code server takes its first run: the environment is read, Dagster's home and storage made, runs of
-a predecessor ended. The server itself is Dagster's.
+"""Prepare for a code server's first run: read the environment, make Dagster's home and storage, end a predecessor's runs.
 
-`python -m pipelines.before_serving`, in the environment of the server and on its host: a host of the same name that died with
+`python -m pipelines.before_serving`, in the environment of the server and on its host. A host of the same name that died with
 runs at work leaves them STARTED, and their feeds waiting for them.
 """
 
@@ -20,7 +19,7 @@ from pipelines.settings import current_settings
 
 
 def prepare() -> None:
-    """Make what the server and its neighbours need, so that none of them meets storage that another is still making.
+    """Make the home and the storage, so that no process of the deployment finds storage that another is still making.
 
     Raises:
         ConfigError: the environment is not fit to serve in.
@@ -32,7 +31,7 @@ def prepare() -> None:
 
 
 def main() -> int:
-    """Prepare, and return the exit code; what is wrong is on stderr."""
+    """Prepare, and return the exit code; print what is wrong to stderr."""
     try:
         prepare()
     except SyncError as error:

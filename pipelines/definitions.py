@@ -1,7 +1,4 @@
-"""What Dagster sees: every feed of the folder as assets, a job and its schedule; a broken file as a broken feed.
-
-The one place where real things are wired for Dagster. What an asset does is `assets`'.
-"""
+"""Dagster's entry point: every feed of the folder as assets, a job and its schedule; a broken file as a broken feed."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ from state.private_files import keep_private
 def defs() -> Definitions:
     """Build the definitions from the environment; evaluated when Dagster loads the location, not at import.
 
-    The process of one run builds those of its feed, as far as it knows which that is: hundreds of feeds take seconds.
+    The process of one run builds only those of its feed, if it knows which: hundreds of feeds take seconds.
     """
     keep_private()
     settings = current_settings()
@@ -42,15 +39,15 @@ def defs() -> Definitions:
     )
 
 
-def definitions_of_job(job: str, settings: Settings, open_a_workshop: OpenContext) -> Definitions | None:
-    """Return the definitions of the feed that a job runs, as they are among all; None where the job is no feed's."""
+def definitions_of_job(job: str, settings: Settings, open_run_context: OpenContext) -> Definitions | None:
+    """Return the definitions of the feed that a job runs; None where the job belongs to no feed."""
     group = names.group_of_job(job)
-    built = build_definitions(settings, open_a_workshop, wanted=[group]) if group else None
+    built = build_definitions(settings, open_run_context, wanted=[group]) if group else None
     return built if built is not None and any(one.name == job for one in built.jobs or ()) else None
 
 
 def build_definitions(
-    settings: Settings, open_a_workshop: OpenContext, *, is_strict: bool = False, wanted: Collection[str] = ()
+    settings: Settings, open_run_context: OpenContext, *, is_strict: bool = False, wanted: Collection[str] = ()
 ) -> Definitions:
     """Return the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
 
@@ -62,14 +59,14 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    parts = [_feed_definitions(feed, open_a_workshop, settings) for feed in folder.feeds]
-    sensors = notices_sensors(folder, settings, open_a_workshop)
+    parts = [_feed_definitions(feed, open_run_context, settings) for feed in folder.feeds]
+    sensors = notices_sensors(folder, settings, open_run_context)
     options = LaunchOptions.configure_at_launch()
     shared = Definitions(executor=in_process_executor, resources={"options": options}, sensors=sensors)
     return Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
 
 
-def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenContext, settings: Settings) -> Definitions:
+def _feed_definitions(feed: LoadedFeed, open_run_context: OpenContext, settings: Settings) -> Definitions:
     mapping = feed.mapping
     job = define_asset_job(
         names.job_of(mapping.feed),
@@ -78,9 +75,9 @@ def _feed_definitions(feed: LoadedFeed, open_a_workshop: OpenContext, settings: 
         description=f"Stage and publish {mapping.feed}.",
     )
     usual = Definitions(
-        assets=feed_assets(feed, open_a_workshop, settings.state_kind),
+        assets=feed_assets(feed, open_run_context, settings.state_kind),
         jobs=[job],
         schedules=feed_schedules(mapping),
         sensors=feed_sensors(mapping, settings.access),
     )
-    return Definitions.merge(usual, backfill_definitions(mapping, open_a_workshop))
+    return Definitions.merge(usual, backfill_definitions(mapping, open_run_context))

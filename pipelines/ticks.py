@@ -1,6 +1,6 @@
-"""The moments that a cron line names, worked out from the calendar alone: those of a day, and the last before a moment.
+"""The moments that a cron line names, computed from the calendar: those of a day, and the last before a moment.
 
-Imports no Dagster, which ticks by its own reckoning; what happens at a tick is `schedules`'.
+Imports no Dagster, because notifications need them on the command line, which has to start fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HOUR, DAY = 60, 24 * 60
 """In minutes."""
 ANY = "*"
 _LONGEST = timedelta(days=8 * 366)
-"""Between two ticks of a line that names the 29th of February lie eight years around 2100."""
+"""Around 2100 the ticks of a line that names the 29th of February are eight years apart."""
 
 
 def ticks_of_day(cron: str) -> Sequence[int]:
@@ -31,9 +31,9 @@ def gaps_of_day(ticks: Sequence[int]) -> set[int]:
 
 
 def last_tick(schedule: Schedule, before: datetime) -> datetime | None:
-    """Return the last tick of a schedule that was not after a moment; None of one without a clock.
+    """Return the last tick of a schedule at or before a moment; None without a cron line.
 
-    Of the hour that a zone's clocks leave out, or go through twice, it may be wrong by that hour.
+    In an hour that daylight saving time skips or repeats, it may be wrong by that hour.
     """
     if schedule.cron is None:
         return None
@@ -54,7 +54,7 @@ def _moment(day: date, minute: int, zone: ZoneInfo) -> datetime:
 
 
 def _is_day_of(cron: str, day: date) -> bool:
-    """Whether a line ticks on a day: where it names days of the month and of the week, either will do, as cron has it."""
+    """Whether a line ticks on a day: where it names days of the month and of the week, either is enough, as in cron."""
     _, _, days, months, weekdays = cron.split()
     if day.month not in cron_values(months, 1, 12, MONTHS):
         return False

@@ -1,7 +1,4 @@
-"""`python -m sandbox`: a sandbox as a process of its own, which says in one line of JSON where it listens.
-
-What its options mean is `server`'s and `switches`'s.
-"""
+"""`python -m sandbox`: a sandbox as a process of its own, which prints in one line of JSON where it listens."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from sandbox.switches import SwitchError, switched
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serves until it is signalled. 0 if it ended so, 2 if it could not start; why not is on stderr."""
+    """Serve until a signal and return 0, or print why it cannot start to stderr and return 2."""
     options = _parser().parse_args(arguments)
     rate = [f"rate_events={options.rate}"] if options.rate else []
     try:

@@ -1,7 +1,4 @@
-"""What the service says: one answer with its status, code and bytes, and the error envelope every refusal is written in.
-
-What makes a request good or bad is decided elsewhere; nothing here knows a route.
-"""
+"""Answers of the service, and the error envelope of its refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ STATUS_OF: Final = {
     "rate_limited": 429,
     "internal_error": 500,
 }
-"""The specification's codes and the status that each belongs to."""
+"""The specification's error codes, each with its status."""
 
 JSON: Final = "application/json"
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
@@ -39,7 +36,7 @@ class Answer:
 
 
 class ApiError(Exception):
-    """A refusal in the specification's words. `status` is the code's own unless another is given (405, 413, 415)."""
+    """A refusal with a code of the specification, whose status it has unless another is given (405, 413, 415)."""
 
     def __init__(self, code: str, message: str, *, status: int = 0, field: str = "", issue: str = "") -> None:
         super().__init__(message)
@@ -51,7 +48,7 @@ class ApiError(Exception):
         self.headers: tuple[tuple[str, str], ...] = ()
 
     def answer(self, request_id: str) -> Answer:
-        """The refusal as the error envelope of the specification (section Errors)."""
+        """Return the refusal in the error envelope of the specification (section Errors)."""
         error: dict[str, object] = {"code": self.code, "message": self.message, "requestId": request_id}
         if self.field:
             error["details"] = {"field": self.field, "issue": self.issue}
@@ -59,10 +56,10 @@ class ApiError(Exception):
 
 
 def invalid(field: str, issue: str) -> ApiError:
-    """The 400 of a field: `field` is its path in the payload (`offers[0].url`), `issue` what is wrong with it."""
+    """Return the 400 of a field: its path in the payload (`offers[0].url`), and what is wrong with it."""
     return ApiError("invalid_request", f"{field}: {issue}", field=field, issue=issue)
 
 
-def said(document: object, status: int = 200) -> Answer:
-    """A success whose body is `document` as JSON."""
+def json_answer(document: object, status: int = 200) -> Answer:
+    """Return a success whose body is `document` as JSON."""
     return Answer(status, orjson.dumps(document))

@@ -1,6 +1,6 @@
 """Faults for rehearsals: which attempt goes wrong, how and when, and what is sent instead of the answer.
 
-Drawn from seed, key and attempt alone, so that a rehearsal can be repeated; how a connection is broken is `wire`'s.
+They are drawn from seed, key and attempt alone, so that a rehearsal can be repeated.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final, Literal, assert_never
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from sandbox.answers import Answer, ApiError, said
+from sandbox.answers import Answer, ApiError, json_answer
 from sandbox.limits import retry_after
 from sandbox.switches import ErrorKind, FaultKind, Switches
 
 Moment = Literal["before", "after"]
 _HTML: Final = "text/html; charset=utf-8"
 _BREAK_S: Final = 0.2
-"""How long a 429 or a 503 asks to stay away, as far as `Retry-After` can say it."""
+"""The wait that the `Retry-After` of a 429 or 503 asks for, as precisely as its form allows."""
 _WRONG_IDS: Final = ("100001", 100001.5, True, -1)
 _GATEWAY_PAGE: Final = (
     b"<!doctype html><html><head><title>One moment</title></head><body><h1>One moment, please</h1></body></html>"
@@ -32,21 +32,21 @@ _GATEWAY_PAGE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One attempt's misfortune: `before` or `after` its work is done and kept. `draw`: a number for what is left to chance."""
+    """How one attempt goes wrong, `before` or `after` its work is done and stored. `draw`: a random byte for variants."""
 
     kind: FaultKind
     moment: Moment
     draw: int = 0
 
 
-class Dice:
-    """Draws faults. It counts the attempts under each key, so that a retry gets a draw of its own."""
+class FaultPlan:
+    """Draws the faults. It counts the attempts under each key, so that a retry gets a draw of its own."""
 
     def __init__(self) -> None:
         self._attempts: Counter[str] = Counter()
 
     def draw(self, name: str, switches: Switches) -> Fault | None:
-        """The fault of the next attempt called `name` (route and idempotency key, or the body's digest without one)."""
+        """Return the fault of the next attempt called `name` (route and idempotency key, or the body's digest without one)."""
         if switches.fault_per_mille == 0:
             return None
         self._attempts[name] += 1
@@ -59,7 +59,7 @@ class Dice:
         return Fault(kind, _moment(switches, is_late=bool(drawn[8] & 1)), drawn[9])
 
     def reset(self) -> None:
-        """Forgets every attempt."""
+        """Forget every attempt."""
         self._attempts.clear()
 
 
@@ -73,20 +73,20 @@ def _moment(switches: Switches, *, is_late: bool) -> Moment:
             assert_never(switches.fault_moment)
 
 
-def spoilt(fault: Fault, answer: Answer | None, visit_id: str, switches: Switches, now: float) -> Answer:
-    """What is sent instead of `answer` (None where there is none yet); `visit_id` is the request's id."""
+def faulty_answer(fault: Fault, answer: Answer | None, request_id: str, switches: Switches, now: float) -> Answer:
+    """Return what is sent instead of `answer` (None where there is none yet)."""
     match fault.kind:
         case "error_408" | "error_425" | "error_429" | "error_500" | "error_503" | "stored_500":
-            return _told(fault.kind, visit_id, switches, now)
+            return _error_answer(fault.kind, request_id, switches, now)
         case "error_502" | "error_504" | "error_520":
             return Answer(int(fault.kind[-3:]), _GATEWAY_PAGE, media_type=_HTML)
         case "reset" | "closed" | "hang" | "late":
-            # A `late` one was reset before its work: now nobody is there.
+            # The connection of a `late` one was reset before its work: the client is gone by now.
             return Answer(0, b"", breakage="hang" if fault.kind == "late" else fault.kind)
         case "reset_midway" | "drip" | "truncated" | "twice":
-            return replace(answer or _nothing_yet(switches), breakage=fault.kind)
+            return replace(answer or _empty_doc(switches), breakage=fault.kind)
         case "empty" | "no_content" | "no_doc" | "malformed" | "wrong_id" | "html":
-            return _untold(fault, answer or _nothing_yet(switches), switches)
+            return _answer_without_id(fault, answer or _empty_doc(switches), switches)
         case "redirect":
             # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
             return Answer(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),))
@@ -94,7 +94,7 @@ def spoilt(fault: Fault, answer: Answer | None, visit_id: str, switches: Switche
             assert_never(fault.kind)
 
 
-def _told(kind: ErrorKind, request_id: str, switches: Switches, now: float) -> Answer:
+def _error_answer(kind: ErrorKind, request_id: str, switches: Switches, now: float) -> Answer:
     match kind:
         case "error_500" | "stored_500":
             return ApiError("internal_error", "Something went wrong on our side.").answer(request_id)
@@ -112,8 +112,8 @@ def _told(kind: ErrorKind, request_id: str, switches: Switches, now: float) -> A
     return refusal.answer(request_id)
 
 
-def _untold(fault: Fault, answer: Answer, switches: Switches) -> Answer:
-    """A success that does not tell the id of what it created."""
+def _answer_without_id(fault: Fault, answer: Answer, switches: Switches) -> Answer:
+    """Return a success without the id of what was created."""
     match fault.kind:
         case "no_content":
             return Answer(204, b"")
@@ -122,15 +122,15 @@ def _untold(fault: Fault, answer: Answer, switches: Switches) -> Answer:
         case "malformed":
             return replace(answer, body=answer.body.replace(b":", b"=>", 1))
         case "wrong_id":
-            return said({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, switches.success_status)
+            return json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, switches.success_status)
         case "html":
             return Answer(200, _GATEWAY_PAGE, media_type=_HTML)
         case _:
             return Answer(switches.success_status, b"")
 
 
-def _nothing_yet(switches: Switches) -> Answer:
-    return said({"doc": {"id": 0, "title": ""}}, switches.success_status)
+def _empty_doc(switches: Switches) -> Answer:
+    return json_answer({"doc": {"id": 0, "title": ""}}, switches.success_status)
 
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
@@ -144,17 +144,17 @@ class Wire:
         self._open: dict[tuple[str, int], asyncio.Transport] = {}
 
     def opened(self, transport: asyncio.Transport) -> tuple[str, int]:
-        """Remembers a new connection and returns the client's address, under which to forget it."""
+        """Add a new connection and return the client's address, its key for `closed`."""
         client = _address(transport.get_extra_info("peername"))
         self._open[client] = transport
         return client
 
     def closed(self, client: tuple[str, int]) -> None:
-        """Forgets a connection that is gone."""
+        """Remove a closed connection."""
         self._open.pop(client, None)
 
     def reset(self, scope: Scope) -> None:
-        """Resets the connection of `scope` at once. Raises ConnectionResetError where no server holds one."""
+        """Reset the connection of `scope` at once. Raises ConnectionResetError where no server holds one."""
         transport = self._transport(scope)
         connection: socket.socket | None = transport.get_extra_info("socket")
         if connection is not None:
@@ -162,11 +162,11 @@ class Wire:
         transport.abort()
 
     def cut(self, scope: Scope) -> None:
-        """Closes the connection of `scope` once what was written is sent. Raises ConnectionResetError without one."""
+        """Close the connection of `scope` once what was written is sent. Raises ConnectionResetError without one."""
         self._transport(scope).close()
 
     def write(self, scope: Scope, raw: bytes) -> None:
-        """Sends bytes that no request has asked for. Raises ConnectionResetError without a connection."""
+        """Send bytes that no request asked for. Raises ConnectionResetError without a connection."""
         self._transport(scope).write(raw)
 
     def _transport(self, scope: Scope) -> asyncio.Transport:
@@ -177,7 +177,7 @@ class Wire:
 
 
 class BrokenResponse(Response):
-    """A response that never arrives whole, or arrives once too often."""
+    """A response that never arrives complete, or arrives twice."""
 
     def __init__(self, answer: Answer, wire: Wire) -> None:
         super().__init__(answer.body, answer.status or 500, dict(answer.headers), answer.media_type)
@@ -185,7 +185,7 @@ class BrokenResponse(Response):
         self._wire = wire
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Breaks the exchange as the answer's `breakage` says."""
+        """Break the exchange as the answer's `breakage` says."""
         match self._answer.breakage:
             case "" | "twice":
                 await super().__call__(scope, receive, send)
@@ -207,11 +207,11 @@ class BrokenResponse(Response):
                 (self._wire.cut if self._answer.breakage == "truncated" else self._wire.reset)(scope)
             case _:
                 assert_never(self._answer.breakage)
-        # The server learns that the peer is gone in the loop's next round; returning sooner would read as a bug of ours.
+        # uvicorn notices in the next round of the loop that the peer is gone; returning sooner would be logged as an error.
         await receive()
 
     async def _drip(self, receive: Receive, send: Send) -> None:
-        """Sends blanks, which may stand before any JSON, until the peer is gone."""
+        """Send blanks, which are valid before any JSON, until the peer is gone."""
         gone = asyncio.ensure_future(receive())
         headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})

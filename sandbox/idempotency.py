@@ -1,7 +1,4 @@
-"""The memory of `Idempotency-Key`s: what a used key is answered, per API key and route.
-
-Where the answers are stored is `store`'s; what the work behind a fresh key is, is its route's.
-"""
+"""Used `Idempotency-Key`s: the answer of each, per API key and route."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Final, NamedTuple
 
 from sandbox.answers import Answer, ApiError, invalid
 from sandbox.limits import retry_after
-from sandbox.store import Kept, Store
+from sandbox.store import Store, StoredAnswer
 from sandbox.switches import Switches
 
 HEADER: Final = "Idempotency-Key"
@@ -20,7 +17,7 @@ _SOON_S: Final = 0.2
 
 
 class Slot(NamedTuple):
-    """Where one key counts: the API key's name, the route, the idempotency key."""
+    """The scope of one idempotency key: the API key's name, the route, the key itself."""
 
     key_name: str
     route: str
@@ -28,57 +25,52 @@ class Slot(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
-    """The work is to be done; its answer is kept in `slot`, or nowhere if None."""
+class NewWork:
+    """The work is still to be done; its answer is stored in `slot`, or nowhere if None."""
 
     slot: Slot | None
     digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Replay:
     """The work was done before and is not repeated."""
 
     answer: Answer
 
 
-class Memory:
-    """Decides what a key leads to. Work in progress is known to this process alone: a crash ends it."""
+class IdempotencyKeys:
+    """Decides whether a key means new work or a stored answer. Work in progress is kept in memory: a crash ends it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._in_progress: set[Slot] = set()
 
-    def enter(self, slot: Slot | None, digest: bytes, switches: Switches, now: float) -> Fresh | Again:
-        """Begins the work of a request, or returns its stored answer. Raises ApiError 409; `leave` what was begun."""
+    def enter(self, slot: Slot | None, digest: bytes, switches: Switches, now: float) -> NewWork | Replay:
+        """Begin the work of a request, or return its stored answer. Raises ApiError 409; call `leave` afterwards."""
         if slot is None or switches.idempotency == "ignore":
-            return Fresh(None, digest)
+            return NewWork(None, digest)
         if slot in self._in_progress:
             raise _in_progress(switches, now)
-        kept = self._store.kept(slot)
-        if kept is None or (switches.idempotency_memory_s and now - kept.at >= switches.idempotency_memory_s):
+        stored = self._store.stored_answer(slot)
+        if stored is None or (switches.idempotency_memory_s and now - stored.at >= switches.idempotency_memory_s):
             self._in_progress.add(slot)
-            return Fresh(slot, digest)
-        return _used(kept, digest, switches)
+            return NewWork(slot, digest)
+        return _replay(stored, digest, switches)
 
-    def keep(self, fresh: Fresh, answer: Answer, switches: Switches, now: float) -> None:
-        """Stores the answer of work that was done, if the switches say that it uses up its key."""
-        if fresh.slot is not None and _uses_up(answer, switches):
-            self._store.keep(fresh.slot, Kept(fresh.digest, answer, now))
+    def store(self, work: NewWork, answer: Answer, now: float) -> None:
+        """Store the answer: the key will never bring another one."""
+        if work.slot is not None:
+            self._store.store_answer(work.slot, StoredAnswer(work.digest, answer, now))
 
-    def keep_failure(self, fresh: Fresh, answer: Answer, now: float) -> None:
-        """Stores the answer of work that failed: the key will never bring another one."""
-        if fresh.slot is not None:
-            self._store.keep(fresh.slot, Kept(fresh.digest, answer, now))
-
-    def leave(self, decision: Fresh | Again) -> None:
-        """Ends what `enter` began."""
-        if isinstance(decision, Fresh) and decision.slot is not None:
+    def leave(self, decision: NewWork | Replay) -> None:
+        """End what `enter` began."""
+        if isinstance(decision, NewWork) and decision.slot is not None:
             self._in_progress.discard(decision.slot)
 
 
 def read_key(headers: Mapping[str, str], switches: Switches) -> str:
-    """The request's idempotency key, "" without one. Raises ApiError 400 for a blank or overlong one."""
+    """Return the request's idempotency key, "" without one. Raises ApiError 400 for a blank or overlong one."""
     key = headers.get(HEADER)
     if key is None:
         return ""
@@ -90,19 +82,20 @@ def read_key(headers: Mapping[str, str], switches: Switches) -> str:
 
 
 def digest_of(body: bytes) -> bytes:
-    """What two bodies must share to be the same: 16 bytes of BLAKE2b over every byte of them."""
+    """Return the digest by which two bodies are the same: 16 bytes of BLAKE2b."""
     return blake2b(body, digest_size=16).digest()
 
 
-def _used(kept: Kept, digest: bytes, switches: Switches) -> Again:
+def _replay(stored: StoredAnswer, digest: bytes, switches: Switches) -> Replay:
     if switches.idempotency == "refuse":
-        raise _conflict("This Idempotency-Key was used before.")
-    if kept.digest != digest and switches.idempotency_other_body == "conflict":
-        raise _conflict("This Idempotency-Key was used before with another body.")
-    return Again(kept.answer)
+        raise ApiError("conflict", "This Idempotency-Key was used before.")
+    if stored.digest != digest and switches.idempotency_other_body == "conflict":
+        raise ApiError("conflict", "This Idempotency-Key was used before with another body.")
+    return Replay(stored.answer)
 
 
-def _uses_up(answer: Answer, switches: Switches) -> bool:
+def uses_up_key(answer: Answer, switches: Switches) -> bool:
+    """Whether an answer is stored under its key, as the switches say."""
     match switches.stored_refusals:
         case "all":
             return True
@@ -113,11 +106,7 @@ def _uses_up(answer: Answer, switches: Switches) -> bool:
 
 
 def _in_progress(switches: Switches, now: float) -> ApiError:
-    refusal = _conflict("The first request with this Idempotency-Key is still in progress.")
+    refusal = ApiError("conflict", "The first request with this Idempotency-Key is still in progress.")
     if switches.in_progress == "retry_after":
         refusal.headers = retry_after(switches.retry_after, _SOON_S, now)
     return refusal
-
-
-def _conflict(message: str) -> ApiError:
-    return ApiError("conflict", message)

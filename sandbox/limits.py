@@ -1,7 +1,4 @@
-"""Rate limits, one meter per route and API key: token bucket, fixed window or sliding window.
-
-How long to wait is told in seconds here; how `Retry-After` spells it is decided by a switch, in the same breath.
-"""
+"""Rate limits, one meter per route and API key: token bucket, fixed window or sliding window."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _NONSENSE: Final = {"garbage": "soon", "negative": "-1", "absurd": "31536000"}
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """One limit as it is counted. `burst`: tokens that a full bucket holds."""
+    """One limit and how it is counted. `burst`: the tokens of a full bucket."""
 
     kind: RateKind
     rate: Rate
@@ -31,10 +28,10 @@ class Meter(Protocol):
     """Counts the requests of one route and key."""
 
     def take(self, now: float) -> float:
-        """0 if the request is admitted, otherwise the seconds until one would be."""
+        """Return 0 if the request is admitted, otherwise the seconds until one would be."""
 
     def left(self, now: float) -> int:
-        """How many requests would be admitted at once."""
+        """Return how many requests would be admitted at once."""
 
 
 class TokenBucket:
@@ -47,7 +44,7 @@ class TokenBucket:
         self._at: float | None = None
 
     def take(self, now: float) -> float:
-        """0 and one token less, or the seconds until a token is there."""
+        """Take a token and return 0, or return the seconds until there is one."""
         self._fill(now)
         if self._tokens >= 1:
             self._tokens -= 1
@@ -55,19 +52,19 @@ class TokenBucket:
         return (1 - self._tokens) / self._per_s
 
     def left(self, now: float) -> int:
-        """Whole tokens in the bucket."""
+        """Return the whole tokens in the bucket."""
         self._fill(now)
         return int(self._tokens)
 
     def _fill(self, now: float) -> None:
-        # A hair is added, so that a client that waits exactly as long as it was told finds a whole token.
+        # The tiny addition lets a client that waits exactly as long as asked find a whole token.
         passed = max(0.0, now - self._at) if self._at is not None else 0.0
         self._tokens = min(self._burst, self._tokens + passed * self._per_s + 1e-9)
         self._at = now
 
 
 class FixedWindow:
-    """`count` requests in each period of the clock; what is left over is lost when the next one begins."""
+    """`count` requests in each period of the clock; unused ones are lost when the next one begins."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -75,19 +72,19 @@ class FixedWindow:
         self._used = 0
 
     def take(self, now: float) -> float:
-        """0, or the seconds until the next window begins."""
-        self._turn(now)
+        """Return 0, or the seconds until the next window begins."""
+        self._advance(now)
         if self._used < self._rate.count:
             self._used += 1
             return 0
         return (self._window + 1) * self._rate.period_s - now
 
     def left(self, now: float) -> int:
-        """Requests left in this window."""
-        self._turn(now)
+        """Return the requests left in this window."""
+        self._advance(now)
         return self._rate.count - self._used
 
-    def _turn(self, now: float) -> None:
+    def _advance(self, now: float) -> None:
         window = int(now // self._rate.period_s)
         if window != self._window:
             self._window, self._used = window, 0
@@ -101,7 +98,7 @@ class SlidingWindow:
         self._taken: deque[float] = deque()
 
     def take(self, now: float) -> float:
-        """0, or the seconds until the oldest counted request is a period old."""
+        """Return 0, or the seconds until the oldest counted request is a period old."""
         self._forget(now)
         if len(self._taken) < self._rate.count:
             self._taken.append(now)
@@ -109,7 +106,7 @@ class SlidingWindow:
         return self._taken[0] + self._rate.period_s - now
 
     def left(self, now: float) -> int:
-        """Requests left at this instant."""
+        """Return the requests left at this instant."""
         self._forget(now)
         return self._rate.count - len(self._taken)
 
@@ -119,28 +116,28 @@ class SlidingWindow:
 
 
 class Limiter:
-    """All meters of a sandbox. A meter starts afresh when its policy is switched."""
+    """All meters of a sandbox. A meter starts again when its policy is switched."""
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, str], tuple[Policy, Meter]] = {}
 
     def admit(self, route: str, key_name: str, rate: Rate | None, switches: Switches, now: float) -> tuple[tuple[str, str], ...]:
-        """Counts one request and returns the headers that tell the limit. Raises ApiError 429 with `Retry-After`."""
+        """Count one request and return the rate limit headers. Raises ApiError 429 with `Retry-After`."""
         if rate is None:
             return ()
         meter = self._meter((route, key_name), Policy(switches.rate_kind, rate, switches.rate_burst))
         wait_s = meter.take(now)
-        hints = _hints(switches.rate_headers, rate, meter.left(now), wait_s)
+        headers = _limit_headers(switches.rate_headers, rate, meter.left(now), wait_s)
         if wait_s <= 0:
-            return hints
+            return headers
         refusal = ApiError(
             "rate_limited", f"The limit of {rate} on this route is used up. Wait, then send the same request again."
         )
-        refusal.headers = (*hints, *retry_after(switches.retry_after, wait_s, now))
+        refusal.headers = (*headers, *retry_after(switches.retry_after, wait_s, now))
         raise refusal
 
     def reset(self) -> None:
-        """Forgets every count."""
+        """Forget every count."""
         self._meters.clear()
 
     def _meter(self, slot: tuple[str, str], policy: Policy) -> Meter:
@@ -163,7 +160,7 @@ def _meter_of(policy: Policy) -> Meter:
 
 
 def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tuple[str, str], ...]:
-    """The `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch writes it; () where it is absent."""
+    """Return the `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch says; () where it is absent."""
     match style:
         case "absent":
             return ()
@@ -183,7 +180,7 @@ def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tupl
 
 
 def _date(style: DateStyle, at: int) -> str:
-    """A time in one of the three forms of an HTTP date (RFC 9110, 5.6.7)."""
+    """Return a time in one of the three forms of an HTTP date (RFC 9110, 5.6.7)."""
     match style:
         case "date":
             return formatdate(at, usegmt=True)
@@ -195,7 +192,7 @@ def _date(style: DateStyle, at: int) -> str:
             assert_never(style)
 
 
-def _hints(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:
+def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:
     reset_s = math.ceil(wait_s) or rate.period_s
     match style:
         case "none":

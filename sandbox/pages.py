@@ -1,7 +1,4 @@
-"""The pages that a person looks at: channels, their events as a visitor would see them, the API keys.
-
-How HTML is written safely is `html_parts`'s.
-"""
+"""The HTML pages of the sandbox: channels, their events as a visitor would see them, API keys."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from zoneinfo import ZoneInfo
 import orjson
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route as Door
+from starlette.routing import Route
 
 from sandbox.service import Sandbox
 from sandbox.store import CLASSIFICATIONS, REVISED, ApiKey, Channel, KeyUse, StoredEvent
@@ -27,13 +24,13 @@ _VOID: Final = frozenset({"img", "meta"})
 
 
 class Markup(str):
-    """Text that is HTML already; any other text is escaped where it is used."""
+    """HTML; any other text is escaped where it is used."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: str, **attributes: str) -> Markup:
-    """An element. Children that are not Markup are escaped, attributes always; `class_` is written `class`."""
+    """Return an element. Children that are not Markup are escaped, attributes always; `class_` is written `class`."""
     written = "".join(f' {key.rstrip("_")}="{escape(value)}"' for key, value in attributes.items())
     if name in _VOID:
         return Markup(f"<{name}{written}>")
@@ -41,12 +38,12 @@ def tag(name: str, /, *children: str, **attributes: str) -> Markup:
 
 
 def joined(*children: str) -> Markup:
-    """Several pieces after each other, each escaped unless it is Markup."""
+    """Join pieces, each escaped unless it is Markup."""
     return Markup("".join(child if isinstance(child, Markup) else escape(child) for child in children))
 
 
 def page(title: str, *content: str, status: int = 200) -> HTMLResponse:
-    """A whole page in the sandbox's frame. Nothing on it runs, and nothing is loaded but its own images."""
+    """Return a whole page with header and style. No scripts run on it, and only its own images are loaded."""
     navigation = tag("nav", tag("a", "Channels", href="/"), tag("a", "API keys", href="/developers/keys"))
     header = tag("header", tag("div", tag("strong", tag("a", "Event publishing sandbox", href="/")), navigation))
     head = tag(
@@ -73,31 +70,31 @@ def _policy() -> str:
 
 _PER_PAGE: Final = 60
 _NAMES: Final = {one.slug: one.name for one in (*CLASSIFICATIONS, *REVISED)}
-Show = Callable[[Sandbox, Request], Response]
+Page = Callable[[Sandbox, Request], Response]
 
 
-def page_doors(sandbox: Sandbox) -> list[Door]:
-    """The routes of the pages, and of the images on them."""
-    shows: dict[str, Show] = {
+def page_routes(sandbox: Sandbox) -> list[Route]:
+    """Return the routes of the pages, and of the images on them."""
+    pages: dict[str, Page] = {
         "/": _channels,
         "/channels/{slug}": _channel,
         "/media/{number:int}": _image,
         "/developers/keys": _keys,
     }
-    return [Door(path, _showing(sandbox, show)) for path, show in shows.items()]
+    return [Route(path, _endpoint(sandbox, render)) for path, render in pages.items()]
 
 
-def _showing(sandbox: Sandbox, show: Show) -> Callable[[Request], Any]:
+def _endpoint(sandbox: Sandbox, render: Page) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
-        return show(sandbox, request)
+        return render(sandbox, request)
 
     return endpoint
 
 
 def _channels(sandbox: Sandbox, _: Request) -> Response:
-    counts = sandbox.records.per_channel()
+    counts = sandbox.store.per_channel()
     cards = [_channel_card(channel, counts.get(channel.id, {})) for channel in sandbox.channels.values()]
-    lead = tag("p", "Events that were published to this machine, and to nobody else.", class_="lead")
+    lead = tag("p", "Events that were published to this machine, and nowhere else.", class_="lead")
     return page("Channels", tag("h1", "Channels"), lead, tag("ul", *cards, class_="grid"))
 
 
@@ -119,8 +116,8 @@ def _channel(sandbox: Sandbox, request: Request) -> Response:
     if channel is None:
         return page("No such channel", tag("h1", "No such channel"), tag("p", tag("a", "All channels", href="/")), status=404)
     number = _page_number(request)
-    events = sandbox.records.programme(channel.id, (number - 1) * _PER_PAGE, _PER_PAGE + 1)
-    total = sum(sandbox.records.per_channel().get(channel.id, {}).values())
+    events = sandbox.store.programme(channel.id, (number - 1) * _PER_PAGE, _PER_PAGE + 1)
+    total = sum(sandbox.store.per_channel().get(channel.id, {}).values())
     lead = tag("p", f"{total} events" if total != 1 else "1 event", class_="lead")
     cards = [_event_card(event) for event in events[:_PER_PAGE]]
     body = tag("ul", *cards, class_="grid") if cards else tag("p", "Nothing here yet.")
@@ -163,7 +160,7 @@ def _cover(payload: dict[str, Any], title: str) -> Markup:
 
 
 def _when(payload: dict[str, Any]) -> str:
-    """Start and end on the clocks of the event's own zone."""
+    """Return start and end in the event's own time zone."""
     zone = ZoneInfo(payload["timezone"])
     start = _local(payload["startAt"], zone)
     text = f"{start:%a} {start.day} {start:%b %Y, %H:%M}"
@@ -178,7 +175,7 @@ def _local(text: str, zone: ZoneInfo) -> datetime:
     instant = datetime.fromisoformat(text)
     try:
         return instant.astimezone(zone)
-    except OverflowError:  # the first or the last day of the calendar, from elsewhere
+    except OverflowError:  # beyond the first or the last day of the calendar
         return instant
 
 
@@ -197,7 +194,7 @@ def _offer(offer: dict[str, Any]) -> Markup:
 
 def _image(sandbox: Sandbox, request: Request) -> Response:
     number = request.path_params["number"]
-    found = sandbox.records.image(number) if number in sandbox.records.image_ids else None
+    found = sandbox.store.image(number) if number in sandbox.store.image_ids else None
     if found is None:
         return page("No such image", tag("h1", "No such image"), status=404)
     media_type, image = found
@@ -205,7 +202,7 @@ def _image(sandbox: Sandbox, request: Request) -> Response:
 
 
 def _keys(sandbox: Sandbox, _: Request) -> Response:
-    uses, now = sandbox.records.uses(), sandbox.around.clock()
+    uses, now = sandbox.store.uses(), sandbox.environment.clock()
     heads = ("Name", "Owner", "Secret", "State", "Scopes", "Requests", "Last used")
     rows = [_key_row(key, uses.get(key.name), now) for key in sandbox.store.api_keys()]
     lead = tag("p", "A secret is shown once, when its key is made; later only its last four characters are.", class_="lead")

@@ -1,7 +1,4 @@
-"""Request bodies as they come in: their declared type, their size, their bytes.
-
-What the bytes mean is the route's.
-"""
+"""The public routes: request bodies, idempotent work with its faults, pagination, and what each route does."""
 
 from __future__ import annotations
 
@@ -18,36 +15,36 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from sandbox.answers import JSON, Answer, ApiError, invalid, said
-from sandbox.faults import Fault, spoilt
-from sandbox.idempotency import Again, Fresh, Slot, digest_of, read_key
-from sandbox.service import Sandbox, Visit
-from sandbox.store import ApiKey, StoredEvent, classifications, writing
+from sandbox.answers import JSON, Answer, ApiError, invalid, json_answer
+from sandbox.faults import Fault, faulty_answer
+from sandbox.idempotency import NewWork, Replay, Slot, digest_of, read_key, uses_up_key
+from sandbox.service import RequestContext, Sandbox
+from sandbox.store import ApiKey, StoredEvent, classifications
 from sandbox.switches import Contract
 from sandbox.validation import described, read_event
 
 
 def media_type(request: Request) -> str:
-    """The body's declared type without parameters, lower case, "" where none is declared."""
+    """Return the body's declared type without parameters, lower case, "" where none is declared."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def wrong_media_type(accepted: str) -> ApiError:
-    """The 415 of a body that is declared as something else than `accepted`."""
+    """Return the 415 of a body that is declared as something else than `accepted`."""
     return ApiError(
         "invalid_request", f"Send the body as {accepted}.", status=415, field="Content-Type", issue=f"must be {accepted}"
     )
 
 
 async def read_json_body(request: Request, max_bytes: int) -> bytes:
-    """The bytes of a body declared as JSON. Raises ApiError 415 or 413."""
+    """Read a body declared as JSON. Raises ApiError 415 or 413."""
     if media_type(request) != JSON:
         raise wrong_media_type(JSON)
     return await read_body(request, max_bytes)
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The body's bytes. Raises ApiError 413 as soon as it is known to be too large, 415 for a compressed one."""
+    """Read the body. Raises ApiError 413 as soon as it is known to be too large, 415 for a compressed one."""
     if request.headers.get("content-encoding", "identity") != "identity":
         raise ApiError(
             "invalid_request", "Send the body uncompressed.", status=415, field="Content-Encoding", issue="is not supported"
@@ -64,7 +61,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
 
 
 def parsed_json(body: bytes) -> Any:
-    """The body as JSON. Raises ApiError 400."""
+    """Parse the body as JSON. Raises ApiError 400."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as unreadable:
@@ -80,75 +77,76 @@ def _too_large(max_bytes: int) -> ApiError:
 Work = Callable[[], Answer]
 
 
-async def answer_once(sandbox: Sandbox, visit: Visit, body: bytes, work: Work) -> Answer:
-    """The answer of `work`, done now or stored under the request's key. Raises ApiError 400 or 409 about the key.
+async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, work: Work) -> Answer:
+    """Return the answer of `work`, done now or stored under the request's key. Raises ApiError 400 or 409 about the key.
 
     `work` runs in one transaction with the audit line and the stored answer, and never awaits.
     """
-    attempt, digest = visit.attempt, digest_of(body)
+    attempt, digest = context.attempt, digest_of(body)
     attempt.digest = digest.hex()
-    key = attempt.idempotency_key = read_key(visit.request.headers, sandbox.switches)
-    fault = sandbox.dice.draw(f"{visit.route}:{key or attempt.digest}", sandbox.switches)
-    slot = Slot(attempt.key_name, visit.route, key) if key else None
-    decision = sandbox.memory.enter(slot, digest, sandbox.switches, attempt.at)
+    key = attempt.idempotency_key = read_key(context.request.headers, sandbox.switches)
+    fault = sandbox.fault_plan.draw(f"{context.route}:{key or attempt.digest}", sandbox.switches)
+    slot = Slot(attempt.key_name, context.route, key) if key else None
+    decision = sandbox.idempotency_keys.enter(slot, digest, sandbox.switches, attempt.at)
     try:
         await sandbox.pause(sandbox.switches.latency_ms)
         if fault is not None and fault.kind == "late":
-            sandbox.around.wire.reset(visit.request.scope)
+            sandbox.environment.wire.reset(context.request.scope)
             await sandbox.pause(sandbox.switches.fault_hold_ms)
-        sent = _settled(sandbox, visit, decision, work, fault)
+        sent = _commit(sandbox, context, decision, work, fault)
     finally:
-        sandbox.memory.leave(decision)
+        sandbox.idempotency_keys.leave(decision)
     await sandbox.pause(sandbox.switches.answer_delay_ms)
     return sent
 
 
-def _settled(sandbox: Sandbox, visit: Visit, decision: Fresh | Again, work: Work, fault: Fault | None) -> Answer:
-    """What is sent, with all that it stands for written down: from here on a kill of the sandbox changes nothing."""
-    attempt = visit.attempt
+def _commit(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay, work: Work, fault: Fault | None) -> Answer:
+    """Return what is sent, after writing all that belongs to it: from here on a kill of the sandbox changes nothing."""
+    attempt = context.attempt
     if fault is not None:
         attempt.fault = f"{fault.kind} {fault.moment}"
-    with writing(sandbox.database):
+    with sandbox.store.transaction():
         if fault is not None and fault.kind == "stored_500":
-            sent = _failed_for_good(sandbox, visit, decision, work, fault)
+            sent = _stored_failure(sandbox, context, decision, work, fault)
         elif fault is not None and fault.moment == "before":
             attempt.outcome = "failed"
-            sent = _spoilt(sandbox, visit, fault, None)
+            sent = _faulty(sandbox, context, fault, None)
         else:
-            answer = _done(sandbox, visit, decision, work)
-            sent = _spoilt(sandbox, visit, fault, answer) if fault else answer
-        sandbox.note(attempt, sent)
+            answer = _done(sandbox, context, decision, work)
+            sent = _faulty(sandbox, context, fault, answer) if fault else answer
+        sandbox.record(attempt, sent)
     return sent
 
 
-def _failed_for_good(sandbox: Sandbox, visit: Visit, decision: Fresh | Again, work: Work, fault: Fault) -> Answer:
-    """A failure that is kept under the key, after the work or without it; a key that was used before is told as ever."""
-    if isinstance(decision, Again):
-        return _done(sandbox, visit, decision, work)
-    visit.attempt.outcome = "failed"
+def _stored_failure(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay, work: Work, fault: Fault) -> Answer:
+    """Return a failure that is stored under the key, after the work or without it; a used key gets its stored answer."""
+    if isinstance(decision, Replay):
+        return _done(sandbox, context, decision, work)
+    context.attempt.outcome = "failed"
     if fault.moment == "after":
-        _done(sandbox, visit, decision, work)
-    sent = _spoilt(sandbox, visit, fault, None)
-    sandbox.memory.keep_failure(decision, sent, visit.attempt.at)
+        _done(sandbox, context, decision, work)
+    sent = _faulty(sandbox, context, fault, None)
+    sandbox.idempotency_keys.store(decision, sent, context.attempt.at)
     return sent
 
 
-def _done(sandbox: Sandbox, visit: Visit, decision: Fresh | Again, work: Work) -> Answer:
-    if isinstance(decision, Again):
-        visit.attempt.outcome = "replayed"
+def _done(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay, work: Work) -> Answer:
+    if isinstance(decision, Replay):
+        context.attempt.outcome = "replayed"
         return decision.answer
     try:
         answer = work()
-        visit.attempt.outcome = "created"
+        context.attempt.outcome = "created"
     except ApiError as refusal:
-        answer = refusal.answer(visit.attempt.request_id)
-        visit.attempt.outcome = "refused"
-    sandbox.memory.keep(decision, answer, sandbox.switches, visit.attempt.at)
+        answer = refusal.answer(context.attempt.request_id)
+        context.attempt.outcome = "refused"
+    if uses_up_key(answer, sandbox.switches):
+        sandbox.idempotency_keys.store(decision, answer, context.attempt.at)
     return answer
 
 
-def _spoilt(sandbox: Sandbox, visit: Visit, fault: Fault, answer: Answer | None) -> Answer:
-    return spoilt(fault, answer, visit.attempt.request_id, sandbox.switches, sandbox.around.clock())
+def _faulty(sandbox: Sandbox, context: RequestContext, fault: Fault, answer: Answer | None) -> Answer:
+    return faulty_answer(fault, answer, context.attempt.request_id, sandbox.switches, sandbox.environment.clock())
 
 
 MAX_LIMIT: Final = 100
@@ -165,18 +163,18 @@ class Page(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """How many items come before it."""
+        """Return how many items come before it."""
         return (self.number - 1) * self.limit
 
 
 def read_page(request: Request) -> Page:
-    """The page that a query asks for, its limit capped. Raises ApiError 400 for anything but whole numbers from 1."""
+    """Return the page that a query asks for, its limit capped. Raises ApiError 400 for anything but whole numbers from 1."""
     number, limit = _whole(request, "page", 1), _whole(request, "limit", _DEFAULT_LIMIT)
     return Page(min(number, _MAX_PAGE), min(limit, MAX_LIMIT))
 
 
 def full_envelope(docs: list[dict[str, object]], page: Page, total: int) -> dict[str, object]:
-    """The pagination envelope of the specification (section Resources)."""
+    """Return the pagination envelope of the specification (section Resources)."""
     pages = max(1, -(-total // page.limit))
     return {
         "docs": docs,
@@ -190,7 +188,7 @@ def full_envelope(docs: list[dict[str, object]], page: Page, total: int) -> dict
 
 
 def minimal_envelope(docs: list[dict[str, object]], page: Page, total: int) -> dict[str, object]:
-    """The envelope of GET /events, from which further pages have to be derived."""
+    """Return the envelope of GET /events, from which further pages have to be derived."""
     return {"docs": docs, "totalDocs": total, "limit": page.limit, "page": page.number}
 
 
@@ -203,22 +201,22 @@ def _whole(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-async def create_event(sandbox: Sandbox, visit: Visit) -> Answer:
-    """One event, created once under its idempotency key."""
-    key = sandbox.admit(visit, "events:create")
-    body = await read_json_body(visit.request, sandbox.switches.max_body_bytes)
-    return await answer_once(sandbox, visit, body, partial(_create, sandbox, visit, key, body))
+async def create_event(sandbox: Sandbox, context: RequestContext) -> Answer:
+    """Create one event, once under its idempotency key."""
+    key = sandbox.admit(context, "events:create")
+    body = await read_json_body(context.request, sandbox.switches.max_body_bytes)
+    return await answer_once(sandbox, context, body, partial(_create, sandbox, context, key, body))
 
 
-async def list_events(sandbox: Sandbox, visit: Visit) -> Answer:
-    """A page of the events in the channels available to the key's owner, in the minimal envelope."""
-    key = sandbox.admit(visit, sandbox.switches.list_scope)
-    page = read_page(visit.request)
+async def list_events(sandbox: Sandbox, context: RequestContext) -> Answer:
+    """List a page of the events in the channels available to the key's owner, in the minimal envelope."""
+    key = sandbox.admit(context, sandbox.switches.list_scope)
+    page = read_page(context.request)
     channel_ids = [channel.id for channel in sandbox.channels_of(key)]
     newest_first = sandbox.switches.event_order == "newest"
-    found = sandbox.records.created(channel_ids, page.offset, page.limit, newest_first=newest_first)
+    found = sandbox.store.created(channel_ids, page.offset, page.limit, newest_first=newest_first)
     items = [_item(event, sandbox.switches.event_items) for event in found]
-    return said(minimal_envelope(items, page, sandbox.records.count(channel_ids)))
+    return json_answer(minimal_envelope(items, page, sandbox.store.count(channel_ids)))
 
 
 def _item(event: StoredEvent, shows: str) -> dict[str, object]:
@@ -226,7 +224,7 @@ def _item(event: StoredEvent, shows: str) -> dict[str, object]:
 
 
 def event_doc(event: StoredEvent, *, is_full: bool) -> dict[str, object]:
-    """An event as the service shows it: `id` and `title`, or the payload with what the service added."""
+    """Return an event as the service shows it: `id` and `title`, or the payload with what the service added."""
     if not is_full:
         return {"id": event.id, "title": event.title}
     payload: dict[str, Any] = orjson.loads(event.body)
@@ -234,10 +232,10 @@ def event_doc(event: StoredEvent, *, is_full: bool) -> dict[str, object]:
     return {**payload, "id": event.id, "status": event.status, "createdAt": created_at}
 
 
-def _create(sandbox: Sandbox, visit: Visit, key: ApiKey, body: bytes) -> Answer:
+def _create(sandbox: Sandbox, context: RequestContext, key: ApiKey, body: bytes) -> Answer:
     new = read_event(parsed_json(body), sandbox.rules)
     sandbox.channel_for(key, new.channel_id)
-    attempt, number = visit.attempt, sandbox.records.new_event_id()
+    attempt, number = context.attempt, sandbox.store.new_event_id()
     event = StoredEvent(
         id=number,
         channel_id=new.channel_id,
@@ -248,38 +246,38 @@ def _create(sandbox: Sandbox, visit: Visit, key: ApiKey, body: bytes) -> Answer:
         key_name=key.name,
         idempotency_key=attempt.idempotency_key,
         request_id=attempt.request_id,
-        created_at=sandbox.around.clock(),
+        created_at=sandbox.environment.clock(),
     )
-    sandbox.records.add_event(event)
+    sandbox.store.add_event(event)
     attempt.event_id = number
-    return said({"doc": event_doc(event, is_full=sandbox.switches.created_doc == "full")}, sandbox.switches.success_status)
+    return json_answer({"doc": event_doc(event, is_full=sandbox.switches.created_doc == "full")}, sandbox.switches.success_status)
 
 
-async def list_channels(sandbox: Sandbox, visit: Visit) -> Answer:
-    """The channels available to the key's owner, in the full envelope."""
-    key = sandbox.admit(visit, "channels:read")
-    page = read_page(visit.request)
+async def list_channels(sandbox: Sandbox, context: RequestContext) -> Answer:
+    """List the channels available to the key's owner, in the full envelope."""
+    key = sandbox.admit(context, "channels:read")
+    page = read_page(context.request)
     available = sandbox.channels_of(key)
     shown = available[page.offset : page.offset + page.limit]
     docs: list[dict[str, object]] = [{"id": one.id, "name": one.name, "slug": one.slug} for one in shown]
-    return said(full_envelope(docs, page, len(available)))
+    return json_answer(full_envelope(docs, page, len(available)))
 
 
-async def list_classifications(sandbox: Sandbox, visit: Visit) -> Answer:
-    """All classifications with their version; what an Authorization header does here is a switch."""
+async def list_classifications(sandbox: Sandbox, context: RequestContext) -> Answer:
+    """List all classifications with their version; what an Authorization header does here is a switch."""
     match sandbox.switches.classifications_auth:
         case "ignored":
-            sandbox.count(visit)
+            sandbox.count(context)
         case "required":
-            sandbox.admit(visit, "none")
+            sandbox.admit(context, "none")
         case "rejected":
-            if "authorization" in visit.request.headers:
+            if "authorization" in context.request.headers:
                 raise invalid("Authorization", "must not be sent to this public route")
-            sandbox.count(visit)
+            sandbox.count(context)
         case _:
             assert_never(sandbox.switches.classifications_auth)
     version, docs = classifications(sandbox.switches.classification_list)
-    return said({"version": version, "docs": [asdict(one) for one in docs]})
+    return json_answer({"version": version, "docs": [asdict(one) for one in docs]})
 
 
 _MULTIPART: Final = "multipart/form-data"
@@ -291,25 +289,25 @@ _SIGNATURES: Final = (
 )
 
 
-async def upload_image(sandbox: Sandbox, visit: Visit) -> Answer:
-    """One image, kept once under its idempotency key, sent as a form or as it is."""
-    key = sandbox.admit(visit, sandbox.switches.media_scope)
-    is_form = _is_form(sandbox, visit)
-    body = await read_body(visit.request, sandbox.switches.max_image_bytes)
-    image = await _image_of_form(sandbox, visit, body) if is_form else body
-    # The same image is the same request, whatever boundary a form library drew this time.
-    return await answer_once(sandbox, visit, image, partial(_keep, sandbox, visit, key, image))
+async def upload_image(sandbox: Sandbox, context: RequestContext) -> Answer:
+    """Store one image, once under its idempotency key, sent as a form or as raw bytes."""
+    key = sandbox.admit(context, sandbox.switches.media_scope)
+    is_form = _is_form(sandbox, context)
+    body = await read_body(context.request, sandbox.switches.max_image_bytes)
+    image = await _image_of_form(sandbox, context, body) if is_form else body
+    # The same image is the same request, although a form library draws a new boundary each time.
+    return await answer_once(sandbox, context, image, partial(_store_image, sandbox, context, key, image))
 
 
 def image_type(image: bytes) -> str:
-    """The media type that the first bytes show: JPEG, PNG, GIF or WebP; "" for anything else."""
+    """Return the media type that the first bytes show: JPEG, PNG, GIF or WebP; "" for anything else."""
     if image[:4] == b"RIFF" and image[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for signature, kind in _SIGNATURES if image.startswith(signature)), "")
 
 
-def _is_form(sandbox: Sandbox, visit: Visit) -> bool:
-    declared, accepted = media_type(visit.request), sandbox.switches.media_encoding
+def _is_form(sandbox: Sandbox, context: RequestContext) -> bool:
+    declared, accepted = media_type(context.request), sandbox.switches.media_encoding
     if declared == _MULTIPART and accepted != "raw":
         return True
     if declared.startswith("image/") and accepted != "multipart":
@@ -317,8 +315,8 @@ def _is_form(sandbox: Sandbox, visit: Visit) -> bool:
     raise wrong_media_type({"any": f"{_MULTIPART} or image/*", "multipart": _MULTIPART, "raw": "image/*"}[accepted])
 
 
-async def _image_of_form(sandbox: Sandbox, visit: Visit, body: bytes) -> bytes:
-    wanted, form = sandbox.switches.media_field, await _form(visit, body)
+async def _image_of_form(sandbox: Sandbox, context: RequestContext, body: bytes) -> bytes:
+    wanted, form = sandbox.switches.media_field, await _form(context, body)
     try:
         for name, value in form.multi_items():
             if isinstance(value, UploadFile) and wanted in {"any", name}:
@@ -328,32 +326,32 @@ async def _image_of_form(sandbox: Sandbox, visit: Visit, body: bytes) -> bytes:
     raise invalid("file" if wanted == "any" else wanted, "is required, as a file")
 
 
-async def _form(visit: Visit, body: bytes) -> FormData:
+async def _form(context: RequestContext, body: bytes) -> FormData:
     async def stream() -> AsyncGenerator[bytes, None]:
         yield body
 
     try:
-        return await MultiPartParser(visit.request.headers, stream()).parse()
+        return await MultiPartParser(context.request.headers, stream()).parse()
     except (MultiPartException, KeyError) as unreadable:
         raise invalid("body", "is not a readable multipart form") from unreadable
 
 
-def _keep(sandbox: Sandbox, visit: Visit, key: ApiKey, image: bytes) -> Answer:
+def _store_image(sandbox: Sandbox, context: RequestContext, key: ApiKey, image: bytes) -> Answer:
     kind = image_type(image)
     if not kind:
         raise invalid("file", "must be a JPEG, PNG, GIF or WebP image")
-    number = sandbox.records.add_image(kind, image, key.name, visit.attempt.at)
-    return said({"doc": {"id": number, "mimeType": kind, "filesize": len(image)}}, sandbox.switches.success_status)
+    number = sandbox.store.add_image(kind, image, key.name, context.attempt.at)
+    return json_answer({"doc": {"id": number, "mimeType": kind, "filesize": len(image)}}, sandbox.switches.success_status)
 
 
 _HTML = b"<!doctype html><html><title>Developers</title><body>Sign in to read the documentation.</body></html>"
 
 
-async def describe(sandbox: Sandbox, visit: Visit) -> Answer:
-    """The OpenAPI description as YAML, for anybody; with `If-None-Match`, only if it is another one. Raises ApiError 404."""
+async def describe(sandbox: Sandbox, context: RequestContext) -> Answer:
+    """Return the OpenAPI description as YAML, without a key; with `If-None-Match` 304 if it is the same. Raises ApiError 404."""
     match sandbox.switches.contract_page:
         case "yaml":
-            return _page(description(sandbox.switches.contract), visit.request.headers.get("if-none-match", ""))
+            return _page(description(sandbox.switches.contract), context.request.headers.get("if-none-match", ""))
         case "html":
             return Answer(200, _HTML, media_type="text/html")
         case "absent":
@@ -364,7 +362,7 @@ async def describe(sandbox: Sandbox, visit: Visit) -> Answer:
 
 @cache
 def description(contract: Contract = "as_specified") -> bytes:
-    """The bytes of the OpenAPI description under a contract."""
+    """Return the bytes of the OpenAPI description under a contract."""
     specified = files("sandbox").joinpath("public-api-v1.yaml").read_text("utf-8")
     return described(contract, specified).encode()
 

@@ -1,7 +1,4 @@
-"""The sandbox as a server on this machine: its socket, its signals, its announcement.
-
-What is served is `app`'s; how it is started from a shell is `__main__`'s.
-"""
+"""The sandbox as a server on this machine: its socket, its signals, its announcement."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from sandbox.app import app_of
 from sandbox.faults import Wire
-from sandbox.service import Sandbox, Surroundings, open_sandbox
+from sandbox.service import Sandbox, open_sandbox
 from sandbox.switches import Switches
 
 _GRACE_S: Final = 3
@@ -52,21 +49,21 @@ class Address:
 def serve(
     address: Address, state: Path | None, switches: Switches, api_key: str | None = None, ready: Ready | None = None
 ) -> None:
-    """Serves until SIGINT or SIGTERM, then returns. `ready` is told once requests are answered.
+    """Serve until SIGINT or SIGTERM, then return. `ready` is called once requests are answered.
 
     `state` None keeps everything in memory; without an `api_key` the default key gets a new secret. Raises OSError if
     the address cannot be had, StateInUseError if another sandbox holds the state folder.
     """
     os.umask(0o077)  # what it keeps holds keys and bodies
-    with _listening(address) as listener, closing(_opened(state, switches, api_key)) as sandbox:
-        _Server(sandbox, listener, ready or _nobody).run([listener])
+    with _listening(address) as listener, closing(open_sandbox(state, switches, api_key)) as sandbox:
+        _Server(sandbox, listener, ready).run([listener])
 
 
 @contextmanager
 def running(state: Path | None, switches: Switches, api_key: str | None = None) -> Iterator[Announcement]:
-    """A sandbox on a free loopback port, served by a thread of this process for the length of the block."""
+    """Serve a sandbox on a free loopback port, in a thread of this process, for the length of the block."""
     announced: SimpleQueue[Announcement] = SimpleQueue()
-    with _listening(Address()) as listener, closing(_opened(state, switches, api_key)) as sandbox:
+    with _listening(Address()) as listener, closing(open_sandbox(state, switches, api_key)) as sandbox:
         server = _Server(sandbox, listener, announced.put)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -78,22 +75,23 @@ def running(state: Path | None, switches: Switches, api_key: str | None = None) 
 
 
 class _Server(uvicorn.Server):
-    """A uvicorn server which announces itself when it is ready and returns when it is told to stop."""
+    """A uvicorn server that announces itself when it is ready, and returns when it is stopped."""
 
-    def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready) -> None:
+    def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready | None) -> None:
         super().__init__(_settings(sandbox))
         host, port = listener.getsockname()[:2]
         self._ready = ready
         self._announcement = Announcement(f"http://{f'[{host}]' if ':' in host else host}:{port}", sandbox.api_key, os.getpid())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to listen, then says so."""
+        """Begin to listen, then announce it."""
         await super().startup(sockets)
-        self._ready(self._announcement)
+        if self._ready is not None:
+            self._ready(self._announcement)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """SIGINT and SIGTERM end the serving, not the process: what comes after `serve` is the caller's to say."""
+        """Let SIGINT and SIGTERM end the serving, not the process: the caller decides what comes after `serve`."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -108,13 +106,13 @@ class _Server(uvicorn.Server):
 def _settings(sandbox: Sandbox) -> uvicorn.Config:
     return uvicorn.Config(
         app_of(sandbox),
-        http=_tracked(sandbox.around.wire),
+        http=_tracked(sandbox.environment.wire),
         ws="none",
         access_log=False,
-        # A program that runs a sandbox inside keeps its own logging as it is.
+        # A program that runs a sandbox keeps its own logging.
         log_config=None,
         log_level="warning",
-        # The address of a request is the connection's own: `admin` trusts it.
+        # The admin API trusts the address of a request, so it has to be the connection's own.
         proxy_headers=False,
         server_header=False,
         timeout_keep_alive=60,
@@ -123,7 +121,7 @@ def _settings(sandbox: Sandbox) -> uvicorn.Config:
 
 
 def _tracked(wire: Wire) -> type[asyncio.Protocol]:
-    """The HTTP protocol that uvicorn would use, telling the wire which connections are open."""
+    """Return the HTTP protocol that uvicorn would use, extended to keep the wire's open connections."""
 
     class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
         def connection_made(self, transport: asyncio.Transport) -> None:
@@ -140,11 +138,3 @@ def _tracked(wire: Wire) -> type[asyncio.Protocol]:
 def _listening(address: Address) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
-
-
-def _opened(state: Path | None, switches: Switches, api_key: str | None) -> Sandbox:
-    return open_sandbox(state, switches, api_key, Surroundings())
-
-
-def _nobody(_: Announcement) -> None:
-    """Nobody asked to be told."""

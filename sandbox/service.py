@@ -1,26 +1,22 @@
-"""One running sandbox: its parts, wired, with the steps that every public request goes through.
-
-What a route then does is its own room's; responses and paths are `app`'s.
-"""
+"""One running sandbox: its parts, and the steps that every public request goes through."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import sqlite3
 import time
 import zoneinfo
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, assert_never
+from typing import Final, Literal
 
 from starlette.requests import Request
 
 from sandbox.answers import Answer, ApiError
-from sandbox.faults import Dice, Wire
+from sandbox.faults import FaultPlan, Wire
 from sandbox.idempotency import HEADER as KEY_HEADER
-from sandbox.idempotency import Memory
+from sandbox.idempotency import IdempotencyKeys
 from sandbox.limits import Limiter
 from sandbox.store import (
     ALL_SCOPES,
@@ -31,18 +27,16 @@ from sandbox.store import (
     Attempt,
     Channel,
     Keyring,
-    Records,
     Store,
     classifications,
     made_key,
     open_database,
     seed_keys,
-    writing,
 )
 from sandbox.switches import Rate, Switches
 from sandbox.validation import Rules
 
-Route = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
+RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
 """The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
 
 _SLUGS: Final = {
@@ -51,87 +45,81 @@ _SLUGS: Final = {
 }
 
 
-def _request_id() -> str:
-    return f"req_{secrets.token_hex(10)}"
-
-
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What a sandbox is handed: the time (seconds since the epoch), waiting (seconds), request ids, the connections."""
+class Environment:
+    """What a sandbox is given: clock (seconds since the epoch), sleep (seconds), request ids, connections."""
 
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    new_request_id: Callable[[], str] = _request_id
+    new_request_id: Callable[[], str] = lambda: f"req_{secrets.token_hex(10)}"
     wire: Wire = field(default_factory=Wire)
 
 
 @dataclass(slots=True)
-class Visit:
-    """One public request with its audit line and the headers that tell its limit, both filled in on the way."""
+class RequestContext:
+    """One public request with its audit line and its rate limit headers, both filled in on the way."""
 
     request: Request
-    route: Route
+    route: RouteName
     attempt: Attempt
-    hints: tuple[tuple[str, str], ...] = ()
+    limit_headers: tuple[tuple[str, str], ...] = ()
 
 
 class Sandbox:
     """The parts of one sandbox. `switches` may be replaced while it runs; `api_key` is the default key's secret."""
 
-    def __init__(self, database: sqlite3.Connection, switches: Switches, api_key: str, around: Surroundings) -> None:
+    def __init__(self, store: Store, switches: Switches, api_key: str, environment: Environment) -> None:
         self.switches = switches
         self.api_key = api_key
-        self.around = around
-        self.database = database
-        self.store = Store(database)
-        self.records = Records(database)
-        self.memory = Memory(self.store)
+        self.environment = environment
+        self.store = store
+        self.idempotency_keys = IdempotencyKeys(store)
         self.limiter = Limiter()
-        self.dice = Dice()
+        self.fault_plan = FaultPlan()
         self.channels: dict[int, Channel] = {}
         self.keyring = Keyring(())
         self._zones = frozenset(zoneinfo.available_timezones())
-        self._plant()
+        self._seed_if_new()
 
     @property
     def rules(self) -> Rules:
-        """What a payload is held against now."""
-        return Rules(_SLUGS[self.switches.classification_list], self._zones, self.records.image_ids, self.switches)
+        """The rules for payloads under the switches of this moment."""
+        return Rules(_SLUGS[self.switches.classification_list], self._zones, self.store.image_ids, self.switches)
 
-    def arrive(self, request: Request, route: Route) -> Visit:
-        """The visit of a request that has just come in."""
-        attempt = Attempt(self.around.clock(), self.around.new_request_id(), route)
+    def begin(self, request: Request, route: RouteName) -> RequestContext:
+        """Return the context of a request that has just come in."""
+        attempt = Attempt(self.environment.clock(), self.environment.new_request_id(), route)
         attempt.idempotency_key = request.headers.get(KEY_HEADER, "")
-        return Visit(request, route, attempt)
+        return RequestContext(request, route, attempt)
 
-    def admit(self, visit: Visit, scope: str) -> ApiKey:
-        """The caller's key, its request counted; `scope` "none" asks for none. Raises ApiError 401, 403 or 429."""
-        key = self.keyring.bearer(visit.request.headers.get("authorization"), visit.attempt.at)
-        visit.attempt.key_name = key.name
+    def admit(self, context: RequestContext, scope: str) -> ApiKey:
+        """Return the caller's key and count its request; `scope` "none" requires none. Raises ApiError 401, 403 or 429."""
+        key = self.keyring.bearer(context.request.headers.get("authorization"), context.attempt.at)
+        context.attempt.key_name = key.name
         if scope != "none" and scope not in key.scopes:
             raise ApiError(self.switches.missing_scope, f"This API key lacks the scope {scope}.")
-        self.count(visit)
+        self.count(context)
         return key
 
-    def count(self, visit: Visit) -> None:
-        """Counts the request against its route's limit. Raises ApiError 429."""
-        attempt, rate = visit.attempt, _rate(visit.route, self.switches)
-        visit.hints = self.limiter.admit(attempt.route, attempt.key_name, rate, self.switches, attempt.at)
+    def count(self, context: RequestContext) -> None:
+        """Count the request against its route's limit. Raises ApiError 429."""
+        attempt, rate = context.attempt, _rate(context.route, self.switches)
+        context.limit_headers = self.limiter.admit(attempt.route, attempt.key_name, rate, self.switches, attempt.at)
 
-    def leave(self, visit: Visit, answer: Answer) -> None:
-        """Writes the request's audit line, unless that was done with its work."""
-        attempt = visit.attempt
+    def end(self, context: RequestContext, answer: Answer) -> None:
+        """Write the request's audit line, unless it was written with its work."""
+        attempt = context.attempt
         if attempt.outcome == "":
             attempt.outcome = "refused" if answer.code else "answered"
-            self.note(attempt, answer)
+            self.record(attempt, answer)
 
-    def note(self, attempt: Attempt, answer: Answer) -> None:
-        """Writes the audit line of a request that was answered so."""
+    def record(self, attempt: Attempt, answer: Answer) -> None:
+        """Write the audit line of a request with its answer."""
         attempt.status, attempt.code = answer.status, answer.code
-        self.records.add_attempt(attempt)
+        self.store.add_attempt(attempt)
 
     def channel_for(self, key: ApiKey, channel_id: int) -> Channel:
-        """The channel, if the key's owner may use it at this moment. Raises ApiError as the switches say."""
+        """Return the channel, if the key's owner may use it now. Raises ApiError as the switches say."""
         channel = self.channels.get(channel_id)
         if channel is None:
             field = "channelId" if self.switches.channel_unknown == "invalid_request" else ""
@@ -143,43 +131,43 @@ class Sandbox:
         return channel
 
     def channels_of(self, key: ApiKey) -> list[Channel]:
-        """The channels that the key's owner may use now, by id."""
+        """Return the channels that the key's owner may use now, by id."""
         return [channel for channel in self.channels.values() if key.owner in channel.owners]
 
-    def look_up(self) -> None:
-        """Reads channels, access and API keys anew, after they were changed."""
+    def read_access(self) -> None:
+        """Read channels, access and API keys again, after they were changed."""
         self.channels = {channel.id: channel for channel in self.store.channels()}
         self.keyring = Keyring(self.store.api_keys())
 
     async def pause(self, wait_ms: int) -> None:
-        """Waits as a switch asks; 0 is no wait at all."""
+        """Wait as long as a switch says; 0 is no wait at all."""
         if wait_ms:
-            await self.around.sleep(wait_ms / 1000)
+            await self.environment.sleep(wait_ms / 1000)
 
     def reset(self) -> None:
-        """As freshly made: nothing that callers left, the seed's keys and access. Switches and added keys stay."""
-        with writing(self.database):
-            self.records.clear()
+        """Delete what callers left, and restore the seed's keys and access. Switches and added keys stay."""
+        with self.store.transaction():
+            self.store.clear()
             self.store.clear_access()
             self._seed()
         self.limiter.reset()
-        self.dice.reset()
-        self.look_up()
+        self.fault_plan.reset()
+        self.read_access()
 
     def close(self) -> None:
-        """Closes the database; doing so twice is harmless."""
-        self.database.close()
+        """Close the database; to do so twice is harmless."""
+        self.store.close()
 
-    def _plant(self) -> None:
-        """Seeds a fresh database; in an old one only the default key's secret may be another than last time."""
+    def _seed_if_new(self) -> None:
+        """Seed a new database; in an old one only replace the default key if its secret is another than last time."""
         default = made_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
         known = {key.name: key for key in self.store.api_keys()}
-        with writing(self.database):
+        with self.store.transaction():
             if not known:
                 self._seed()
             elif known[DEFAULT_KEY].digest != default.digest:
                 self.store.put_key(default)
-        self.look_up()
+        self.read_access()
 
     def _seed(self) -> None:
         for channel in CHANNELS:
@@ -189,25 +177,23 @@ class Sandbox:
 
 
 def open_sandbox(
-    state: Path | None, switches: Switches, api_key: str | None = None, around: Surroundings | None = None
+    state: Path | None, switches: Switches, api_key: str | None = None, environment: Environment | None = None
 ) -> Sandbox:
-    """A sandbox on its state folder (None: in memory). Without an `api_key` the default key gets a new secret.
+    """Open a sandbox on its state folder (None: in memory). Without an `api_key` the default key gets a new secret.
 
     Raises StateInUseError if another sandbox holds the folder.
     """
     secret = api_key or f"sandbox_{secrets.token_urlsafe(24)}"
-    return Sandbox(open_database(state), switches, secret, around or Surroundings())
+    return Sandbox(Store(open_database(state)), switches, secret, environment or Environment())
 
 
-def _rate(route: Route, switches: Switches) -> Rate | None:
+def _rate(route: RouteName, switches: Switches) -> Rate | None:
     match route:
         case "events":
             return switches.rate_events
         case "media":
             return switches.rate_media
-        case "channels" | "classifications" | "events_list":
-            return switches.rate_lists
         case "openapi":
             return None
         case _:
-            assert_never(route)
+            return switches.rate_lists

@@ -1,7 +1,4 @@
-"""What the sandbox knows of its callers: channels and who may use them, API keys, used idempotency keys.
-
-The events, images and audit lines that callers leave are `records`'s; the tables are `database`'s.
-"""
+"""The sandbox's SQLite database: channels and access, API keys, used idempotency keys, events, images and audit lines."""
 
 from __future__ import annotations
 
@@ -36,19 +33,19 @@ class ApiKey:
     expires_at: float | None = None
 
     def state_at(self, now: float) -> KeyState:
-        """The state at `now`: an active key expires by itself."""
+        """Return the state at `now`: an active key expires by itself."""
         if self.state == "active" and self.expires_at is not None and self.expires_at <= now:
             return "expired"
         return self.state
 
 
 def made_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: KeyState = "active") -> ApiKey:
-    """A key for `secret`, of which only the digest and the last four characters are kept."""
+    """Return a key for `secret`, of which only the digest and the last four characters are kept."""
     return ApiKey(name, owner, digest_of(secret), secret[-4:], state, frozenset(scopes))
 
 
 def digest_of(secret: str) -> bytes:
-    """What is stored of a secret: its SHA-256 digest, 32 bytes."""
+    """Return the SHA-256 digest of a secret, 32 bytes: all that is stored of it."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -60,7 +57,7 @@ class Keyring:
         self._by_digest = {key.digest: key for key in self._by_name.values()}
 
     def bearer(self, header: str | None, now: float) -> ApiKey:
-        """The active key of an `Authorization` header. Raises ApiError 401 for every other one."""
+        """Return the active key of an `Authorization` header. Raises ApiError 401 for any other one."""
         scheme, _, secret = (header or "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
             raise _unknown("Send the API key as `Authorization: Bearer <API_KEY>`.")
@@ -73,12 +70,12 @@ class Keyring:
         return key
 
     def named(self, name: str) -> ApiKey | None:
-        """The key of that name, if there is one."""
+        """Return the key of that name, if there is one."""
         return self._by_name.get(name)
 
 
 def in_state(key: ApiKey, state: KeyState) -> ApiKey:
-    """The same key in another state; one made active again does not expire."""
+    """Return the key in another state; one made active again does not expire."""
     return replace(key, state=state, expires_at=None if state == "active" else key.expires_at)
 
 
@@ -153,12 +150,12 @@ REVISED: Final = (
 
 
 def classifications(which: Literal["first", "revised"]) -> tuple[str, tuple[Classification, ...]]:
-    """The version of a list of classifications, and the list."""
+    """Return the version of a list of classifications, and the list."""
     return (REVISED_VERSION, REVISED) if which == "revised" else (CLASSIFICATIONS_VERSION, CLASSIFICATIONS)
 
 
 def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
-    """The default key, and the keys for rehearsing each refusal; the secrets of the latter are public on purpose."""
+    """Return the default key, and the keys for rehearsing each refusal, whose secrets are public on purpose."""
     return (
         made_key(DEFAULT_KEY, OWNER, default_secret, ALL_SCOPES),
         made_key("starter", OWNER, "sandbox-key-starter", STARTING_SCOPES),
@@ -169,71 +166,12 @@ def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
     )
 
 
-class Kept(NamedTuple):
+class StoredAnswer(NamedTuple):
     """A used idempotency key: the first body's digest, its answer, when (seconds since the epoch)."""
 
     digest: bytes
     answer: Answer
     at: float
-
-
-class Store:
-    """What callers are held against. Each write counts at once, or with the transaction it is part of."""
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._db = database
-
-    def add_channel(self, channel: Channel) -> None:
-        """Adds a channel with its owners' access, unless it is there."""
-        self._db.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (channel.id, channel.slug, channel.name))
-        for owner in channel.owners:
-            self.give_access(owner, channel.id)
-
-    def channels(self) -> list[Channel]:
-        """All channels by id, each with the owners that may use it now."""
-        owners: dict[int, set[str]] = {}
-        for owner, channel_id in self._db.execute("SELECT owner, channel_id FROM access"):
-            owners.setdefault(channel_id, set()).add(owner)
-        rows = self._db.execute("SELECT id, slug, name FROM channels ORDER BY id")
-        return [Channel(number, slug, name, frozenset(owners.get(number, ()))) for number, slug, name in rows]
-
-    def give_access(self, owner: str, channel_id: int) -> None:
-        """Lets `owner` use the channel from now on."""
-        self._db.execute("INSERT OR IGNORE INTO access VALUES (?, ?)", (owner, channel_id))
-
-    def take_access(self, owner: str, channel_id: int) -> None:
-        """Ends `owner`'s use of the channel."""
-        self._db.execute("DELETE FROM access WHERE owner = ? AND channel_id = ?", (owner, channel_id))
-
-    def clear_access(self) -> None:
-        """Ends everybody's use of every channel."""
-        self._db.execute("DELETE FROM access")
-
-    def put_key(self, key: ApiKey) -> None:
-        """Adds an API key, or replaces the one of its name."""
-        row = (key.name, key.owner, key.digest, key.last_four, key.state, " ".join(sorted(key.scopes)), key.expires_at)
-        self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-
-    def api_keys(self) -> list[ApiKey]:
-        """All API keys by name."""
-        rows = self._db.execute("SELECT name, owner, digest, last_four, state, scopes, expires_at FROM keys ORDER BY name")
-        return [
-            ApiKey(name, owner, digest, last_four, state, frozenset(scopes.split()), expires_at)
-            for name, owner, digest, last_four, state, scopes, expires_at in rows
-        ]
-
-    def kept(self, slot: tuple[str, str, str]) -> Kept | None:
-        """What is stored of a used idempotency key."""
-        row = self._db.execute(
-            "SELECT digest, status, body, code, at FROM used_keys WHERE key_name = ? AND route = ? AND idempotency_key = ?", slot
-        ).fetchone()
-        return Kept(row[0], Answer(row[1], row[2], row[3]), row[4]) if row else None
-
-    def keep(self, slot: tuple[str, str, str], kept: Kept) -> None:
-        """Stores an idempotency key's answer, in place of a forgotten one."""
-        answer = kept.answer
-        row = (*slot, kept.digest, answer.status, answer.code, answer.body, kept.at)
-        self._db.execute("INSERT OR REPLACE INTO used_keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 _FIRST_EVENT_ID: Final = 100_001
@@ -251,7 +189,7 @@ _FORGET: Final = ("DELETE FROM events", "DELETE FROM media", "DELETE FROM used_k
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event as it was created; `body` is the payload's very bytes. Times in seconds since the epoch."""
+    """An event as it was created; `body` is the payload's exact bytes. Times in seconds since the epoch."""
 
     id: int
     channel_id: int
@@ -289,8 +227,8 @@ class KeyUse(NamedTuple):
     last_at: float
 
 
-class Records:
-    """Events, images and audit lines. Each write counts at once, or with the transaction it is part of."""
+class Store:
+    """The database of one sandbox. Each write takes effect at once, or with the transaction that it is part of."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
@@ -298,19 +236,86 @@ class Records:
         self._next_media_id = self._next(_NEXT_IMAGE, _FIRST_MEDIA_ID)
         self.image_ids: set[int] = {number for (number,) in database.execute("SELECT id FROM media")}
 
+    def close(self) -> None:
+        """Close the database; to do so twice is harmless."""
+        self._db.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Write all of the block or, if it raises, none of it. Never await inside."""
+        self._db.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def add_channel(self, channel: Channel) -> None:
+        """Add a channel with its owners' access, unless it is there."""
+        self._db.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (channel.id, channel.slug, channel.name))
+        for owner in channel.owners:
+            self.give_access(owner, channel.id)
+
+    def channels(self) -> list[Channel]:
+        """Return all channels by id, each with the owners that may use it now."""
+        owners: dict[int, set[str]] = {}
+        for owner, channel_id in self._db.execute("SELECT owner, channel_id FROM access"):
+            owners.setdefault(channel_id, set()).add(owner)
+        rows = self._db.execute("SELECT id, slug, name FROM channels ORDER BY id")
+        return [Channel(number, slug, name, frozenset(owners.get(number, ()))) for number, slug, name in rows]
+
+    def give_access(self, owner: str, channel_id: int) -> None:
+        """Let `owner` use the channel from now on."""
+        self._db.execute("INSERT OR IGNORE INTO access VALUES (?, ?)", (owner, channel_id))
+
+    def take_access(self, owner: str, channel_id: int) -> None:
+        """End `owner`'s use of the channel."""
+        self._db.execute("DELETE FROM access WHERE owner = ? AND channel_id = ?", (owner, channel_id))
+
+    def clear_access(self) -> None:
+        """End the use of every channel."""
+        self._db.execute("DELETE FROM access")
+
+    def put_key(self, key: ApiKey) -> None:
+        """Add an API key, or replace the one of its name."""
+        row = (key.name, key.owner, key.digest, key.last_four, key.state, " ".join(sorted(key.scopes)), key.expires_at)
+        self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def api_keys(self) -> list[ApiKey]:
+        """Return all API keys by name."""
+        rows = self._db.execute("SELECT name, owner, digest, last_four, state, scopes, expires_at FROM keys ORDER BY name")
+        return [
+            ApiKey(name, owner, digest, last_four, state, frozenset(scopes.split()), expires_at)
+            for name, owner, digest, last_four, state, scopes, expires_at in rows
+        ]
+
+    def stored_answer(self, slot: tuple[str, str, str]) -> StoredAnswer | None:
+        """Return what is stored of a used idempotency key."""
+        row = self._db.execute(
+            "SELECT digest, status, body, code, at FROM used_keys WHERE key_name = ? AND route = ? AND idempotency_key = ?", slot
+        ).fetchone()
+        return StoredAnswer(row[0], Answer(row[1], row[2], row[3]), row[4]) if row else None
+
+    def store_answer(self, slot: tuple[str, str, str], stored: StoredAnswer) -> None:
+        """Store an idempotency key's answer, in place of a forgotten one."""
+        answer = stored.answer
+        row = (*slot, stored.digest, answer.status, answer.code, answer.body, stored.at)
+        self._db.execute("INSERT OR REPLACE INTO used_keys VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
     def add_event(self, event: StoredEvent) -> None:
-        """Keeps a created event, whose id came from `new_event_id`."""
+        """Add a created event, whose id came from `new_event_id`."""
         row = (event.id, event.channel_id, event.title, event.status, event.starts_at, event.body)
         origin = (event.key_name, event.idempotency_key, event.request_id, event.created_at)
         self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row + origin)
 
     def new_event_id(self) -> int:
-        """An id that no event has; one that goes unused leaves a gap."""
+        """Return an id that no event has; one that is not used leaves a gap."""
         self._next_event_id += 1
         return self._next_event_id - 1
 
     def add_image(self, media_type: str, image: bytes, key_name: str, at: float) -> int:
-        """Keeps an image and returns its id."""
+        """Add an image and return its id."""
         number = self._next_media_id
         self._db.execute("INSERT INTO media VALUES (?, ?, ?, ?, ?)", (number, media_type, image, key_name, at))
         self._next_media_id += 1
@@ -318,56 +323,56 @@ class Records:
         return number
 
     def image(self, number: int) -> tuple[str, bytes] | None:
-        """An image's media type and bytes."""
+        """Return an image's media type and bytes."""
         row = self._db.execute("SELECT media_type, image FROM media WHERE id = ?", (number,)).fetchone()
         return (row[0], row[1]) if row else None
 
     def count(self, channel_ids: Iterable[int]) -> int:
-        """How many events the channels hold together."""
+        """Count the events of the channels."""
         return int(self._db.execute(_IN_CHANNELS, (_listed(channel_ids),)).fetchone()[0])
 
     def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
-        """A page of the channels' events in the order of their creation."""
+        """Return a page of the channels' events in the order of their creation."""
         return self._events(_NEWEST if newest_first else _OLDEST, (_listed(channel_ids), limit, offset))
 
     def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:
-        """A page of a channel's events in the order in which they start."""
+        """Return a page of a channel's events in the order in which they start."""
         return self._events(_PROGRAMME, (channel_id, limit, offset))
 
     def after(self, event_id: int, limit: int) -> list[StoredEvent]:
-        """Up to `limit` events with a higher id, by id."""
+        """Return up to `limit` events with a higher id, by id."""
         return self._events(_AFTER, (event_id, limit))
 
     def per_channel(self) -> dict[int, dict[str, int]]:
-        """Events of each channel by status."""
+        """Count the events of each channel by status."""
         counts: dict[int, dict[str, int]] = {}
         for channel_id, status, count in self._db.execute("SELECT channel_id, status, count(*) FROM events GROUP BY 1, 2"):
             counts.setdefault(channel_id, {})[status] = count
         return counts
 
     def add_attempt(self, attempt: Attempt) -> None:
-        """Writes a request's audit line."""
+        """Write a request's audit line."""
         self._db.execute("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(attempt))
 
     def attempts(self, route: str, after: int, limit: int) -> list[tuple[int, Attempt]]:
-        """Up to `limit` audit lines of a route ("" for all) with a higher number than `after`, with their numbers."""
+        """Return up to `limit` audit lines of a route ("" for all) with a number above `after`, with their numbers."""
         rows = self._db.execute(_ATTEMPTS, (after, route, route, limit))
         return [(row[0], Attempt(*row[1:])) for row in rows]
 
     def uses(self) -> dict[str, KeyUse]:
-        """How each API key was used, by its name."""
+        """Return how each API key was used, by its name."""
         rows = self._db.execute("SELECT key_name, count(*), max(at) FROM audit WHERE key_name <> '' GROUP BY 1")
         return {name: KeyUse(times, last_at) for name, times, last_at in rows}
 
     def outcomes(self) -> dict[str, dict[str, int]]:
-        """How many requests of each route came to which outcome."""
+        """Count the requests of each route by outcome."""
         counts: dict[str, dict[str, int]] = {}
         for route, outcome, count in self._db.execute("SELECT route, outcome, count(*) FROM audit GROUP BY 1, 2"):
             counts.setdefault(route, {})[outcome] = count
         return counts
 
     def clear(self) -> None:
-        """Forgets all that callers left, their used keys too. Ids are not used again."""
+        """Delete all that callers left, used keys included. Ids are not used again."""
         for statement in _FORGET:
             self._db.execute(statement)
         self.image_ids.clear()
@@ -380,7 +385,7 @@ class Records:
 
 
 def _row(attempt: Attempt) -> tuple[object, ...]:
-    # By hand: `astuple` copies deeply, which would be the dearest part of a request.
+    # Not `astuple`, whose deep copies would be the slowest part of a request.
     who = (attempt.at, attempt.request_id, attempt.route, attempt.key_name, attempt.idempotency_key, attempt.digest)
     return (*who, attempt.status, attempt.code, attempt.outcome, attempt.fault, attempt.event_id)
 
@@ -418,29 +423,17 @@ class StateInUseError(RuntimeError):
 
 
 def open_database(folder: Path | None) -> sqlite3.Connection:
-    """The database of a state folder, made if need be, or one in memory. Raises StateInUseError if another process has it."""
+    """Open the database of a state folder, or one in memory. Raises StateInUseError if another process has it open."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(
         folder / "sandbox.db" if folder else ":memory:", isolation_level=None, check_same_thread=False, timeout=1
     )
     try:
-        # What a killed process wrote is the kernel's to keep; only a power cut could take it, and this is a sandbox.
+        # The kernel keeps what a killed process wrote; only a power cut could lose it, which is fine for a sandbox.
         connection.executescript("PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF;")
         connection.executescript(_SCHEMA)
     except sqlite3.OperationalError as locked:
         connection.close()
         raise StateInUseError(f"{folder} is in use by another sandbox: stop it, or choose another state folder") from locked
     return connection
-
-
-@contextmanager
-def writing(database: sqlite3.Connection) -> Iterator[None]:
-    """One transaction: all of the block or, if it raises, none of it. Never await inside."""
-    database.execute("BEGIN")
-    try:
-        yield
-    except BaseException:
-        database.execute("ROLLBACK")
-        raise
-    database.execute("COMMIT")

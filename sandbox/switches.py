@@ -1,7 +1,4 @@
-"""What the service's specification leaves open, each as a switch with a documented default, beside the faults to rehearse with.
-
-How a switch is spelt on a command line is `switch_words`'s; what each one does is its room's.
-"""
+"""The switches: what the service's specification leaves open, each with a documented default, and the faults to rehearse."""
 
 from __future__ import annotations
 
@@ -16,15 +13,15 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 ErrorKind = Literal["error_408", "error_425", "error_429", "error_500", "error_503", "stored_500"]
 GatewayKind = Literal["error_502", "error_504", "error_520"]
 BreakKind = Literal["reset", "reset_midway", "closed", "late", "hang", "drip", "truncated", "twice"]
-UntoldKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "html"]
-FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, UntoldKind, "redirect"]
+IdlessKind = Literal["empty", "no_content", "no_doc", "malformed", "wrong_id", "html"]
+FaultKind = Literal[ErrorKind, GatewayKind, BreakKind, IdlessKind, "redirect"]
 """How an answer goes wrong.
 
 `error_429` is a limit that counts nothing; 502, 504 and 520 come as a gateway's page. `stored_500` is kept under the key
-and told again. `reset_midway`: after half of the answer; `closed`: without a word; `late`: reset at once, while the work
+and sent again. `reset_midway`: after half of the answer; `closed`: without an answer; `late`: reset at once, while the work
 is still to come and the key is in progress; `hang`: no answer ever; `drip`: an answer that never ends; `truncated`: the
 connection ends amid the answer; `twice`: a second copy of the answer follows. `empty`, `no_content` (204), `no_doc`,
-`malformed` and `wrong_id` (text, fraction, boolean or negative) are successes that do not tell the id; `html` is a
+`malformed` and `wrong_id` (text, fraction, boolean or negative) are successes without the id; `html` is a
 gateway's page with status 200; `redirect` leads elsewhere (307 before the work, 303 after it).
 """
 FaultMoment = Literal["before", "after", "either"]
@@ -32,7 +29,7 @@ RateKind = Literal["bucket", "window", "sliding"]
 DateStyle = Literal["date", "rfc850_date", "asctime_date"]
 RetryAfterStyle = Literal["seconds", "fraction", DateStyle, "several", "absent", "garbage", "negative", "absurd"]
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
-"""What the service's description says, and what it asks of an event."""
+"""What the service's description says, and requires of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
 PERIODS_S: Final = {"s": 1, "m": 60, "h": 3600}
 """Seconds in the periods that a rate may name."""
@@ -47,7 +44,7 @@ class Rate:
 
     @property
     def period_s(self) -> int:
-        """The period's length in seconds."""
+        """Return the period's length in seconds."""
         return PERIODS_S[self.period]
 
     def __str__(self) -> str:
@@ -63,7 +60,7 @@ class Bounds:
 
 
 def _says(what: str, *between: int) -> dict[str, object]:
-    """A switch's line in the reference; `between`: the least and the most that a number may be."""
+    """Return a switch's line in the reference; `between`: the least and the most of a number."""
     return {"says": what, "bounds": Bounds(*between) if between else None}
 
 
@@ -206,7 +203,7 @@ class SwitchError(ValueError):
 
 
 def switched(words: Iterable[str], base: Switches | None = None) -> Switches:
-    """`base` (the defaults if None) with each `name=value` of `words` applied, the last of a name winning.
+    """Return `base` (the defaults if None) with each `name=value` of `words` applied, the last of a name winning.
 
     Raises SwitchError with every word that names no switch or no value of it.
     """
@@ -217,7 +214,7 @@ def switched(words: Iterable[str], base: Switches | None = None) -> Switches:
 
 
 def changed(values: Mapping[str, object], base: Switches, *, bare: Iterable[str] = ()) -> Switches:
-    """`base` with `values` applied, each written as on the command line; `bare` are names that came without a value.
+    """Return `base` with `values` applied, each written as on the command line; `bare` are names that came without a value.
 
     Raises SwitchError with every problem.
     """
@@ -234,12 +231,12 @@ def changed(values: Mapping[str, object], base: Switches, *, bare: Iterable[str]
 
 
 def spelt(switches: Switches) -> dict[str, str]:
-    """Every switch's name and its value, as `switched` would read them back."""
+    """Return every switch's name and value, as `switched` would read them back."""
     return {one.name: _written(_value_of(switches, one)) for one in _switch_fields().values()}
 
 
 def reference() -> str:
-    """The table of the documentation: one line of Markdown per switch, in the order of the class."""
+    """Return the table of the documentation: one line of Markdown per switch, in the order of the class."""
     lines = ["| switch | values (default first) | what it decides |", "|---|---|---|"]
     lines += [f"| `{one.name}` | {_values_of(one)} | {one.metadata['says']} |" for one in _switch_fields().values()]
     return "\n".join(lines)

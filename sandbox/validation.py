@@ -1,6 +1,6 @@
-"""Whether an event's payload is one that the service accepts, field by field in the specification's order.
+"""Validation of an event's payload, field by field in the specification's order.
 
-The first problem found is the one refused, as the error envelope has room for one; channel access is `events`'s.
+Only the first problem is reported, as the error envelope has room for one.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _CHANGES: Final[Mapping[Contract, tuple[tuple[str, str], ...]]] = {
 
 
 def described(contract: Contract, specified: str) -> str:
-    """The description of the API under a contract."""
+    """Return the description of the API under a contract."""
     for old, new in _CHANGES[contract]:
         specified = specified.replace(old, new)
     return specified
 
 
 def held_to_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str, Any]:
-    """The event as the specification names its fields. Raises ApiError 400 for what only the drifted contract refuses."""
+    """Return the event with the field names of the specification. Raises ApiError 400 as the drifted contract."""
     if switches.contract_rules == "as_specified":
         return event
     match switches.contract:
@@ -87,7 +87,7 @@ _OFFER_FIELDS: Final = frozenset({"name", "url", "availability"})
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a payload is held against: the known slugs, time zones and images, and the switches."""
+    """What a payload is checked against: the known slugs, time zones and images, and the switches."""
 
     classifications: Collection[str]
     zones: Collection[str]
@@ -97,7 +97,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class NewEvent:
-    """A payload found good. `starts_at`: seconds since the epoch."""
+    """A valid payload. `starts_at`: seconds since the epoch."""
 
     channel_id: int
     title: str
@@ -106,7 +106,7 @@ class NewEvent:
 
 
 def read_event(payload: object, rules: Rules) -> NewEvent:
-    """The event of a parsed JSON body. Raises ApiError 400 naming the first field that is wrong."""
+    """Return the event of a parsed JSON body. Raises ApiError 400 naming the first field that is wrong."""
     event = held_to_contract(_fields(payload, "body", "", EVENT_FIELDS, rules), rules.switches)
     channel_id = _whole(_needed(event, "channelId"), "channelId")
     title = _text(_needed(event, "title"), "title", rules.switches.max_title_chars)

@@ -1,10 +1,6 @@
-"""Dagster's asset checks: the brakes, which block what comes after them, and the questions asked of a finished drain.
-
-How a brake judges is `brakes`'.
-"""
+"""The three assets of a feed: source, staged and published, with their checks. The brakes are the checks of `staged`."""
 
 import warnings
-from collections.abc import Mapping
 
 from dagster import (
     AssetCheckResult,
@@ -33,14 +29,14 @@ from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
 from pipelines.orchestration.metadata import (
-    LeftOpen,
-    glance_metadata,
-    left_open,
+    WaitingRows,
     observed_metadata,
+    probe_metadata,
     published_metadata,
     source_metadata,
     staged_metadata,
     waiting_metadata,
+    waiting_rows,
 )
 from pipelines.orchestration.schedules import freshness_of
 from pipelines.run.brakes import brake_error
@@ -59,10 +55,12 @@ PUBLISH_CHECKS = {
     "drift": "What was delivered is what its source still says, but for what a person has ignored.",
     "contract": "The service's own page does not announce that what we send will be refused.",
 }
+SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
+"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 
 def brake_specs(key: AssetKey) -> list[AssetCheckSpec]:
-    """Return one blocking check a brake."""
+    """Return one blocking check per brake."""
     return [AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
 
 
@@ -91,67 +89,64 @@ def publish_specs(key: AssetKey) -> list[AssetCheckSpec]:
     return [AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
 
 
-def publish_results(key: AssetKey, published: PublishReport, outcome: Outcome, left: LeftOpen) -> list[AssetCheckResult]:
-    """Return what a finished drain says to each of its checks."""
-    account, differing = published.account, {name: left.counts.get(name, 0) for name in ("drift", "vanished")}
+def publish_results(key: AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows) -> list[AssetCheckResult]:
+    """Return the results of a drain's checks."""
+    differing = {name: waiting.counts.get(name, 0) for name in ("drift", "vanished")}
     passed = {
-        "balanced": account.imbalance() == 0,
+        "balanced": published.account.imbalance() == 0,
         "no_conflicts": published.standing.conflict.count == 0,
         "drift": not any(differing.values()),
         "within_limits": outcome.exit_code is ExitCode.DONE,
         "contract": not published.outlook.errors,
     }
-    told = {"contract": "\n".join(published.outlook.notices), "drift": _differing(differing)}
+    failed = {
+        "contract": "\n".join(published.outlook.notices),
+        "drift": f"{differing['drift']} changed and {differing['vanished']} gone since they were delivered;"
+        " `eventsync diff` shows in what",
+    }
     return [
         AssetCheckResult(
             asset_key=key,
             check_name=name,
             passed=passed[name],
             severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
-            description=text if passed[name] else replaced(told.get(name, outcome.message)),
+            description=text if passed[name] else replaced(failed.get(name, outcome.message)),
             metadata=differing if name == "drift" else {},
         )
         for name, text in PUBLISH_CHECKS.items()
     ]
 
 
-def _differing(counts: Mapping[str, int]) -> str:
-    return f"{counts['drift']} changed and {counts['vanished']} gone since they were delivered; `eventsync diff` shows in what"
-
-
-SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
-"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
-
-
-def feed_assets(feed: LoadedFeed, open_workshop: OpenContext, state_kind: str) -> tuple[AssetsDefinition, ...]:
+def feed_assets(feed: LoadedFeed, open_run_context: OpenContext, state_kind: str) -> tuple[AssetsDefinition, ...]:
     """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
-    return _source(feed, open_workshop), _staged(feed.mapping, open_workshop, state_kind), _published(feed.mapping, open_workshop)
+    mapping = feed.mapping
+    return _source(feed, open_run_context), _staged(mapping, open_run_context, state_kind), _published(mapping, open_run_context)
 
 
-def _source(feed: LoadedFeed, open_workshop: OpenContext) -> AssetsDefinition:
+def _source(feed: LoadedFeed, open_run_context: OpenContext) -> AssetsDefinition:
     mapping = feed.mapping
     spec = AssetSpec(
         AssetKey(names.source_path(mapping.feed)),
         group_name=names.group_of(mapping.feed),
         owners=names.owners_of(mapping.owner),
         kinds={names.kind_of(mapping.source.kind)},
-        description=f"Where the rows of {mapping.feed} come from. Each run tells what it saw; to observe it is a glance at it.",
+        description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
         metadata=source_metadata(feed),
     )
 
-    def glance(context: AssetExecutionContext) -> ObserveResult:
-        with as_failures(context), open_workshop() as workshop:
-            seen = probe_source(mapping.source, mapping.path.parent, access=workshop.settings.access)
-        return ObserveResult(asset_key=spec.key, metadata=glance_metadata(seen))
+    def observe(context: AssetExecutionContext) -> ObserveResult:
+        with as_failures(context), open_run_context() as run_context:
+            probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access)
+        return ObserveResult(asset_key=spec.key, metadata=probe_metadata(probe))
 
     with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
         warnings.simplefilter("ignore", BetaWarning)
         observable = multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
-        made: AssetsDefinition = observable(glance)
-    return made
+        source: AssetsDefinition = observable(observe)
+    return source
 
 
-def _staged(mapping: FeedMapping, open_workshop: OpenContext, state_kind: str) -> AssetsDefinition:
+def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> AssetsDefinition:
     key = AssetKey(names.staged_path(mapping.feed))
 
     @asset(
@@ -163,14 +158,14 @@ def _staged(mapping: FeedMapping, open_workshop: OpenContext, state_kind: str) -
         code_version=mapping.digest.hex()[:12],
         check_specs=brake_specs(key),
         retry_policy=SOURCE_RETRIES,
-        description="Every row read, mapped and recorded: we know what to say. The brakes are its checks.",
+        description="Every row is read, mapped and recorded: it is known what to send. The brakes are its checks.",
     )
     def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         began_s = monotonic_s()
-        with as_failures(context), interrupted_for_good(context), open_workshop() as workshop:
-            result = FeedRun(workshop, mapping, _ticket(context), options).stage()
+        with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
+            result = FeedRun(run_context, mapping, _identity(context), options).stage()
             is_last = bool(result.stopping) or options.stage_only
-            waiting = waiting_metadata(left_open(workshop, mapping)) if is_last else {}
+            waiting = waiting_metadata(waiting_rows(run_context, mapping)) if is_last else {}
         seconds = monotonic_s() - began_s
         context.log_event(AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
         for notice in result.notices:
@@ -184,7 +179,7 @@ def _staged(mapping: FeedMapping, open_workshop: OpenContext, state_kind: str) -
     return staged
 
 
-def _published(mapping: FeedMapping, open_workshop: OpenContext) -> AssetsDefinition:
+def _published(mapping: FeedMapping, open_run_context: OpenContext) -> AssetsDefinition:
     key = AssetKey(names.published_path(mapping.feed))
 
     @asset(
@@ -197,31 +192,27 @@ def _published(mapping: FeedMapping, open_workshop: OpenContext) -> AssetsDefini
         pool="event-api",
         freshness_policy=freshness_of(mapping.schedule),
         check_specs=publish_specs(key),
-        description="Every owed row sent and settled: it has been said.",
+        description="Every owed row is sent, and its answer is recorded.",
     )
     def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
-        with as_failures(context), open_workshop() as workshop:
-            result = FeedRun(workshop, mapping, _ticket(context), options).publish()
+        with as_failures(context), open_run_context() as run_context:
+            result = FeedRun(run_context, mapping, _identity(context), options).publish()
             for notice in result.outlook.notices:
                 context.log.warning(replaced(notice))
             if result.cause is not None:
                 raise result.cause
-            left = left_open(workshop, mapping)
+            waiting = waiting_rows(run_context, mapping)
         outcome = outcome_of_publish(result, mapping)
         if outcome.message:
-            tell = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
-            tell("%s: %s", outcome.name, replaced(outcome.told))
+            log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
+            log("%s: %s", outcome.name, replaced(outcome.told))
         return MaterializeResult(
-            metadata=published_metadata(result, left), check_results=publish_results(key, result, outcome, left)
+            metadata=published_metadata(result, waiting), check_results=publish_results(key, result, outcome, waiting)
         )
 
     return published
 
 
-def _ticket(context: AssetExecutionContext) -> RunIdentity:
-    launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG) or _launcher_of(context)
-    return RunIdentity(context.run.run_id, launched_by, context.run.run_id)
-
-
-def _launcher_of(context: AssetExecutionContext) -> str:
-    return "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
+def _identity(context: AssetExecutionContext) -> RunIdentity:
+    by_default = "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
+    return RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG) or by_default, context.run.run_id)

@@ -1,14 +1,13 @@
-"""Dagster's home folder: made on first use, with the settings that a sync worker needs. Settings that somebody has written or
-changed are left alone; those that an earlier version wrote, and nobody has changed, are brought up to date.
+"""Dagster's home folder: made on first use, with the settings that a sync worker needs.
 
-What Dagster does with its home is its own.
+Settings that a person wrote or changed are left alone; unchanged ones of an earlier version are brought up to date.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+import re
 from pathlib import Path
 
 from state.private_files import keep_private, make_private_folder
@@ -42,34 +41,26 @@ retention:
 """
 FORMER = frozenset({"e3bfe54e13b2381bbe0b5d3b2585a11487b1246dc9175225d740621d37657173"})
 """The SHA-256 of each text that an earlier version wrote."""
+_SETTING = re.compile(r"^[a-z]\w*", re.IGNORECASE | re.MULTILINE)
 
 
 def prepare_dagster_home(home: Path) -> None:
-    """Make the folder with its settings, and point this process and its children at it: what they make is private."""
+    """Make the folder with its settings, and point this process and its children at it; what they make is private."""
     keep_private()
     make_private_folder(home.absolute())
     settings = home / "dagster.yaml"
     if not settings.exists() or hashlib.sha256(settings.read_bytes()).hexdigest() in FORMER:
-        _write_whole(settings, DAGSTER_YAML)
+        beside = home / f".dagster.yaml.{os.getpid()}"
+        beside.write_text(DAGSTER_YAML, encoding="utf-8")
+        beside.replace(settings)  # so that a concurrent reader finds the old text or the new one, never a part
     os.environ["DAGSTER_HOME"] = str(home)
 
 
 def settings_lacking(home: Path) -> tuple[str, ...]:
-    """Return which of our settings a home's own file does not name, so that Dagster goes by its defaults; none without a file."""
+    """Return which of our settings a home's own file does not name, so that Dagster's defaults hold; none without a file."""
     try:
         text = (home / "dagster.yaml").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return ()
-    named = set(_names(text))
-    return tuple(name for name in _names(DAGSTER_YAML) if name not in named)
-
-
-def _names(text: str) -> Iterator[str]:
-    yield from (line.partition(":")[0].strip() for line in text.splitlines() if line[:1].isalpha())
-
-
-def _write_whole(file: Path, text: str) -> None:
-    """Write it so that whoever reads it meanwhile finds the former text or this one."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(file)
+    ours, theirs = _SETTING.findall(DAGSTER_YAML), _SETTING.findall(text)
+    return tuple(name for name in ours if name not in theirs)

@@ -1,6 +1,6 @@
-"""A `SyncError` becomes Dagster's own failure, with one verdict for all three of its retry mechanisms.
+"""Errors as Dagster's failures: whether a retry can help is decided once, for all three retry mechanisms.
 
-| mechanism                                | what it looks at                          | how the verdict reaches it          |
+| mechanism                                | what it looks at                          | how the decision reaches it         |
 |------------------------------------------|-------------------------------------------|-------------------------------------|
 | request (`connectors.retry`)             | `TransientError`, seconds                 | it has already been spent here      |
 | step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | if it clears within a step's delays |
@@ -21,7 +21,7 @@ from pipelines.run.outcome import faults_as_errors, outcome_of
 from state.holders import HeldByAnotherError, LeaseLostError
 
 StepContext = AssetExecutionContext | OpExecutionContext
-"""What is known in a step, of an asset or of none."""
+"""The context of a step, of an asset or of none."""
 STEP_DELAY_S = 10.0
 """Seconds before a step tries for the second time, twice as many before the third."""
 
@@ -39,21 +39,21 @@ def as_failures(context: StepContext) -> Iterator[None]:
 
 @contextmanager
 def interrupted_for_good(context: StepContext) -> Iterator[None]:
-    """Fail where the block is interrupted, in a step with a `RetryPolicy`: Dagster would begin an interrupted one again."""
+    """Fail if the block is interrupted: Dagster would retry an interrupted step that has a `RetryPolicy`."""
     try:
         yield
-    except (KeyboardInterrupt, DagsterExecutionInterruptedError) as asked:
+    except (KeyboardInterrupt, DagsterExecutionInterruptedError) as interruption:
         forbid_run_retry(context)
-        raise Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from asked
+        raise Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from interruption
 
 
 def forbid_run_retry(context: StepContext) -> None:
-    """Tell the daemon that running this again clears nothing: a person must act first."""
+    """Tag the run so that the daemon does not retry it: a person must act first."""
     context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
 
 
 def failure_of(context: StepContext, error: SyncError) -> Failure:
-    """Return the failure for an error; a permanent one also tells the daemon not to retry the run."""
+    """Return the failure for an error; a permanent one also forbids the daemon to retry the run."""
     if not isinstance(error, TransientError):
         forbid_run_retry(context)
     outcome = outcome_of(error)
@@ -69,7 +69,7 @@ def failure_of(context: StepContext, error: SyncError) -> Failure:
 
 
 def _clears_soon(error: SyncError) -> bool:
-    """Whether a step that tries again in seconds may get through; another run's hold and a long pause last longer."""
+    """Whether a retry in seconds may succeed; another run's lease and a long pause last longer."""
     match error:
         case HeldByAnotherError() | LeaseLostError():
             return False

@@ -1,7 +1,6 @@
-"""Dagster's own history kept small: a job that forgets old runs with their logs, off until somebody switches its schedule on.
+"""A job that deletes old runs from Dagster's own history, with their logs; its schedule is off until it is switched on.
 
-What the state DB forgets is `prune`'s; how long ticks are kept is said in `dagster_home`. Annotations are not postponed here,
-because Dagster looks at those of an op's function.
+Annotations are not postponed here, because Dagster reads those of an op's function.
 """
 
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from dagster import (
     DagsterRunStatus,
     Definitions,
     OpExecutionContext,
-    RunRecord,
     RunsFilter,
     ScheduleDefinition,
     job,
@@ -27,18 +25,17 @@ from pipelines.orchestration import names
 JOB = "forget_old_runs"
 CRON = "20 3 * * *"
 ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
-"""How a run may have come to its end."""
 _AT_ONCE = 200
 
 
 class KeepFor(Config):
-    """How much of the history stays."""
+    """Which part of the history stays."""
 
     days: int = Field(default=90, ge=7, description="Runs that began more days ago are forgotten; what feeds have sent is not.")
 
 
 def history_definitions() -> Definitions:
-    """Return the job and its daily schedule, which is off: nobody's history goes unasked."""
+    """Return the job and its daily schedule, which is off: history is deleted only on request."""
 
     @op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
     def forget(context: OpExecutionContext, config: KeepFor) -> None:
@@ -54,14 +51,11 @@ def history_definitions() -> Definitions:
 
 
 def forget_runs(instance: DagsterInstance, before: datetime) -> Iterator[str]:
-    """Delete runs that have ended and began before, and yield their ids."""
-    while runs := _old_runs(instance, before):
+    """Delete the runs that began before a moment and have ended, and yield their ids."""
+    old = RunsFilter(statuses=ENDED, created_before=before)
+    while runs := instance.get_run_records(old, limit=_AT_ONCE, ascending=True):
         for record in runs:
             run_id = record.dagster_run.run_id
             instance.compute_log_manager.delete_logs(prefix=[run_id])
             instance.delete_run(run_id)
             yield run_id
-
-
-def _old_runs(instance: DagsterInstance, before: datetime) -> list[RunRecord]:
-    return list(instance.get_run_records(RunsFilter(statuses=ENDED, created_before=before), limit=_AT_ONCE, ascending=True))

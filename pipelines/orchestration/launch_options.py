@@ -1,7 +1,4 @@
-"""Dagster configuration in, plain objects out: what a person may set when launching a run from the UI.
-
-The same options on the command line are `options.RunOptions`; secrets are never part of run configuration.
-"""
+"""The options of a run in the launchpad of the Dagster UI. Secrets are never part of a run's configuration."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class LaunchOptions(ConfigurableResource[RunOptions]):
     publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
 
     def create_resource(self, context: object) -> RunOptions:
-        """Return the options as the engine takes them; a wrong brake name fails the run before anything is read."""
+        """Return the options as `RunOptions`; a wrong brake name fails the run before anything is read."""
         del context
         return RunOptions.model_validate(
             {

@@ -1,13 +1,12 @@
 """What the Dagster UI shows of a feed and its runs: every count as a number, so that it is plotted over time, and short tables.
 
-The whole list of rejected rows is in the state DB (`eventsync rows`), never in the event log.
+The whole list of rejected rows stays in the state DB (`eventsync rows`), never in the event log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from typing import Any
 
 import orjson
@@ -24,65 +23,9 @@ from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
 from state.enums import Waiting
-from state.ledger.accounts import RejectedRow
 from state.ledger.row_record import Book, RowRecord
 from state.views.books import Books
 from state.views.views import RowFilter
-
-FIRST = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Differing:
-    """One row whose source does not say any more what was delivered. `fields`: the payload's that differ."""
-
-    place: str
-    row_key: str
-    event_id: int | None
-    what: str
-    fields: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOpen:
-    """How many rows wait, by the word that `eventsync rows --state` takes, and the first of those that differ."""
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    differing: tuple[Differing, ...] = ()
-
-
-def left_open(context: RunContext, mapping: FeedMapping) -> LeftOpen:
-    """Ask the state DB what waits, of one feed.
-
-    Raises:
-        SyncError: the state DB does not answer.
-    """
-    books, book = Books(context.engine, context.now), Book(context.settings.destination, mapping.feed)
-    counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
-    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
-        return LeftOpen(counts)
-    return LeftOpen(counts, tuple(islice(_differing(books, book), FIRST)))
-
-
-def _differing(books: Books, book: Book) -> Iterator[Differing]:
-    for record in books.rows(book, RowFilter(waiting=Waiting.DRIFT), limit=FIRST):
-        yield _told(record, record.drift_kind.value if record.drift_kind else "edited")
-    for record in books.rows(book, RowFilter(waiting=Waiting.VANISHED), limit=FIRST):
-        if record.drift_kind is None:
-            yield _told(record, "vanished")
-
-
-def _told(record: RowRecord, what: str) -> Differing:
-    fields = tuple(_changed(record.shown, record.drift_body or record.shown))
-    return Differing(record.origin, record.row_key, record.event_id, what.replace("_", " "), fields)
-
-
-def _changed(delivered: bytes, now: bytes) -> Iterator[str]:
-    """Yield the fields of two payloads that differ, in the order of the alphabet."""
-    before: dict[str, Any] = orjson.loads(delivered)
-    after: dict[str, Any] = orjson.loads(now)
-    yield from (name for name in sorted(before.keys() | after.keys()) if before.get(name) != after.get(name))
-
 
 ROWS_SHOWN = 20
 _PACE_NAMES = {
@@ -96,8 +39,46 @@ _PACE_NAMES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """How many rows wait, by the word that `eventsync rows --state` takes; and a table of the first that differ."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    differing: tuple[Mapping[str, str], ...] = ()
+
+
+def waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
+    """Return what waits in the state DB, of one feed.
+
+    Raises:
+        SyncError: the state DB does not answer.
+    """
+    books, book = Books(context.engine, context.now), Book(context.settings.destination, mapping.feed)
+    counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
+    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
+        return WaitingRows(counts)
+    drifted = books.rows(book, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
+    vanished = books.rows(book, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
+    differing = [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
+    differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
+    return WaitingRows(counts, tuple(differing[:ROWS_SHOWN]))
+
+
+def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
+    delivered: dict[str, Any] = orjson.loads(record.shown)
+    now: dict[str, Any] = orjson.loads(record.drift_body or record.shown)
+    changed = [name for name in sorted(delivered.keys() | now.keys()) if delivered.get(name) != now.get(name)]
+    return {
+        "place": record.origin,
+        "row key": record.row_key,
+        "event": str(record.event_id or ""),
+        "what": what.replace("_", " "),
+        "fields": ", ".join(changed),
+    }
+
+
 def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
-    """Return where a feed's rows come from, as an address that a click opens where it is one, and which file says so."""
+    """Return where a feed's rows come from, as a link where it is one, and which file says so."""
     schedule = feed.mapping.schedule
     address = address_of(feed.mapping.source)
     return {
@@ -112,11 +93,20 @@ def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
     counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
-    counts |= {"rejected by earlier reads": report.standing}
-    counts |= {"seconds": round(seconds, 3), "rows per second": round(report.account.read / seconds, 1) if seconds else 0.0}
-    counts |= {"dagster/row_count": report.account.read}
+    counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
+    counts |= {"seconds": round(seconds, 3), "rows per second": _per_second(report.account.read, seconds)}
     if report.rejections:
-        counts["rejected rows"] = _rejections(report.rejections)
+        counts["rejected rows"] = _table(
+            {
+                "place": row.origin,
+                "column": reason.column,
+                "found": reason.found[:200],
+                "problem": REASON_TEXTS[reason.code],
+                "hint": reason.hint,
+            }
+            for row in report.rejections[:ROWS_SHOWN]
+            for reason in row.reasons
+        )
     if report.held:
         counts["held rows"] = _table(
             {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
@@ -130,30 +120,29 @@ def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
 
 
 def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
-    """Return what a read has seen of its source: how many rows, in what time, and whether it was as before."""
+    """Return what a read saw of its source: how many rows, in what time, and its version."""
     rows = staged.report.account.read
     return {
         "dagster/row_count": rows,
         "rows": rows,
         "seconds": round(seconds, 3),
-        "rows per second": round(rows / seconds, 1) if seconds else 0.0,
+        "rows per second": _per_second(rows, seconds),
         "read": "all rows" if staged.report.is_whole else "a part: what changed, or what was asked for",
         **({"version": staged.version} if staged.version else {}),
     }
 
 
-def glance_metadata(glance: SourceProbe) -> Mapping[str, Any]:
-    """Return what a glance at a source has seen, without reading it: how many files or sheets, or why it says nothing."""
-    return {"glance": glance.blind} if glance.blind else {"files": len(glance.marks)}
+def probe_metadata(probe: SourceProbe) -> Mapping[str, Any]:
+    """Return what a probe saw of a source: how many files or sheets, or why it says nothing."""
+    return {"glance": probe.blind} if probe.blind else {"files": len(probe.marks)}
 
 
-def published_metadata(published: PublishReport, left: LeftOpen) -> Mapping[str, Any]:
-    """Return the account of a drain, its speed in rows per second, and what waits for a person behind it."""
+def published_metadata(published: PublishReport, waiting: WaitingRows) -> Mapping[str, Any]:
+    """Return the account of a drain, its speed in rows per second, and what waits for a person after it."""
     account = published.account
     counts: dict[str, Any] = dict(asdict(account))
-    answered = account.new + account.carried_over - account.pending
     counts["seconds"] = round(published.duration_s, 3)
-    counts["rows per second"] = round(answered / published.duration_s, 1) if published.duration_s else 0.0
+    counts["rows per second"] = _per_second(account.new + account.carried_over - account.pending, published.duration_s)
     counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
     counts["dagster/row_count"] = account.delivered
     if published.written_back.cells or published.written_back.problem:
@@ -162,39 +151,19 @@ def published_metadata(published: PublishReport, left: LeftOpen) -> Mapping[str,
         counts["not written back"] = replaced(published.written_back.problem)
     if published.outlook.notices:
         counts["notices"] = _list(published.outlook.notices)
-    return counts | waiting_metadata(left)
+    return counts | waiting_metadata(waiting)
 
 
-def waiting_metadata(left: LeftOpen) -> dict[str, Any]:
-    """Return what waits for a person, every kind as a number, also where it is none: a plot shows when it was worked off."""
-    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": left.counts.get(name, 0) for name in WAITING}
-    if left.differing:
-        counts["differs from what was delivered"] = _table(map(_difference, left.differing))
+def waiting_metadata(waiting: WaitingRows) -> dict[str, Any]:
+    """Return how many rows of each kind wait for a person, zeros too: the plot then shows when they were worked off."""
+    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": waiting.counts.get(name, 0) for name in WAITING}
+    if waiting.differing:
+        counts["differs from what was delivered"] = _table(waiting.differing)
     return counts
 
 
-def _difference(one: Differing) -> Mapping[str, str]:
-    return {
-        "place": one.place,
-        "row key": one.row_key,
-        "event": str(one.event_id or ""),
-        "what": one.what,
-        "fields": ", ".join(one.fields),
-    }
-
-
-def _rejections(rows: tuple[RejectedRow, ...]) -> MetadataValue[Any]:
-    return _table(
-        {
-            "place": row.origin,
-            "column": reason.column,
-            "found": reason.found[:200],
-            "problem": REASON_TEXTS[reason.code],
-            "hint": reason.hint,
-        }
-        for row in rows[:ROWS_SHOWN]
-        for reason in row.reasons
-    )
+def _per_second(rows: int, seconds: float) -> float:
+    return round(rows / seconds, 1) if seconds else 0.0
 
 
 def _table(rows: Iterable[Mapping[str, str]]) -> MetadataValue[Any]:

@@ -1,5 +1,6 @@
-"""How a feed is called in Dagster: the grammar of groups, jobs and asset paths. Imports nothing of Dagster, so that the
-command line may use it; what the assets do is `assets`'.
+"""The names of a feed in Dagster: of groups, jobs, schedules, sensors, asset paths and tags.
+
+Imports nothing of Dagster, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ def schedule_of_job(job: str) -> str:
 
 
 def sensor_of_job(job: str) -> str:
-    """Return the name of what runs a job when its source has changed."""
+    """Return the name of the sensor that runs a job when its source has changed."""
     return f"{job}_when_changed"
 
 
 def owners_of(owner: str) -> list[str]:
-    """Return an owner as Dagster takes one: an address of mail as it is, anybody else as a team; none if nobody is named."""
+    """Return an owner as Dagster takes one: a mail address as it is, anything else as a team; none if none is named."""
     if not owner:
         return []
     return [owner if _MAIL.fullmatch(owner) else f"team:{owner.removeprefix('team:') or owner}"]
 
 
 def backfill_job_of(feed: FeedName) -> str:
-    """Return the name of the job that brings windows of a feed's past in."""
+    """Return the name of the job that backfills a feed."""
     return f"{_BACKFILL}{group_of(feed)}"
 
 
 def kind_of(source_kind: str) -> str:
-    """Return what Dagster calls a kind of source; it has a picture for those that it knows by its own word."""
+    """Return Dagster's word for a kind of source; it has icons for the words that it knows."""
     return _KINDS.get(source_kind, source_kind)
 
 
@@ -67,15 +68,15 @@ def source_path(feed: FeedName) -> AssetPath:
 
 
 def staged_path(feed: FeedName) -> AssetPath:
-    """Return the path of the durable moment "we know what to say"."""
+    """Return the path of the asset for rows that are read, mapped and recorded."""
     return feed, "staged"
 
 
 def published_path(feed: FeedName) -> AssetPath:
-    """Return the path of the durable moment "it has been said"."""
+    """Return the path of the asset for rows that are sent."""
     return feed, "published"
 
 
 def backfilled_path(feed: FeedName) -> AssetPath:
-    """Return the path of the asset whose days are windows of the past that were brought in."""
+    """Return the path of the asset whose partitions are backfilled days."""
     return feed, "backfilled"

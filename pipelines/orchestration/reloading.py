@@ -1,7 +1,4 @@
-"""Mapping files as Dagster has seen them and as they stand now: watched, read, and shown to it anew when they differ.
-
-Asking Dagster is `webserver`'s; what it makes of the files `definitions`'. Does not import Dagster.
-"""
+"""Reload Dagster's definitions when mapping files change: read the folder, compare digests, watch for changes."""
 
 from __future__ import annotations
 
@@ -15,21 +12,20 @@ from threading import Event
 import watchfiles
 
 from mappings.errors import MappingFileError, SyncError
-from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_folder
+from mappings.yaml.loader import SUFFIXES, FeedFolder, load_folder
 from pipelines.orchestration.webserver import Webserver
 
 QUIET_MS = 300
 """A file is read once nothing has changed for so long: an editor, or a checkout, writes more than once."""
 LONGEST_MS = 3_000
-AGAIN_S = 10.0
-"""So long after Dagster did not answer it is asked again."""
+RETRY_S = 10.0
 
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class FolderVersion:
-    """The mapping files of a folder as they stood at one moment. `digest`: evidence of all that Dagster shows of them."""
+    """The mapping files of a folder at one moment. `digest`: of all that Dagster shows of them."""
 
     folder: FeedFolder
     digest: bytes
@@ -40,10 +36,10 @@ class FolderVersion:
         return self.folder.broken
 
     def __str__(self) -> str:
-        """The sentence for people."""
+        """Return the sentence for people."""
         count = len(self.folder.feeds)
-        told = f"{count} feed{'s' * (count != 1)}"
-        return f"{told}, {len(self.broken)} broken" if self.broken else told
+        text = f"{count} feed{'s' * (count != 1)}"
+        return f"{text}, {len(self.broken)} broken" if self.broken else text
 
 
 def read_folder_version(folder: Path) -> FolderVersion:
@@ -57,90 +53,101 @@ def read_folder_version(folder: Path) -> FolderVersion:
     return FolderVersion(loaded, digest.digest())
 
 
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 @dataclass(slots=True)
 class Reloader:
-    """Lets the Dagster behind `server` see the mapping files of `folder`, and knows which of their versions it has seen."""
+    """Has the Dagster behind `server` reload the mapping files of `folder`. `shown`: the digest of the version that it has."""
 
     server: Webserver
     folder: Path
     shown: bytes = b""
 
     def reload(self) -> FolderVersion:
-        """Show the files as they are now, whether they differ or not.
+        """Reload the files, whether they differ or not.
 
         Raises:
             SyncError: Dagster does not answer, or cannot load its definitions.
         """
-        seen = read_folder_version(self.folder)
-        self._show(seen)
-        return seen
+        version = read_folder_version(self.folder)
+        self._reload(version)
+        return version
 
-    def reload_if_changed(self, tell: Report) -> bool:
-        """Show the files if they differ from those shown last, and tell so; return whether Dagster has them now."""
-        seen = read_folder_version(self.folder)
-        if seen.digest == self.shown:
+    def reload_if_changed(self, report: Report) -> bool:
+        """Reload the files if they differ from those that Dagster has, and report it; return whether Dagster has them now."""
+        version = read_folder_version(self.folder)
+        if version.digest == self.shown:
             return True
         try:
-            self._show(seen)
-        except SyncError as refusal:
-            tell(f"the mapping files have changed, but {refusal}; trying again")
+            self._reload(version)
+        except SyncError as error:
+            report(f"the mapping files have changed, but {error}; trying again")
             return False
-        tell(f"the mapping files have changed, and Dagster has reloaded them: {seen}")
-        for error in seen.broken:
-            tell(str(error))
+        report(f"the mapping files have changed, and Dagster has reloaded them: {version}")
+        for broken in version.broken:
+            report(str(broken))
         return True
 
-    def _show(self, seen: FolderVersion) -> None:
+    def _reload(self, version: FolderVersion) -> None:
         self.server.reload()
-        self.shown = seen.digest
+        self.shown = version.digest
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedFiles:
-    """What is watched: the folders in which feeds and what they read beside themselves lie, and those neighbours."""
+    """The folders of mapping files and of what they read, and the files that they read."""
 
     folders: frozenset[Path]
     beside: frozenset[Path] = field(default_factory=frozenset)
 
     def concerns(self, _change: watchfiles.Change, path: str) -> bool:
-        """Whether a change is one of a mapping file, of what it reads, or of a link behind which all of them are exchanged."""
+        """Whether a change is one of a mapping file, of what it reads, or of the `..data` link of a mounted ConfigMap."""
         changed = Path(path)
         return changed.suffix in SUFFIXES or changed in self.beside or changed.name.startswith("..")
 
 
 def files_to_watch(folder: Path) -> WatchedFiles:
-    """Return what a folder's feeds make worth watching; folders that are not there cannot be."""
-    beside = frozenset(path for feed in load_folder(folder).feeds for path in _beside(feed))
+    """Return what to watch for a folder's feeds: it, and what they include and look up, as far as those folders exist."""
+    beside = frozenset(
+        (feed.path.parent / name).resolve()
+        for feed in load_folder(folder).feeds
+        for name in (*feed.mapping.include, *feed.mapping.tables)
+    )
     folders = {folder, *(path.parent for path in beside)}
     return WatchedFiles(frozenset(one for one in folders if one.is_dir()), beside)
 
 
-def watch(reloader: Reloader, tell: Report, stop: Event) -> None:
-    """Show each change of the mapping files to Dagster, until `stop` is set."""
+def watch(reloader: Reloader, report: Report, stop: Event) -> None:
+    """Reload at each change of the mapping files, until `stop` is set."""
     while not stop.is_set():
-        if not reloader.reload_if_changed(tell):
-            stop.wait(AGAIN_S)
+        if not reloader.reload_if_changed(report):
+            stop.wait(RETRY_S)
             continue
         _wait_for_change(reloader, files_to_watch(reloader.folder), stop)
 
 
-def _wait_for_change(reloader: Reloader, what: WatchedFiles, stop: Event) -> None:
-    """Return once something has changed, also before we began to watch: what is watched may be other files by now."""
-    if not what.folders:
-        stop.wait(AGAIN_S)
+def _wait_for_change(reloader: Reloader, files: WatchedFiles, stop: Event) -> None:
+    """Return once something has changed, also between the last reload and the beginning of the watch."""
+    if not files.folders:
+        stop.wait(RETRY_S)
         return
-    has_looked = False
-    for changes in _changes(what, stop):
-        if changes or (not has_looked and read_folder_version(reloader.folder).digest != reloader.shown):
+    is_first = True
+    for changes in _changes(files, stop):
+        if changes or (is_first and read_folder_version(reloader.folder).digest != reloader.shown):
             return
-        has_looked = True
+        is_first = False
 
 
-def _changes(what: WatchedFiles, stop: Event) -> Iterator[AbstractSet[object]]:
-    """Yield what has changed, and nothing at all each second."""
+def _changes(files: WatchedFiles, stop: Event) -> Iterator[AbstractSet[object]]:
+    """Yield what has changed, and an empty set each second."""
     return watchfiles.watch(
-        *what.folders,
-        watch_filter=what.concerns,
+        *files.folders,
+        watch_filter=files.concerns,
         debounce=LONGEST_MS,
         step=QUIET_MS,
         rust_timeout=1_000,
@@ -149,16 +156,3 @@ def _changes(what: WatchedFiles, stop: Event) -> Iterator[AbstractSet[object]]:
         recursive=False,
         yield_on_timeout=True,
     )
-
-
-def _beside(feed: LoadedFeed) -> Iterator[Path]:
-    """Yield the files that a mapping file reads: what it includes, what it looks up in."""
-    for name in (*feed.mapping.include, *feed.mapping.tables):
-        yield (feed.path.parent / name).resolve()
-
-
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

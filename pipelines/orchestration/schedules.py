@@ -1,7 +1,6 @@
-"""Each feed's own clock, as its mapping file says it. A tick that finds the feed still at work is skipped, not queued; one that
-finds a backfill at work comes in between two of its slices.
+"""Each feed's schedule and freshness policy, as its mapping file says them.
 
-What runs a feed when its source has changed is `sensors`'.
+A tick that finds the feed still at work is skipped, not queued; one that finds a backfill at work gets in between two slices.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ def feed_schedules(mapping: FeedMapping) -> list[ScheduleDefinition]:
     def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
         return at_work(context.instance, mapping.feed) or RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
 
-    return clock_of(names.job_of(mapping.feed), mapping.schedule, tick)
+    return schedules_of_job(names.job_of(mapping.feed), mapping.schedule, tick)
 
 
-def clock_of(job_name: str, schedule: Schedule | None, tick: Tick) -> list[ScheduleDefinition]:
-    """Return the schedule of a job by the clock that a mapping file names, if it does; `tick` says what happens at each tick."""
+def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> list[ScheduleDefinition]:
+    """Return the schedule of a job by the cron line of a mapping file, if there is one; `tick` is called at each tick."""
     if schedule is None or schedule.cron is None:
         return []
     return [
@@ -59,7 +58,7 @@ def clock_of(job_name: str, schedule: Schedule | None, tick: Tick) -> list[Sched
 
 
 def at_work(instance: DagsterInstance, feed: FeedName) -> SkipReason | None:
-    """Return which run of a feed has not ended yet, None if all have, or if it is a backfill's only."""
+    """Return which run of a feed has not ended yet; None if all have, or if only a backfill has not."""
     found = instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
     runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
     return SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
@@ -73,10 +72,10 @@ GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
 def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
     """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
 
-    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs when it
-    is asked to, or when its source changes: nobody knows when that should be.
+    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
+    request, or when its source changes: when that should be is unknown.
 
-    Ticks that come evenly all day need no calendar: Dagster counts a thousand ticks of each cron line wherever it meets one.
+    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it.
     """
     if schedule is None or schedule.cron is None:
         return None
@@ -91,10 +90,10 @@ def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
 
 
 def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]:
-    """Return the cron line of the moments by which something must be published, and by how many minutes they come later.
+    """Return the cron line of the moments by which something must be published, and how many minutes after a tick they are.
 
-    `ticks` are the minutes of a day, `shortest` the least between two. Where no line says those moments (an hour around
-    midnight, on some days only), the next tick is the deadline of the last: it is then stale too soon, while its run works.
+    `ticks` are the minutes of a day, `shortest` the least between two. Where no line can name those moments (an hour
+    around midnight, on some days only), the next tick is the deadline of the last; the feed is then stale while its run works.
     """
     _, _, *days = cron.split()
     for grace_min in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
@@ -105,7 +104,7 @@ def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]
 
 
 def _later(ticks: Iterable[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
-    """Return the fields of minutes and hours that say all these minutes of a day, but later; None if none can."""
+    """Return the cron fields for minutes and hours of all these ticks, but later; None if there are none."""
     later = {tick + grace_min for tick in ticks}
     if max(later) >= DAY and not is_daily:
         return None
@@ -113,5 +112,5 @@ def _later(ticks: Iterable[int], grace_min: int, *, is_daily: bool) -> tuple[str
     return (_field(minutes, HOUR), _field(hours, 24)) if len(minutes) * len(hours) == len(later) else None
 
 
-def _field(values: set[int], all_there_are: int) -> str:
-    return ANY if len(values) == all_there_are else ",".join(map(str, sorted(values)))
+def _field(values: set[int], count: int) -> str:
+    return ANY if len(values) == count else ",".join(map(str, sorted(values)))

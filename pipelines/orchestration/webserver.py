@@ -1,7 +1,4 @@
-"""A Dagster webserver that is already there: finding it, launching a run on it, following it. Does not import Dagster.
-
-What Dagster runs is in `definitions`; running in this very process is `in_process`'s.
-"""
+"""Client of a running Dagster webserver: find it, launch a run on it, follow it. Does not import Dagster."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.orchestration.names import LOCATION
 from pipelines.run.backfill import FIRST_SHOWN, has_days, usual_way
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
@@ -54,20 +50,20 @@ mutation Reload($name: String!) {
 }
 """
 _STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on Run { status } } }"
-_LOCATIONS = "{ version }"
+_VERSION = "{ version }"
 
 
 class LaunchError(SyncError):
-    """The webserver would not launch the run."""
+    """The webserver refuses to launch the run."""
 
 
 class ReloadError(SyncError):
-    """The webserver would not load the definitions anew, or they cannot be loaded."""
+    """The webserver refuses to reload the definitions, or they cannot be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A run to launch: the job, its run configuration, the assets it is limited to (all if empty), its tags."""
+    """A run to launch: job, run configuration, the assets it is limited to (all if empty), tags."""
 
     job: str
     config: Mapping[str, Any]
@@ -77,7 +73,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Webserver:
-    """A reachable webserver. `http` stays the caller's to close."""
+    """A webserver. The caller closes `http`."""
 
     http: httpx.Client
 
@@ -87,55 +83,56 @@ class Webserver:
         Raises:
             LaunchError: the webserver does not know the job, or refuses its configuration.
         """
-        selector: dict[str, Any] = {"repositoryLocationName": LOCATION, "repositoryName": REPOSITORY, "jobName": launch.job}
+        selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": REPOSITORY, "jobName": launch.job}
         if launch.assets:
             selector["assetSelection"] = [{"path": list(path)} for path in launch.assets]
         tags = [{"key": key, "value": value} for key, value in launch.tags.items()]
         params = {"selector": selector, "runConfigData": launch.config, "mode": "default", "executionMetadata": {"tags": tags}}
-        answer = self._ask(_LAUNCH, {"params": params})["launchPipelineExecution"]
+        answer = self._query(_LAUNCH, {"params": params})["launchPipelineExecution"]
         if answer["__typename"] != "LaunchRunSuccess":
-            words = answer.get("message") or "; ".join(one["message"] for one in answer.get("errors", [])) or answer["__typename"]
+            errors = "; ".join(one["message"] for one in answer.get("errors", []))
+            reason = answer.get("message") or errors or answer["__typename"]
             raise LaunchError(
-                f"Dagster would not launch {launch.job}: {words.splitlines()[0]}",
+                f"Dagster would not launch {launch.job}: {reason.splitlines()[0]}",
                 hint="a new mapping file is seen after `eventsync reload`; or use --no-dagster",
             )
         return str(answer["run"]["runId"])
 
-    def follow(self, run_id: str, sleep: Callable[[float], None], tell: Callable[[str], None]) -> str:
-        """Return the status in which a run ended, asking again every half second; `tell` once if it waits long in the queue."""
-        asked = 0
+    def follow(self, run_id: str, sleep: Callable[[float], None], report: Callable[[str], None]) -> str:
+        """Return the status in which a run ended, polling every half second; `report` once if it waits long in the queue."""
+        polls = 0
         while True:
-            status = str(self._ask(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
+            status = str(self._query(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
             if status in ENDED:
                 return status
-            if status == "QUEUED" and asked == LONG_IN_QUEUE_S / POLL_S:
-                tell(f"run {run_id} still waits in Dagster's queue: is another run of the feed at work, is the daemon running?")
-            asked += 1
+            if status == "QUEUED" and polls == LONG_IN_QUEUE_S / POLL_S:
+                report(f"run {run_id} still waits in Dagster's queue: is another run of the feed at work, is the daemon running?")
+            polls += 1
             sleep(POLL_S)
 
     def reload(self) -> None:
-        """Have the code location read all mapping files anew; runs at work go on with what they have read.
+        """Have the code location reload all mapping files; running runs go on with what they have read.
 
         Raises:
             ReloadError: the webserver does not know the location, or it cannot be loaded.
             TransientError: no webserver answers.
         """
-        answer = self._ask(_RELOAD, {"name": LOCATION})["reloadRepositoryLocation"]
+        answer = self._query(_RELOAD, {"name": names.LOCATION})["reloadRepositoryLocation"]
         refusal = answer.get("locationOrLoadError") or answer
         if "message" in refusal:
             raise ReloadError(
-                f"Dagster would not reload {LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
+                f"Dagster would not reload {names.LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
                 hint="Deployment > Code locations in the Dagster UI shows the whole message",
             )
 
     def is_there(self) -> bool:
         """Whether a Dagster webserver answers."""
         try:
-            return bool(self._ask(_LOCATIONS, {}).get("version"))
+            return bool(self._query(_VERSION, {}).get("version"))
         except TransientError:
             return False
 
-    def _ask(self, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def _query(self, query: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         try:
             response = self.http.post("/graphql", json={"query": query, "variables": variables})
             response.raise_for_status()
@@ -146,7 +143,7 @@ class Webserver:
 
 
 def webserver_url(settings: Settings) -> str:
-    """Return the address of the webserver to use: the configured one, or the local one that `ui` started; "" if none."""
+    """Return the address of the configured webserver, or of the local one that `ui` started; "" if there is none."""
     if settings.dagster_url:
         return settings.dagster_url
     try:
@@ -157,12 +154,12 @@ def webserver_url(settings: Settings) -> str:
 
 
 def note_path(settings: Settings) -> Path:
-    """Return where `ui` notes the address of the webserver it started."""
+    """Return the file in which `ui` records the address of the webserver it started."""
     return settings.dagster_home / "eventsync-ui.json"
 
 
 def launch_config(options: RunOptions) -> dict[str, Any]:
-    """Return the run configuration that asks for the `options`; nothing in it is secret."""
+    """Return the run configuration for the `options`; nothing in it is secret."""
     config: dict[str, Any] = {
         "row_keys": list(options.keys),
         "as_draft": options.status == "draft",
@@ -188,12 +185,12 @@ def wanted_assets(feed: FeedName, options: RunOptions) -> Sequence[names.AssetPa
 
 
 def launched_job(mapping: FeedMapping, options: RunOptions) -> str:
-    """Return the name of the job to launch: a window of the past has one of its own."""
+    """Return the name of the job to launch: a backfill has one of its own."""
     return names.backfill_job_of(mapping.feed) if options.window else names.job_of(mapping.feed)
 
 
 def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> Mapping[str, str]:
-    """Return the tags of a run to launch: the feed, by whom, and the days that it makes where they are partitions."""
+    """Return the tags of a run to launch: the feed, who launched it, and its days where they are partitions."""
     tags = {names.LAUNCHED_BY_TAG: launched_by, names.FEED_TAG: str(mapping.feed)}
     days = options.window
     if days is None or not has_days(mapping) or days.by != usual_way(mapping.source) or days.column:

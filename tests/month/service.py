@@ -23,7 +23,7 @@ from starlette.responses import Response
 
 from sandbox.answers import ApiError
 from sandbox.app import app_of
-from sandbox.service import Surroundings, open_sandbox
+from sandbox.service import Environment, open_sandbox
 from sandbox.switches import switched
 
 SECRET = "sk-month-4tYq8Zw2Lm-0042"
@@ -40,7 +40,7 @@ class Service:
 
     def __init__(self, clock: MonthClock) -> None:
         self._clock = clock
-        around = Surroundings(clock=lambda: clock.now().timestamp())
+        around = Environment(clock=lambda: clock.now().timestamp())
         self._app = app_of(open_sandbox(None, switched([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around))
         self.back_at: datetime | None = None
         self.room: int | None = None

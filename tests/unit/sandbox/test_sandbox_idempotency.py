@@ -9,7 +9,7 @@ import pytest
 from unit.sandbox.bench import Bench, Event, Open
 
 from sandbox.app import create_app
-from sandbox.service import Surroundings
+from sandbox.service import Environment
 from sandbox.switches import Switches
 
 
@@ -114,7 +114,7 @@ def answers_to_two_at_once(event: Event, switches: Switches) -> tuple[httpx.Resp
             arrived.set()
             await may_go_on.wait()
 
-        app = create_app(None, switches, "secret", Surroundings(sleep=sleep))
+        app = create_app(None, switches, "secret", Environment(sleep=sleep))
         transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
             first = asyncio.create_task(http.post("/api/public/v1/events", json=event))

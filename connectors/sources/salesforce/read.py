@@ -131,7 +131,7 @@ class Pages:
         while True:
             before = self.progress.count
             try:
-                yield from self._texts(self.selection.asking.query(*conditions, order=order))
+                yield from self._texts(self.selection.object_query.soql(*conditions, order=order))
             except LocatorLostError:
                 restarts = 0 if self.progress.count > before else restarts + 1
                 if restarts > _MOST_RESTARTS:
@@ -144,7 +144,7 @@ class Pages:
         """Yield the records of an author's query; if it is forgotten and sent again, skip those that were yielded before.
 
         Raises:
-            SourceUnavailableError: they arrive in another order, so that the yielded ones cannot be told apart.
+            SourceUnavailableError: they arrive in another order, so that the yielded ones cannot be recognised.
         """
         replay = _Replay()
         for _ in range(_MOST_RESTARTS):

@@ -136,7 +136,7 @@ class _Plan:
     def count(self) -> int | None:
         """Return how many records there are; None where they cannot be counted."""
         if self.spec.query is None:
-            return self.org.query(self.selection.asking.count(*self.conditions), with_deleted=self.with_deleted).total
+            return self.org.query(self.selection.object_query.count_soql(*self.conditions), with_deleted=self.with_deleted).total
         query = parse_query(self.spec.query)
         return self.org.query(query.counting).total if query.is_plain else None
 
@@ -166,7 +166,7 @@ class _Plan:
 
     def _in_bulk(self) -> Iterator[Texts]:
         # Without an order: Salesforce can then cut a large job into parts, and the results stay as they are.
-        soql = self.spec.query or self.selection.asking.query(*self.conditions)
+        soql = self.spec.query or self.selection.object_query.soql(*self.conditions)
         return bulk_records(self.org, soql, self.selection, with_deleted=self.with_deleted)
 
     def _in_pages(self) -> Iterator[Texts]:

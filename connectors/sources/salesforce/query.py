@@ -142,7 +142,12 @@ def _utc(text: str) -> str:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return ""
-    return "" if moment.tzinfo is None else f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
+    return "" if moment.tzinfo is None else utc_text(moment)
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a moment as SOQL writes it: in UTC, with milliseconds."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 Convert = Callable[[Any], str]

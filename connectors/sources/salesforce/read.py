@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from math import ceil
 from typing import Any
@@ -54,7 +54,9 @@ class Progress:
         if self.id_at is not None:
             self.last_id = texts[self.id_at]
         if self.stamp_at is not None:
-            self.last_stamp = stamp(texts[self.stamp_at])
+            cell = texts[self.stamp_at]
+            # Cells leave milliseconds out where they are 0.
+            self.last_stamp = f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
             self.greatest = max(self.greatest, self.last_stamp)
 
     def ending(self) -> Ending:
@@ -87,21 +89,6 @@ def _stamp_in(cursor: str, digest: str) -> str:
     except ValueError:
         return ""
     return reached if made_for == digest else ""
-
-
-def stamp(cell: str) -> str:
-    """Return a moment's cell with its milliseconds."""
-    return f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
-
-
-def earlier(reached: str, by: timedelta) -> str:
-    """Return a stamp earlier by so much."""
-    return written(datetime.fromisoformat(reached) - by)
-
-
-def written(moment: datetime) -> str:
-    """Return a moment as a stamp."""
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 Texts = list[str]

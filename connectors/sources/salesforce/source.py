@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import ceil
 
 from connectors.sources.contract import Reading
@@ -22,6 +23,7 @@ from connectors.sources.salesforce.query import (
     select_query,
     since,
     until,
+    utc_text,
 )
 from connectors.sources.salesforce.read import (
     PAGE_ROWS,
@@ -32,9 +34,7 @@ from connectors.sources.salesforce.read import (
     Texts,
     bulk_records,
     day_spent,
-    earlier,
     progress_of,
-    written,
 )
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import RowLocation, SourceRow
@@ -92,7 +92,7 @@ class SalesforceRecords:
         if self.spec.stop_at is not None and org.usage.share >= self.spec.stop_at:
             raise day_spent(org, self.spec)
         progress = progress_of(self.spec, selection, org.address, self.cursor)
-        progress.latest = written(org.usage.now) if org.usage.now else ""
+        progress.latest = utc_text(org.usage.now) if org.usage.now else ""
         return _Plan(self.spec, org, selection, progress).decided()
 
 
@@ -116,7 +116,7 @@ class _Plan:
     def conditions(self) -> tuple[str, ...]:
         """The conditions besides the mapping's own."""
         if self.progress.before and self.spec.incremental:
-            start = earlier(self.progress.before, self.spec.incremental.overlap)
+            start = utc_text(datetime.fromisoformat(self.progress.before) - self.spec.incremental.overlap)
             return (since(self.spec.incremental.by, start),)
         return (f"{DELETED} = false",) if self.selection.archive else ()
 

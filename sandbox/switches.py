@@ -59,139 +59,99 @@ class Bounds:
     most: int
 
 
-def _says(what: str, *between: int) -> dict[str, object]:
-    """Return a switch's line in the reference; `between`: the least and the most of a number."""
-    return {"says": what, "bounds": Bounds(*between) if between else None}
+def _switch(default: object, says: str, *between: int) -> Any:
+    """Return a switch's field with its line in the reference; `between`: the least and the most of a number."""
+    return field(default=default, metadata={"says": says, "bounds": Bounds(*between) if between else None})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switches:
     """One behaviour of the sandbox. The defaults are a strict, well-mannered service without faults or limits."""
 
-    success_status: Literal[200, 201] = field(
-        default=201, metadata=_says("Status of the answer to a created event or an uploaded image.")
+    success_status: Literal[200, 201] = _switch(201, "Status of the answer to a created event or an uploaded image.")
+    default_status: Literal["draft", "published"] = _switch("draft", "Status of an event whose payload names none.")
+    created_doc: Literal["minimal", "full"] = _switch(
+        "minimal", "Fields of the created `doc`: `id` and `title`, or the whole event."
     )
-    default_status: Literal["draft", "published"] = field(
-        default="draft", metadata=_says("Status of an event whose payload names none.")
+    event_items: Literal["minimal", "full", "id"] = _switch(
+        "minimal", "Fields of the items of GET /events: `id` and `title`, the whole event, or `id` alone."
     )
-    created_doc: Literal["minimal", "full"] = field(
-        default="minimal", metadata=_says("Fields of the created `doc`: `id` and `title`, or the whole event.")
+    event_order: Literal["newest", "oldest"] = _switch("newest", "Which events GET /events lists first.")
+    list_scope: Literal["none", "events:read"] = _switch("none", "Scope that GET /events asks for.")
+    classifications_auth: Literal["ignored", "required", "rejected"] = _switch(
+        "ignored", "An API key at GET /classifications: ignored, an active one required, or rejected with 400."
     )
-    event_items: Literal["minimal", "full", "id"] = field(
-        default="minimal", metadata=_says("Fields of the items of GET /events: `id` and `title`, the whole event, or `id` alone.")
+    missing_scope: Literal["insufficient_scope", "forbidden"] = _switch(
+        "insufficient_scope", "Code of the 403 for a missing scope."
     )
-    event_order: Literal["newest", "oldest"] = field(default="newest", metadata=_says("Which events GET /events lists first."))
-    list_scope: Literal["none", "events:read"] = field(default="none", metadata=_says("Scope that GET /events asks for."))
-    classifications_auth: Literal["ignored", "required", "rejected"] = field(
-        default="ignored",
-        metadata=_says("An API key at GET /classifications: ignored, an active one required, or rejected with 400."),
+    channel_denied: Literal["forbidden", "insufficient_scope", "not_found"] = _switch(
+        "forbidden", "Code of the 403 for a channel that the owner cannot access; `not_found` makes it a 404."
     )
-    missing_scope: Literal["insufficient_scope", "forbidden"] = field(
-        default="insufficient_scope", metadata=_says("Code of the 403 for a missing scope.")
-    )
-    channel_denied: Literal["forbidden", "insufficient_scope", "not_found"] = field(
-        default="forbidden",
-        metadata=_says("Code of the 403 for a channel that the owner cannot access; `not_found` makes it a 404."),
-    )
-    channel_unknown: Literal["not_found", "forbidden", "invalid_request"] = field(
-        default="not_found", metadata=_says("Code of the 404, 403 or 400 for a channel that does not exist.")
+    channel_unknown: Literal["not_found", "forbidden", "invalid_request"] = _switch(
+        "not_found", "Code of the 404, 403 or 400 for a channel that does not exist."
     )
 
-    idempotency: Literal["replay", "refuse", "ignore"] = field(
-        default="replay",
-        metadata=_says("A used `Idempotency-Key`: its stored answer again, 409 for any reuse, or the header has no effect."),
+    idempotency: Literal["replay", "refuse", "ignore"] = _switch(
+        "replay", "A used `Idempotency-Key`: its stored answer again, 409 for any reuse, or the header has no effect."
     )
-    idempotency_other_body: Literal["conflict", "replay"] = field(
-        default="conflict", metadata=_says("A used key with another body: 409, or the first body's answer all the same.")
+    idempotency_other_body: Literal["conflict", "replay"] = _switch(
+        "conflict", "A used key with another body: 409, or the first body's answer all the same."
     )
-    idempotency_memory_s: int = field(
-        default=0, metadata=_says("Seconds after which a used key is forgotten; 0 for never.", 0, 10**9)
+    idempotency_memory_s: int = _switch(0, "Seconds after which a used key is forgotten; 0 for never.", 0, 10**9)
+    in_progress: Literal["bare", "retry_after"] = _switch(
+        "bare", "The 409 of a key whose first request is still at work: bare, or with `Retry-After`."
     )
-    in_progress: Literal["bare", "retry_after"] = field(
-        default="bare", metadata=_says("The 409 of a key whose first request is still at work: bare, or with `Retry-After`.")
+    stored_refusals: Literal["none", "validation", "all"] = _switch(
+        "validation", "Refusals that use up a key: none, 400 of the payload, or those of the channel too."
     )
-    stored_refusals: Literal["none", "validation", "all"] = field(
-        default="validation", metadata=_says("Refusals that use up a key: none, 400 of the payload, or those of the channel too.")
-    )
-    key_max_chars: int = field(default=255, metadata=_says("Longest accepted `Idempotency-Key`, in characters.", 1, 10**6))
+    key_max_chars: int = _switch(255, "Longest accepted `Idempotency-Key`, in characters.", 1, 10**6)
 
-    rate_events: Rate | None = field(default=None, metadata=_says("Limit of POST /events per API key."))
-    rate_lists: Rate | None = field(default=None, metadata=_says("Limit of each list route per API key."))
-    rate_media: Rate | None = field(default=None, metadata=_says("Limit of POST /media per API key."))
-    rate_kind: RateKind = field(
-        default="bucket", metadata=_says("How requests are counted: a token bucket, a fixed window or a sliding window.")
-    )
-    rate_burst: int = field(default=0, metadata=_says("Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6))
-    retry_after: RetryAfterStyle = field(default="seconds", metadata=_says("How `Retry-After` of a 409, 429 or 503 is written."))
-    rate_headers: RateHeaders = field(default="none", metadata=_says("Headers that tell the limit and what is left of it."))
+    rate_events: Rate | None = _switch(None, "Limit of POST /events per API key.")
+    rate_lists: Rate | None = _switch(None, "Limit of each list route per API key.")
+    rate_media: Rate | None = _switch(None, "Limit of POST /media per API key.")
+    rate_kind: RateKind = _switch("bucket", "How requests are counted: a token bucket, a fixed window or a sliding window.")
+    rate_burst: int = _switch(0, "Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6)
+    retry_after: RetryAfterStyle = _switch("seconds", "How `Retry-After` of a 409, 429 or 503 is written.")
+    rate_headers: RateHeaders = _switch("none", "Headers that tell the limit and what is left of it.")
 
-    media_encoding: Literal["any", "multipart", "raw"] = field(
-        default="any", metadata=_says("Encodings that POST /media accepts.")
-    )
-    media_field: Literal["any", "file", "image", "media"] = field(
-        default="any", metadata=_says("Name of the multipart field that holds the image.")
-    )
-    media_scope: Literal["media:create", "events:create", "none"] = field(
-        default="media:create", metadata=_says("Scope that POST /media asks for.")
-    )
+    media_encoding: Literal["any", "multipart", "raw"] = _switch("any", "Encodings that POST /media accepts.")
+    media_field: Literal["any", "file", "image", "media"] = _switch("any", "Name of the multipart field that holds the image.")
+    media_scope: Literal["media:create", "events:create", "none"] = _switch("media:create", "Scope that POST /media asks for.")
 
-    max_title_chars: int = field(default=300, metadata=_says("Longest accepted `title`, in characters.", 1, 10**6))
-    max_text_chars: int = field(
-        default=5_000, metadata=_says("Longest accepted other text of an event, in characters.", 1, 10**6)
+    max_title_chars: int = _switch(300, "Longest accepted `title`, in characters.", 1, 10**6)
+    max_text_chars: int = _switch(5_000, "Longest accepted other text of an event, in characters.", 1, 10**6)
+    max_offers: int = _switch(50, "Most offers of one event.", 0, 10**6)
+    max_body_bytes: int = _switch(256 * 1024, "Largest accepted body of POST /events; beyond it 413.", 1, 2**30)
+    max_image_bytes: int = _switch(10 * 1024 * 1024, "Largest accepted body of POST /media; beyond it 413.", 1, 2**30)
+    unknown_fields: Literal["kept", "refused"] = _switch("kept", "Fields of an event that the specification does not name.")
+    null_fields: Literal["refused", "omitted"] = _switch(
+        "refused", "An optional field that is null: 400, or as if it were not there."
     )
-    max_offers: int = field(default=50, metadata=_says("Most offers of one event.", 0, 10**6))
-    max_body_bytes: int = field(
-        default=256 * 1024, metadata=_says("Largest accepted body of POST /events; beyond it 413.", 1, 2**30)
+    empty_classifications: Literal["refused", "accepted"] = _switch("refused", "An event with an empty list of classifications.")
+    availability: Literal["available", "any"] = _switch("available", "Accepted values of an offer's `availability`.")
+
+    contract: Contract = _switch(
+        "as_specified",
+        "The contract of POST /events: `organizer` new and required, `title` renamed to `headline`, bounded, or v2.",
     )
-    max_image_bytes: int = field(
-        default=10 * 1024 * 1024, metadata=_says("Largest accepted body of POST /media; beyond it 413.", 1, 2**30)
+    contract_page: Literal["yaml", "html", "absent"] = _switch(
+        "yaml", "The page that describes it: OpenAPI in YAML, a web page, or a 404."
     )
-    unknown_fields: Literal["kept", "refused"] = field(
-        default="kept", metadata=_says("Fields of an event that the specification does not name.")
+    contract_rules: Literal["as_the_page", "as_specified"] = _switch(
+        "as_the_page", "Whether events are held to that contract, or the page alone is changed."
     )
-    null_fields: Literal["refused", "omitted"] = field(
-        default="refused", metadata=_says("An optional field that is null: 400, or as if it were not there.")
-    )
-    empty_classifications: Literal["refused", "accepted"] = field(
-        default="refused", metadata=_says("An event with an empty list of classifications.")
-    )
-    availability: Literal["available", "any"] = field(
-        default="available", metadata=_says("Accepted values of an offer's `availability`.")
+    classification_list: Literal["first", "revised"] = _switch(
+        "first", "The list of classifications: as seeded, or a later version without `nightlife`, `workshop` renamed."
     )
 
-    contract: Contract = field(
-        default="as_specified",
-        metadata=_says(
-            "The contract of POST /events: `organizer` new and required, `title` renamed to `headline`, bounded, or v2."
-        ),
-    )
-    contract_page: Literal["yaml", "html", "absent"] = field(
-        default="yaml", metadata=_says("The page that describes it: OpenAPI in YAML, a web page, or a 404.")
-    )
-    contract_rules: Literal["as_the_page", "as_specified"] = field(
-        default="as_the_page", metadata=_says("Whether events are held to that contract, or the page alone is changed.")
-    )
-    classification_list: Literal["first", "revised"] = field(
-        default="first",
-        metadata=_says("The list of classifications: as seeded, or a later version without `nightlife`, `workshop` renamed."),
-    )
-
-    latency_ms: int = field(default=0, metadata=_says("Wait before the work of POST /events and POST /media.", 0, 600_000))
-    answer_delay_ms: int = field(default=0, metadata=_says("Wait between that work, done and kept, and its answer.", 0, 600_000))
-    fault_per_mille: int = field(
-        default=0, metadata=_says("How many of 1000 attempts of POST /events and POST /media go wrong.", 0, 1000)
-    )
-    faults: tuple[FaultKind, ...] = field(default=("error_500",), metadata=_says("How they go wrong, evenly mixed."))
-    fault_moment: FaultMoment = field(
-        default="either", metadata=_says("Whether they go wrong before or after the work is done and kept.")
-    )
-    fault_attempts: int = field(
-        default=0, metadata=_says("How many attempts under one key may go wrong, the first ones; 0 for all.", 0, 10**6)
-    )
-    fault_hold_ms: int = field(
-        default=300, metadata=_says("How long the work goes on after a `late` fault has reset the connection.", 0, 600_000)
-    )
-    fault_seed: int = field(default=1, metadata=_says("Same seed, same key, same attempt: same fault.", 0, 2**53))
+    latency_ms: int = _switch(0, "Wait before the work of POST /events and POST /media.", 0, 600_000)
+    answer_delay_ms: int = _switch(0, "Wait between that work, done and kept, and its answer.", 0, 600_000)
+    fault_per_mille: int = _switch(0, "How many of 1000 attempts of POST /events and POST /media go wrong.", 0, 1000)
+    faults: tuple[FaultKind, ...] = _switch(("error_500",), "How they go wrong, evenly mixed.")
+    fault_moment: FaultMoment = _switch("either", "Whether they go wrong before or after the work is done and kept.")
+    fault_attempts: int = _switch(0, "How many attempts under one key may go wrong, the first ones; 0 for all.", 0, 10**6)
+    fault_hold_ms: int = _switch(300, "How long the work goes on after a `late` fault has reset the connection.", 0, 600_000)
+    fault_seed: int = _switch(1, "Same seed, same key, same attempt: same fault.", 0, 2**53)
 
 
 class SwitchError(ValueError):
@@ -207,22 +167,25 @@ def switched(words: Iterable[str], base: Switches | None = None) -> Switches:
 
     Raises SwitchError with every word that names no switch or no value of it.
     """
-    pairs = [_halves(word) for word in words]
-    return changed(
-        {name: value for name, _, value in pairs}, base or Switches(), bare=[name for name, sign, _ in pairs if not sign]
-    )
+    values: dict[str, str | None] = {}
+    for word in words:
+        name, sign, value = (part.strip() for part in word.partition("="))
+        values[name] = value if sign else None
+    return _applied(values, base or Switches())
 
 
-def changed(values: Mapping[str, object], base: Switches, *, bare: Iterable[str] = ()) -> Switches:
-    """Return `base` with `values` applied, each written as on the command line; `bare` are names that came without a value.
+def changed(values: Mapping[str, object], base: Switches) -> Switches:
+    """Return `base` with `values` applied, each written as on the command line. Raises SwitchError with every problem."""
+    return _applied({name: str(value) for name, value in values.items()}, base)
 
-    Raises SwitchError with every problem.
-    """
+
+def _applied(values: Mapping[str, str | None], base: Switches) -> Switches:
+    """Return `base` with `values` applied; None is a name that came without a value."""
     problems: list[str] = []
     settings: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            settings[name] = _parsed(name, None if name in set(bare) else str(value))
+            settings[name] = _parsed(name, value)
         except ValueError as problem:
             problems.append(str(problem))
     if problems:
@@ -232,7 +195,7 @@ def changed(values: Mapping[str, object], base: Switches, *, bare: Iterable[str]
 
 def spelt(switches: Switches) -> dict[str, str]:
     """Return every switch's name and value, as `switched` would read them back."""
-    return {one.name: _written(_value_of(switches, one)) for one in _switch_fields().values()}
+    return {name: _written(getattr(switches, name)) for name in _switch_fields()}
 
 
 def reference() -> str:
@@ -240,11 +203,6 @@ def reference() -> str:
     lines = ["| switch | values (default first) | what it decides |", "|---|---|---|"]
     lines += [f"| `{one.name}` | {_values_of(one)} | {one.metadata['says']} |" for one in _switch_fields().values()]
     return "\n".join(lines)
-
-
-def _halves(word: str) -> tuple[str, str, str]:
-    name, sign, value = word.partition("=")
-    return name.strip(), sign, value.strip()
 
 
 @cache
@@ -255,10 +213,6 @@ def _switch_fields() -> dict[str, Field[Any]]:
 @cache
 def _type_of(name: str) -> Any:
     return get_type_hints(Switches)[name]
-
-
-def _value_of(switches: Switches, one: Field[Any]) -> object:
-    return getattr(switches, one.name)
 
 
 def _parsed(name: str, value: str | None) -> object:

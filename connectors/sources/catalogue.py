@@ -39,7 +39,7 @@ from mappings.spec.source import (
 from mappings.spec.source_words import is_address, secrets_of
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce.read import OrgLook
+    from connectors.sources.salesforce.read import OrgProbe
     from connectors.sources.salesforce.source import SalesforceRecords
 
 
@@ -88,14 +88,14 @@ def open_source(
     return MaskedSource(open_rows(asked), access.mask)
 
 
-def look_at_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clock: Clock = REAL_CLOCK) -> OrgLook:
+def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clock: Clock = REAL_CLOCK) -> OrgProbe:
     """Ask an org about what a feed reads from it, without reading it: fields, number of records, requests left today.
 
     Raises:
         SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
     """
     with masked_errors(access.mask):
-        return _salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, "", clock).look()
+        return _salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, "", clock).probe()
 
 
 def _google_sheet(spec: GoogleSheetsSource, asked: ColumnRequest, access: Access, since: str, clock: Clock) -> Source:

@@ -14,7 +14,7 @@ from connectors.event_api.contract_check import compare
 from connectors.event_api.contract_page import ContractPage, NoPage
 from connectors.event_api.lists import Classifications
 from connectors.notify import Message, Tone, deliver_over, find_fault
-from connectors.sources.catalogue import look_at_org, open_source
+from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
 from connectors.sources.header import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
@@ -322,7 +322,7 @@ def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding
 
 def _of_org(settings: Settings, spec: SalesforceSource, columns: frozenset[str]) -> LiveFinding:
     """Return what an org says: asking for a first row would make it run the whole query."""
-    look = look_at_org(spec, columns, access=settings.access)
+    look = probe_org(spec, columns, access=settings.access)
     told = f"salesforce {look}"
     return well("source", told) if look.is_enough else unwise("source", f"{told}: too few for a whole reading today")
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of
 
-from connectors.sources.catalogue import look_at_org
+from connectors.sources.catalogue import probe_org
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from connectors.sources.salesforce.read import OrgLook
+from connectors.sources.salesforce.read import OrgProbe
 from mappings.spec.source import SalesforceSource
 
 
-def _look(reader: Reader, columns: set[str], **words: Any) -> OrgLook:
+def _look(reader: Reader, columns: set[str], **words: Any) -> OrgProbe:
     spec = SalesforceSource.model_validate({"kind": "salesforce", "object": "Event__c"} | words)
-    return look_at_org(spec, frozenset(columns), access=reader.access(), clock=reader.clock.clockwork)
+    return probe_org(spec, frozenset(columns), access=reader.access(), clock=reader.clock.clockwork)
 
 
 def test_a_look_counts_the_records_and_the_days_requests_and_reads_none() -> None:

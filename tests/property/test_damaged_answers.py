@@ -164,7 +164,7 @@ def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: s
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)
                 reading.ending()
-            source.look()
+            source.probe()
 
         yield proxy, read
 

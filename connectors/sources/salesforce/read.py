@@ -1,6 +1,7 @@
-"""How far a reading of Salesforce has come, and from where a later one may go on.
+"""Records of Salesforce by REST pages and by Bulk API 2.0 jobs, and how far a reading has come.
 
-What is asked for by it is `salesforce_records`' matter.
+simple-salesforce's `query_all_iter` ends with an error where Salesforce has forgotten a query, and its `bulk2` neither resumes a
+result that broke off nor bounds the wait for a job; both hold whole pages. So pages and jobs are read here.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import csv
 import io
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from math import ceil
 from typing import Any
@@ -24,14 +25,13 @@ from connectors.sources.errors import BadSourceError, SourceUnavailableError
 from connectors.sources.salesforce.client import DAY_SPENT_S, LocatorLostError
 from connectors.sources.salesforce.org import POLICY, Org, Page
 from connectors.sources.salesforce.query import ID, Column, Selection, children_text, picked
-from connectors.sources.service_answers import BusyError
 from mappings.errors import SyncError
 from mappings.spec.source import SalesforceSource
 
 
 @dataclass(slots=True)
 class Progress:
-    """What one reading has given so far. `latest`: no cursor goes beyond it, as what changed later was not looked for.
+    """What one reading has yielded so far. `latest`: no cursor goes beyond it, as later changes were not searched for.
 
     Stamps are moments as SOQL writes them, with milliseconds, so that they sort as texts; "" for none yet.
     """
@@ -48,31 +48,33 @@ class Progress:
     notices: list[str] = field(default_factory=list)
     is_short: bool = False
 
-    def note(self, texts: Sequence[str]) -> None:
-        """Note a record as given."""
+    def add(self, texts: Sequence[str]) -> None:
+        """Count a record as yielded."""
         self.count += 1
         if self.id_at is not None:
             self.last_id = texts[self.id_at]
         if self.stamp_at is not None:
-            self.last_stamp = stamp(texts[self.stamp_at])
+            cell = texts[self.stamp_at]
+            # Cells leave milliseconds out where they are 0.
+            self.last_stamp = f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
             self.greatest = max(self.greatest, self.last_stamp)
 
     def ending(self) -> Ending:
-        """Return how the reading ended: its cursor is the greatest stamp given, but none after the reading began."""
+        """Return how the reading ended: its cursor is the greatest stamp yielded, but none after the reading began."""
         seen = min(self.greatest, self.latest or self.greatest)
         reached = max(seen, self.before)
         return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices), self.is_short)
 
 
 def progress_of(spec: SalesforceSource, selection: Selection, address: str, cursor: str) -> Progress:
-    """Return the progress of a reading that has yet to begin, of the org at `address`; it goes on from `cursor` if that fits."""
+    """Return the progress of a new reading of the org at `address`; it continues from `cursor` if that fits."""
     by = spec.incremental.by if spec.incremental else ""
     digest = _digest_of(spec, selection, address)
     return Progress(selection.at(ID), selection.at(by) if by else None, digest, _stamp_in(cursor, digest))
 
 
 def _digest_of(spec: SalesforceSource, selection: Selection, address: str) -> str:
-    """Return what a cursor is good for: the same org, the same records, and the same columns of them."""
+    """Return a digest of the org, the records and the columns that a cursor is valid for."""
     tests = [[test.field, test.op, *test.value] for test in spec.where]
     by = spec.incremental.by if spec.incremental else ""
     asked = [address, spec.place, by, tests, sorted(column.selected for column in selection.columns)]
@@ -80,28 +82,13 @@ def _digest_of(spec: SalesforceSource, selection: Selection, address: str) -> st
 
 
 def _stamp_in(cursor: str, digest: str) -> str:
-    """Return the stamp of a cursor, "" if it is none of ours or was made for other columns or records."""
+    """Return the stamp of a cursor, "" if it is not ours or was made for other columns or records."""
     reached, _, made_for = cursor.partition(" ")
     try:
         datetime.fromisoformat(reached)
     except ValueError:
         return ""
     return reached if made_for == digest else ""
-
-
-def stamp(cell: str) -> str:
-    """Return a moment's cell with its milliseconds."""
-    return f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
-
-
-def earlier(reached: str, by: timedelta) -> str:
-    """Return a stamp so much earlier."""
-    return written(datetime.fromisoformat(reached) - by)
-
-
-def written(moment: datetime) -> str:
-    """Return a moment as a stamp."""
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
 Texts = list[str]
@@ -112,7 +99,7 @@ _CHANGED = "the records came in another order when Salesforce had forgotten the 
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """One way through a query's pages. `may_stop`: what is not read today may be read tomorrow."""
+    """The pages of one reading. `may_stop`: what is not read today may be read tomorrow."""
 
     org: Org
     spec: SalesforceSource
@@ -121,8 +108,8 @@ class Pages:
     with_deleted: bool = False
     may_stop: bool = False
 
-    def of_object(self, given: Sequence[str], order: str, rest: Callable[[], Sequence[str]]) -> Iterator[Texts]:
-        """Give the records that meet the conditions; `rest` returns those of what comes after the last one given.
+    def object_records(self, given: Sequence[str], order: str, rest: Callable[[], Sequence[str]]) -> Iterator[Texts]:
+        """Yield the records that meet the conditions; `rest` returns the conditions for those after the last yielded one.
 
         Raises:
             SourceUnavailableError: the query was forgotten again and again, or the day's requests are used.
@@ -131,7 +118,7 @@ class Pages:
         while True:
             before = self.progress.count
             try:
-                yield from self._texts(self.selection.asking.query(*conditions, order=order))
+                yield from self._texts(self.selection.object_query.soql(*conditions, order=order))
             except LocatorLostError:
                 restarts = 0 if self.progress.count > before else restarts + 1
                 if restarts > _MOST_RESTARTS:
@@ -140,21 +127,21 @@ class Pages:
             else:
                 return
 
-    def of_query(self, soql: str) -> Iterator[Texts]:
-        """Give the records of an author's query; what was given before it was forgotten must come again, and is passed over.
+    def query_records(self, soql: str) -> Iterator[Texts]:
+        """Yield the records of an author's query; if it is forgotten and sent again, skip those that were yielded before.
 
         Raises:
-            SourceUnavailableError: they come otherwise, so that nobody knows which were given.
+            SourceUnavailableError: they arrive in another order, so that the yielded ones cannot be recognised.
         """
-        memory = _Memory()
+        replay = _Replay()
         for _ in range(_MOST_RESTARTS):
-            memory.begin()
+            replay.restart()
             try:
-                yield from (texts for texts in self._texts(soql) if memory.is_new(texts))
+                yield from (texts for texts in self._texts(soql) if replay.is_new(texts))
             except LocatorLostError:
-                memory.keep()
+                replay.keep()
             else:
-                memory.end()
+                replay.end()
                 return
         raise SourceUnavailableError("Salesforce forgets the query again and again", hint="run again later, or name the object")
 
@@ -172,7 +159,7 @@ class Pages:
                 return
             page = self.org.more(page.more)
         if seen < total:
-            message = f"Salesforce told of {total} records and gave {seen}"
+            message = f"Salesforce announced {total} records and sent {seen}"
             raise SourceUnavailableError(message, hint="run again later")
 
     def _reader(self, column: Column) -> Callable[[Mapping[str, Any]], str]:
@@ -208,35 +195,35 @@ class Pages:
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What a query has given so far, as a number and a digest: enough to tell whether it comes again just so."""
+class _Replay:
+    """The number and a digest of the records that a query has yielded: whether a repeated query starts with the same ones."""
 
-    given: int = 0
-    passed: int = 0
+    yielded: int = 0
     expected: str = ""
+    passed: int = 0
     digest: blake2b = field(default_factory=blake2b)
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         self.passed, self.digest = 0, blake2b()
 
     def is_new(self, texts: Texts) -> bool:
         self.passed += 1
         self.digest.update("\0".join(texts).encode("utf-8", "surrogatepass") + b"\1")
-        if self.passed == self.given and self.digest.hexdigest() != self.expected:
+        if self.passed == self.yielded and self.digest.hexdigest() != self.expected:
             raise SourceUnavailableError(_CHANGED, hint="write ORDER BY Id at the end of the query")
-        return self.passed > self.given
+        return self.passed > self.yielded
 
     def keep(self) -> None:
-        if self.passed >= self.given:
-            self.given, self.expected = self.passed, self.digest.hexdigest()
+        if self.passed >= self.yielded:
+            self.yielded, self.expected = self.passed, self.digest.hexdigest()
 
     def end(self) -> None:
-        if self.passed < self.given:
+        if self.passed < self.yielded:
             raise SourceUnavailableError(_CHANGED, hint="write ORDER BY Id at the end of the query")
 
 
 def day_spent(org: Org, spec: SalesforceSource) -> SourceUnavailableError:
-    """Return the error for an org whose requests of the day are used as far as we may use them."""
+    """Return the error for an org whose daily requests are used up to our limit (`stop_at`)."""
     usage = org.usage
     message = f"Salesforce: the org has used {usage.used} of its {usage.allowed} requests of the day, {usage.share:.0%}"
     hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again in an hour"
@@ -251,8 +238,8 @@ _AROUND_A_JOB = 6
 
 
 @dataclass(frozen=True, slots=True)
-class OrgLook:
-    """A look at what a feed reads. `records` is None where they cannot be counted; `left` of the `allowed` requests of a day.
+class OrgProbe:
+    """What a feed would read. `records` is None where they cannot be counted; `left` of the `allowed` requests of a day.
 
     `stops_at`: how many of them must stay for others, 0 for none.
     """
@@ -267,7 +254,7 @@ class OrgLook:
 
     @property
     def requests(self) -> int | None:
-        """About how many requests a whole reading takes."""
+        """About how many requests a full read takes."""
         if self.records is None:
             return None
         return ceil(self.records / CHUNK_ROWS) + _AROUND_A_JOB if self.in_bulk else max(1, ceil(self.records / PAGE_ROWS))
@@ -278,7 +265,7 @@ class OrgLook:
         return not self.allowed or self.left - self.stops_at >= (self.requests or 1)
 
     def __str__(self) -> str:
-        """Tell it in a line."""
+        """Return it as one line."""
         records = "" if self.records is None else f", {self.records} records, read in {'bulk' if self.in_bulk else 'pages'}"
         cost = "" if self.requests is None else f" by about {self.requests} requests"
         left = f"; the org has {self.left} of its {self.allowed} requests of the day left" if self.allowed else ""
@@ -288,98 +275,49 @@ class OrgLook:
 
 LONGEST_WAIT_S = 3 * 3600.0
 """Salesforce tries a query 15 times, for ten minutes each, before it gives a job up."""
-_FIRST_LOOK_S, _LATER_LOOK_S = 0.5, 20.0
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.5, 20.0
 _LARGEST_CELL = 16 * 1024 * 1024
 _PIECE_BYTES = 256 * 1024
 _NOT_ALL = "run again later; if it stays so, write api: rest"
 _NOT_IN_BULK = ("not supported by the Bulk API", "FEATURENOTENABLED", "INVALIDENTITY", "EXCEEDEDQUOTA", "EXCEEDED_QUOTA")
 
 
-class _BrokenOffError(BusyError):
-    """Results that were coming broke off: the rest of them is worth asking for. A busy org has been insisted on by `Org`."""
-
-
-@dataclass(slots=True)
-class QueryJob:
-    """A job whose results are ready: `promised` records at least, as far as it told."""
-
-    org: Org
-    path: str
-    promised: int = 0
-    _given: int = 0
-
-    def texts(self, selection: Selection) -> Iterator[list[str]]:
-        """Give the records' cells. A chunk that breaks off is asked for again, and what was given of it passed over.
-
-        Raises:
-            SourceUnavailableError: it breaks off again and again, or the last chunk ends before all have come.
-            BadSourceError: what comes are not the columns that were asked for.
-        """
-        locator, total = "", 0
-        while locator != "null":
-            attempt, self._given = 1, 0
-            while True:
-                before = self._given
-                try:
-                    locator = yield from self._chunk(selection, locator)
-                    break
-                except _BrokenOffError:
-                    attempt = 1 if self._given > before else attempt + 1
-                    if attempt > POLICY.attempts:
-                        raise
-                    self.org.clock.sleep(POLICY.wait_s(attempt, self.org.clock.chance))
-            total += self._given
-        if total < self.promised:
-            raise SourceUnavailableError(f"a query job found {self.promised} records and gave {total}", hint=_NOT_ALL)
-
-    def _chunk(self, selection: Selection, locator: str) -> Generator[list[str], None, str]:
-        """Give what is left of a chunk; returns the next one's locator, "null" at the end."""
-        converts = [column.convert for column in selection.columns]
-        asked: dict[str, str | int] = {"maxRecords": CHUNK_ROWS} | ({"locator": locator} if locator else {})
-        with closing(self.org.stream(f"{self.path}/results", **asked)) as response:
-            number = 0
-            for number, cells in _told_of_breaks(_records(response, selection)):
-                if number > self._given:
-                    self._given = number
-                    yield [convert(cell) for convert, cell in zip(converts, cells, strict=True)]
-            promised, following = (response.headers.get(name, "") for name in ("Sforce-NumberOfRecords", "Sforce-Locator"))
-            if not promised.isdecimal() or not following:
-                message = "a query job's results came without Salesforce's word on how many they are"
-                raise _BrokenOffError(message, hint=_NOT_ALL)
-            if int(promised) != number:
-                raise _BrokenOffError(
-                    f"Salesforce promised {promised} records of a job and sent {number}", hint="run again later"
-                )
-            return following
-
-
-@contextmanager
-def query_job(org: Org, soql: str, *, with_deleted: bool) -> Iterator[QueryJob]:
-    """Make a job, wait until it is done, and delete it in the end, come what may.
-
-    Raises:
-        NotInBulkError: this object, or today, cannot be read in bulk.
-        SourceUnavailableError: it takes too long, or fails in a way that may clear.
-        BadSourceError: the query is refused.
-    """
-    path = _made(org, soql, with_deleted=with_deleted)
-    job: Mapping[str, Any] = {}
-    try:
-        job = _wait(org, path)
-        told = job.get("numberRecordsProcessed")
-        yield QueryJob(org, path, told if isinstance(told, int) else 0)
-    finally:
-        _delete(org, path, is_done=bool(job))
+class _BrokenOffError(SourceUnavailableError):
+    """Results broke off while they arrived: the rest of them is worth a request."""
 
 
 class NotInBulkError(BadSourceError):
     """The object cannot be read in bulk, or no more jobs are allowed today; pages may still work."""
 
 
-def _made(org: Org, soql: str, *, with_deleted: bool) -> str:
-    wish = {"operation": "queryAll" if with_deleted else "query", "query": soql, "columnDelimiter": "COMMA", "lineEnding": "LF"}
+def bulk_records(org: Org, soql: str, selection: Selection, *, with_deleted: bool) -> Iterator[Texts]:
+    """Create a job, wait until it is done, yield its records' cells, and delete it in any case.
+
+    Raises:
+        NotInBulkError: this object, or today, cannot be read in bulk.
+        SourceUnavailableError: it takes too long, fails in a way that may clear, or its results end before all have arrived.
+        BadSourceError: the query is refused, or the results have other columns than it selects.
+    """
+    path = _create_job(org, soql, with_deleted=with_deleted)
+    job: Mapping[str, Any] = {}
     try:
-        return f"jobs/query/{org.call('POST', 'jobs/query', wish)['id']}"
+        job = _wait(org, path)
+        total = yield from _job_records(org, path, selection)
+        found = job.get("numberRecordsProcessed")
+        if isinstance(found, int) and total < found:
+            raise SourceUnavailableError(f"a query job found {found} records and gave {total}", hint=_NOT_ALL)
+    finally:
+        # Not repeated: the operator may want us to stop, and Salesforce forgets a job after seven days.
+        with suppress(SyncError):
+            if not job:
+                org.call_once("PATCH", path, {"state": "Aborted"})
+            org.call_once("DELETE", path)
+
+
+def _create_job(org: Org, soql: str, *, with_deleted: bool) -> str:
+    job = {"operation": "queryAll" if with_deleted else "query", "query": soql, "columnDelimiter": "COMMA", "lineEnding": "LF"}
+    try:
+        return f"jobs/query/{org.call('POST', 'jobs/query', job)['id']}"
     except KeyError as error:
         raise BadSourceError("a query job", "the answer holds no id", hint="check SALESFORCE_INSTANCE_URL") from error
     except SyncError as error:
@@ -389,7 +327,7 @@ def _made(org: Org, soql: str, *, with_deleted: bool) -> str:
 
 
 def _wait(org: Org, path: str) -> Mapping[str, Any]:
-    clock, look_s = org.clock, _FIRST_LOOK_S
+    clock, poll_s = org.clock, _FIRST_POLL_S
     started = clock.clock_s()
     while True:
         job = org.call("GET", path)
@@ -402,50 +340,71 @@ def _wait(org: Org, path: str) -> Mapping[str, Any]:
                 hours = LONGEST_WAIT_S / 3600
                 raise SourceUnavailableError(f"a query job is not done after {hours:.0f} hours", hint="narrow `source.where`")
             case _:
-                clock.sleep(look_s)
-                look_s = min(look_s * 1.5, _LATER_LOOK_S)
+                clock.sleep(poll_s)
+                poll_s = min(poll_s * 1.5, _LONGEST_POLL_S)
 
 
 def _failed(state: str, job: Mapping[str, Any]) -> BadSourceError | SourceUnavailableError:
-    said = " ".join(str(job.get("errorMessage") or "it does not say why").split())[:500]
+    said = " ".join(str(job.get("errorMessage") or "it gives no reason").split())[:500]
     message = f"Salesforce ended the query job as {state}: {said}"
     if any(mark in said for mark in ("MALFORMED_QUERY", "INVALID_FIELD", "INVALID_TYPE", "No such column")):
         return BadSourceError("the query", message, hint="correct `source` in the mapping file")
     return SourceUnavailableError(message, hint="run again later; if it stays so, narrow `source.where`")
 
 
-def _delete(org: Org, path: str, *, is_done: bool) -> None:
-    """Leave nothing behind, without insisting: somebody may want us to stop, and Salesforce forgets a job after seven days."""
-    with suppress(SyncError):
-        if not is_done:
-            org.call_once("PATCH", path, {"state": "Aborted"})
-        org.call_once("DELETE", path)
+def _job_records(org: Org, path: str, selection: Selection) -> Generator[Texts, None, int]:
+    """Yield a job's records and return their number; a chunk that breaks off is requested again, its first records skipped."""
+    converts = [column.convert for column in selection.columns]
+    total, yielded, attempt, locator = 0, 0, 1, ""
+    while locator != "null":
+        before, number = yielded, 0
+        params: dict[str, str | int] = {"maxRecords": CHUNK_ROWS} | ({"locator": locator} if locator else {})
+        try:
+            with closing(org.stream(f"{path}/results", **params)) as response:
+                for number, cells in _records(response, selection):
+                    if number > yielded:
+                        yielded = number
+                        yield [convert(cell) for convert, cell in zip(converts, cells, strict=True)]
+                locator = _next_locator(response, number)
+        except _BrokenOffError:
+            attempt = 1 if yielded > before else attempt + 1
+            if attempt > POLICY.attempts:
+                raise
+            org.clock.sleep(POLICY.wait_s(attempt, org.clock.chance))
+        else:
+            total, yielded, attempt = total + yielded, 0, 1
+    return total
+
+
+def _next_locator(response: requests.Response, number: int) -> str:
+    """Return the next chunk's locator, "null" after the last, of a chunk with `number` records."""
+    announced, locator = (response.headers.get(name, "") for name in ("Sforce-NumberOfRecords", "Sforce-Locator"))
+    if not announced.isdecimal() or not locator:
+        raise _BrokenOffError("a query job's results do not say how many they are", hint=_NOT_ALL)
+    if int(announced) != number:
+        raise _BrokenOffError(f"Salesforce announced {announced} records of a job and sent {number}", hint="run again later")
+    return locator
 
 
 def _records(response: requests.Response, selection: Selection) -> Iterator[tuple[int, list[str]]]:
-    """Cut a body into records, numbered from 1, while it comes."""
+    """Parse a body into records, numbered from 1, while it arrives."""
     csv.field_size_limit(max(csv.field_size_limit(), _LARGEST_CELL))
     response.raw.decode_content = True
-    # Else it counts as closed as soon as its last byte is read, with lines still to be given.
+    # Else it counts as closed as soon as its last byte is read, with lines still to be parsed.
     response.raw.auto_close = False
     # Lines end at LF alone: a cell may hold any other break.
-    reader = csv.reader(
-        io.TextIOWrapper(io.BufferedReader(response.raw, _PIECE_BYTES), encoding="utf-8", newline="\n"), strict=True
-    )
-    header = next(reader, [])
+    lines = io.TextIOWrapper(io.BufferedReader(response.raw, _PIECE_BYTES), encoding="utf-8", newline="\n")
+    reader = csv.reader(lines, strict=True)
     wanted = [column.path.lower() for column in selection.columns]
-    if header and [name.lower() for name in header] != wanted:
-        message = f"the job's columns are {', '.join(header)}, and {', '.join(wanted)} were asked for"
-        raise BadSourceError("a query job", message, hint="write api: rest")
-    for number, cells in enumerate(reader, start=1):
-        if len(cells) != len(wanted):
-            raise _BrokenOffError(f"record {number} of a job came with {len(cells)} cells", hint="run again later")
-        yield number, cells
-
-
-def _told_of_breaks(records: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
     try:
-        yield from records
+        header = next(reader, [])
+        if header and [name.lower() for name in header] != wanted:
+            message = f"the job's columns are {', '.join(header)}, and {', '.join(wanted)} were asked for"
+            raise BadSourceError("a query job", message, hint="write api: rest")
+        for number, cells in enumerate(reader, start=1):
+            if len(cells) != len(wanted):
+                raise _BrokenOffError(f"record {number} of a job came with {len(cells)} cells", hint="run again later")
+            yield number, cells
     except (urllib3.exceptions.HTTPError, OSError, csv.Error, UnicodeDecodeError) as error:
         message = f"the results of a Salesforce job broke off: {type(error).__name__}: {error}"
         raise _BrokenOffError(message, hint="run again later") from error

@@ -1,13 +1,11 @@
-"""Records of Salesforce as a source: which of them, in which way, and what a later reading may leave out.
-
-The ways themselves are `salesforce_pages` and `salesforce_bulk`; who we are is `access`'s.
-"""
+"""Records of Salesforce as a source: which of them, by pages or in bulk, and what a later reading may leave out."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import ceil
 
 from connectors.sources.contract import Reading
@@ -25,19 +23,18 @@ from connectors.sources.salesforce.query import (
     select_query,
     since,
     until,
+    utc_text,
 )
 from connectors.sources.salesforce.read import (
     PAGE_ROWS,
     NotInBulkError,
-    OrgLook,
+    OrgProbe,
     Pages,
     Progress,
     Texts,
+    bulk_records,
     day_spent,
-    earlier,
     progress_of,
-    query_job,
-    written,
 )
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import RowLocation, SourceRow
@@ -57,33 +54,33 @@ class SalesforceRecords:
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`."""
+        """Open the org and select its fields; records arrive as they are requested."""
         with closing(Org(self.access, self.clock)) as org:
             with as_odd_answer(self.spec.place, "Salesforce"):
                 selection = self._selection(org)
-                walk = self._walk(org, selection)
-            with closing(walk.texts()) as texts:
-                rows = _Rows(org, self.spec.place, selection, walk.progress).of(
-                    in_known_shape(texts, self.spec.place, "Salesforce")
-                )
-                reading = Reading(selection.names, rows, "", not walk.progress.before, walk.progress.ending)
+                plan = self._plan(org, selection)
+            progress = plan.progress
+            with closing(plan.texts()) as texts:
+                records = in_known_shape(texts, self.spec.place, "Salesforce")
+                rows = _rows(records, selection, progress, org.address, self.spec.place)
+                reading = Reading(selection.names, rows, "", not progress.before, progress.ending)
                 yield reading.with_empty(selection.absent)
 
-    def look(self) -> OrgLook:
-        """Ask whether all columns are there, how many records there are, and how many requests the org has left; read nothing.
+    def probe(self) -> OrgProbe:
+        """Check that all columns are there, count the records and the requests that the org has left; read nothing.
 
         Raises:
             SyncError: as `read` does.
         """
         with closing(Org(self.access, self.clock)) as org, as_odd_answer(self.spec.place, "Salesforce"):
             selection = self._selection(org)
-            walk = _Walk(self.spec, org, selection, progress_of(self.spec, selection, org.address, ""))
-            records = walk.count()
+            plan = _Plan(self.spec, org, selection, progress_of(self.spec, selection, org.address, ""))
+            records = plan.count()
             day = org.limits().get("DailyApiRequests", {})
             allowed, left = int(day.get("Max", org.usage.allowed)), int(day.get("Remaining", org.usage.allowed - org.usage.used))
             kept = 0 if self.spec.stop_at is None else round(allowed * (1 - self.spec.stop_at))
-            in_bulk = walk.is_for_bulk(records)
-            return OrgLook(self.spec.place, len(selection.names), records, in_bulk, left, allowed, kept)
+            in_bulk = plan.is_for_bulk(records)
+            return OrgProbe(self.spec.place, len(selection.names), records, in_bulk, left, allowed, kept)
 
     def _selection(self, org: Org) -> Selection:
         shapes = Shapes(org.describe)
@@ -91,18 +88,17 @@ class SalesforceRecords:
             return select_query(parse_query(self.spec.query), self.asked, shapes)
         return select_object(self.spec, self.asked, shapes)
 
-    def _walk(self, org: Org, selection: Selection) -> _Walk:
+    def _plan(self, org: Org, selection: Selection) -> _Plan:
         if self.spec.stop_at is not None and org.usage.share >= self.spec.stop_at:
             raise day_spent(org, self.spec)
         progress = progress_of(self.spec, selection, org.address, self.cursor)
-        progress.latest = written(org.usage.now) if org.usage.now else ""
-        walk = _Walk(self.spec, org, selection, progress)
-        return walk.counted()
+        progress.latest = utc_text(org.usage.now) if org.usage.now else ""
+        return _Plan(self.spec, org, selection, progress).decided()
 
 
 @dataclass(frozen=True, slots=True)
-class _Walk:
-    """One way through the records. `by_change`: in the order of their changes, so that it may stop anywhere and go on later."""
+class _Plan:
+    """How the records are read. `by_change`: in the order of their changes, so that it may stop anywhere and continue later."""
 
     spec: SalesforceSource
     org: Org
@@ -113,19 +109,19 @@ class _Walk:
 
     @property
     def with_deleted(self) -> bool:
-        """Whether the archive and the recycle bin are to be looked into."""
+        """Whether the archive and the recycle bin are searched as well."""
         return bool(self.progress.before) or self.selection.archive
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What the records must meet besides the mapping's own conditions."""
+        """The conditions besides the mapping's own."""
         if self.progress.before and self.spec.incremental:
-            start = earlier(self.progress.before, self.spec.incremental.overlap)
+            start = utc_text(datetime.fromisoformat(self.progress.before) - self.spec.incremental.overlap)
             return (since(self.spec.incremental.by, start),)
         return (f"{DELETED} = false",) if self.selection.archive else ()
 
-    def counted(self) -> _Walk:
-        """Return the same, having asked how many records there are and chosen the way by it."""
+    def decided(self) -> _Plan:
+        """Return the plan with `in_bulk` and `by_change` decided by the number of records."""
         try:
             count = self.count() if self._is_free or (self.spec.incremental and self.spec.api != "bulk") else None
         except SlowQueryError:
@@ -138,25 +134,25 @@ class _Walk:
         return replace(self, in_bulk=in_bulk, by_change=is_changing and not in_bulk)
 
     def count(self) -> int | None:
-        """Ask how many records there are; None where that cannot be asked."""
+        """Return how many records there are; None where they cannot be counted."""
         if self.spec.query is None:
-            return self.org.query(self.selection.asking.count(*self.conditions), with_deleted=self.with_deleted).total
+            return self.org.query(self.selection.object_query.count_soql(*self.conditions), with_deleted=self.with_deleted).total
         query = parse_query(self.spec.query)
         return self.org.query(query.counting).total if query.is_plain else None
 
     def is_for_bulk(self, count: int | None) -> bool:
-        """Tell whether so many records are read in bulk."""
+        """Return whether so many records are read in bulk."""
         if not self._is_free or count is None:
             return self.spec.api == "bulk"
         return count > self.spec.bulk_above or self._is_too_much(count)
 
     @property
     def _is_free(self) -> bool:
-        """Whether both ways are open."""
+        """Whether both pages and bulk are possible."""
         return self.spec.api == "auto" and not any(column.child for column in self.selection.columns)
 
     def texts(self) -> Generator[Texts]:
-        """Give the records' cells."""
+        """Yield the records' cells."""
         if self.in_bulk:
             try:
                 yield from self._in_bulk()
@@ -170,22 +166,21 @@ class _Walk:
 
     def _in_bulk(self) -> Iterator[Texts]:
         # Without an order: Salesforce can then cut a large job into parts, and the results stay as they are.
-        soql = self.spec.query or self.selection.asking.query(*self.conditions)
-        with query_job(self.org, soql, with_deleted=self.with_deleted) as job:
-            yield from job.texts(self.selection)
+        soql = self.spec.query or self.selection.object_query.soql(*self.conditions)
+        return bulk_records(self.org, soql, self.selection, with_deleted=self.with_deleted)
 
     def _in_pages(self) -> Iterator[Texts]:
         pages = Pages(self.org, self.spec, self.selection, self.progress, self.with_deleted, may_stop=self.by_change)
         if self.spec.query is not None:
-            return pages.of_query(self.spec.query)
+            return pages.query_records(self.spec.query)
         by = f"{self.spec.incremental.by}, " if self.spec.incremental and self.by_change else ""
-        return pages.of_object(self.conditions, f"{by}{ID}", self._rest)
+        return pages.object_records(self.conditions, f"{by}{ID}", self._rest)
 
     def _rest(self) -> Sequence[str]:
-        """Return the conditions for what comes after the last record given.
+        """Return the conditions for the records after the last yielded one.
 
-        In the order of changes one that was given may have changed since, and would come again: those changed after this
-        reading began are left to the next.
+        In the order of changes a yielded record may have changed since, and would come again: records changed after this
+        reading began are left to the next one.
         """
         progress = self.progress
         if not progress.count:
@@ -194,38 +189,28 @@ class _Walk:
             return (f"{ID} > {quoted(progress.last_id)}",)
         by = self.spec.incremental.by
         latest = (until(by, progress.latest, with_none=not progress.last_stamp),) if progress.latest else ()
-        # A whole reading lacks them then, and nobody may take them for vanished.
+        # A full read lacks them then, and they must not count as vanished.
         progress.is_short = not progress.before
         return (after_row(by, progress.last_stamp, progress.last_id), *latest)
 
     def _is_too_much(self, count: int | None) -> bool:
-        """Tell whether so many records take more pages than there are requests left for us today."""
+        """Return whether so many records take more pages than there are requests left for us today."""
         usage = self.org.usage
         if self.spec.stop_at is None or not usage.allowed or count is None:
             return False
         return ceil(count / PAGE_ROWS) > self.spec.stop_at * usage.allowed - usage.used
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Makes rows of records' cells."""
-
-    org: Org
-    place: str
-    selection: Selection
-    progress: Progress
-
-    def of(self, records: Iterator[Texts]) -> Iterator[SourceRow]:
-        """Give a row for each record; its place is the record's own page."""
-        names = self.selection.names
-        numbers = [number for _, number in self.selection.cells]
-        is_straight = numbers == list(range(len(self.selection.columns)))
-        id_at, gone_at = self.selection.at(ID), self.selection.at(DELETED)
-        can_be_gone = gone_at is not None and bool(self.progress.before)
-        note, address = self.progress.note, self.org.address
-        for number, texts in enumerate(records, start=1):
-            note(texts)
-            cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
-            place = f"{address}/{texts[id_at]}" if id_at is not None else f"{self.place} (row {number})"
-            is_gone = can_be_gone and texts[gone_at or 0] == "true"
-            yield SourceRow(RowLocation(place, 0 if id_at is not None else number), cells, is_gone=is_gone)
+def _rows(records: Iterator[Texts], selection: Selection, progress: Progress, address: str, place: str) -> Iterator[SourceRow]:
+    """Yield a row for each record; its location is the record's own page."""
+    names = selection.names
+    numbers = [number for _, number in selection.cells]
+    is_straight = numbers == list(range(len(selection.columns)))
+    id_at, deleted_at = selection.at(ID), selection.at(DELETED)
+    can_be_gone = deleted_at is not None and bool(progress.before)
+    for number, texts in enumerate(records, start=1):
+        progress.add(texts)
+        cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
+        location = f"{address}/{texts[id_at]}" if id_at is not None else f"{place} (row {number})"
+        is_gone = can_be_gone and texts[deleted_at or 0] == "true"
+        yield SourceRow(RowLocation(location, 0 if id_at is not None else number), cells, is_gone=is_gone)

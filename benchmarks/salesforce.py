@@ -55,7 +55,7 @@ def floor(access: Access, api: str) -> tuple[int, float]:
     size, started = 0, time.perf_counter()
     with closing(Org(access, REAL_CLOCK)) as org:
         selection = select_object(_spec(api), ColumnRequest(COLUMNS), Shapes(org.describe))
-        job = org.call("POST", "jobs/query", {"operation": "query", "query": selection.asking.query()})
+        job = org.call("POST", "jobs/query", {"operation": "query", "query": selection.object_query.soql()})
         path, locator = f"jobs/query/{job['id']}", ""
         org.call("GET", path)
         while locator != "null":

@@ -42,7 +42,7 @@ class GoogleCells:
 
     def __init__(self, locale: str = "") -> None:
         self._formats: dict[tuple[str, str], NumberFormat] = {}
-        self._mark = decimal_mark(locale)
+        self._mark = _decimal_mark(locale)
         self._grouping = str.maketrans("", "", _SPACES + ("." if self._mark == "," else ","))
 
     def text(self, cell: Mapping[str, Any]) -> str | CellFault:
@@ -75,7 +75,7 @@ class GoogleCells:
         return self._formats[key]
 
 
-def decimal_mark(locale: str) -> str:
+def _decimal_mark(locale: str) -> str:
     """Return the decimal mark of a locale: a comma in `pt_PT`, a point where the locale is unknown."""
     for name in (locale, locale.partition("_")[0]):
         try:

@@ -195,8 +195,12 @@ class Org:
     access: Access
     clock: Clock
     usage: OrgUsage = field(default_factory=OrgUsage)
-    _session: OrgSession | None = None
+    _session: OrgSession = field(init=False)
     _salesforce: Salesforce | None = None
+
+    def __post_init__(self) -> None:
+        """Make the session; raises ConfigError if `instance_url` is no address."""
+        self._session = OrgSession(self.access.salesforce.instance_url, self.usage)
 
     @property
     def address(self) -> str:
@@ -207,8 +211,7 @@ class Org:
 
     def close(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            self._session.close()
+        self._session.close()
 
     def describe(self, name: str) -> Shape:
         """Return an object's fields as we may see them.
@@ -316,8 +319,6 @@ class Org:
             raise unreachable(about, self.access.mask.hide(f"{type(error).__name__}: {error}")) from error
 
     def _opened(self) -> Salesforce:
-        if self._session is None:
-            self._session = OrgSession(self.access.salesforce.instance_url, self.usage)
         if self._salesforce is None:
             token, host = log_in(self.access, self._session, self.usage)
             self._salesforce = Salesforce(

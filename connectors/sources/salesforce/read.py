@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from hashlib import blake2b
 from math import ceil
 from typing import Any
@@ -54,7 +54,9 @@ class Progress:
         if self.id_at is not None:
             self.last_id = texts[self.id_at]
         if self.stamp_at is not None:
-            self.last_stamp = stamp(texts[self.stamp_at])
+            cell = texts[self.stamp_at]
+            # Cells leave milliseconds out where they are 0.
+            self.last_stamp = f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
             self.greatest = max(self.greatest, self.last_stamp)
 
     def ending(self) -> Ending:
@@ -89,21 +91,6 @@ def _stamp_in(cursor: str, digest: str) -> str:
     return reached if made_for == digest else ""
 
 
-def stamp(cell: str) -> str:
-    """Return a moment's cell with its milliseconds."""
-    return f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
-
-
-def earlier(reached: str, by: timedelta) -> str:
-    """Return a stamp earlier by so much."""
-    return written(datetime.fromisoformat(reached) - by)
-
-
-def written(moment: datetime) -> str:
-    """Return a moment as a stamp."""
-    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
-
-
 Texts = list[str]
 """The cells of one record, in the order of the selection's columns."""
 _MOST_RESTARTS = 20
@@ -131,7 +118,7 @@ class Pages:
         while True:
             before = self.progress.count
             try:
-                yield from self._texts(self.selection.asking.query(*conditions, order=order))
+                yield from self._texts(self.selection.object_query.soql(*conditions, order=order))
             except LocatorLostError:
                 restarts = 0 if self.progress.count > before else restarts + 1
                 if restarts > _MOST_RESTARTS:
@@ -144,7 +131,7 @@ class Pages:
         """Yield the records of an author's query; if it is forgotten and sent again, skip those that were yielded before.
 
         Raises:
-            SourceUnavailableError: they arrive in another order, so that the yielded ones cannot be told apart.
+            SourceUnavailableError: they arrive in another order, so that the yielded ones cannot be recognised.
         """
         replay = _Replay()
         for _ in range(_MOST_RESTARTS):

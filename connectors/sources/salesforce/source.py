@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import ceil
 
 from connectors.sources.contract import Reading
@@ -22,6 +23,7 @@ from connectors.sources.salesforce.query import (
     select_query,
     since,
     until,
+    utc_text,
 )
 from connectors.sources.salesforce.read import (
     PAGE_ROWS,
@@ -32,9 +34,7 @@ from connectors.sources.salesforce.read import (
     Texts,
     bulk_records,
     day_spent,
-    earlier,
     progress_of,
-    written,
 )
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import RowLocation, SourceRow
@@ -92,7 +92,7 @@ class SalesforceRecords:
         if self.spec.stop_at is not None and org.usage.share >= self.spec.stop_at:
             raise day_spent(org, self.spec)
         progress = progress_of(self.spec, selection, org.address, self.cursor)
-        progress.latest = written(org.usage.now) if org.usage.now else ""
+        progress.latest = utc_text(org.usage.now) if org.usage.now else ""
         return _Plan(self.spec, org, selection, progress).decided()
 
 
@@ -116,7 +116,7 @@ class _Plan:
     def conditions(self) -> tuple[str, ...]:
         """The conditions besides the mapping's own."""
         if self.progress.before and self.spec.incremental:
-            start = earlier(self.progress.before, self.spec.incremental.overlap)
+            start = utc_text(datetime.fromisoformat(self.progress.before) - self.spec.incremental.overlap)
             return (since(self.spec.incremental.by, start),)
         return (f"{DELETED} = false",) if self.selection.archive else ()
 
@@ -136,7 +136,7 @@ class _Plan:
     def count(self) -> int | None:
         """Return how many records there are; None where they cannot be counted."""
         if self.spec.query is None:
-            return self.org.query(self.selection.asking.count(*self.conditions), with_deleted=self.with_deleted).total
+            return self.org.query(self.selection.object_query.count_soql(*self.conditions), with_deleted=self.with_deleted).total
         query = parse_query(self.spec.query)
         return self.org.query(query.counting).total if query.is_plain else None
 
@@ -166,7 +166,7 @@ class _Plan:
 
     def _in_bulk(self) -> Iterator[Texts]:
         # Without an order: Salesforce can then cut a large job into parts, and the results stay as they are.
-        soql = self.spec.query or self.selection.asking.query(*self.conditions)
+        soql = self.spec.query or self.selection.object_query.soql(*self.conditions)
         return bulk_records(self.org, soql, self.selection, with_deleted=self.with_deleted)
 
     def _in_pages(self) -> Iterator[Texts]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from dagster import DagsterInstance
+import dagster as dg
 
 from mappings.errors import SyncError
 from pipelines.control_characters import replaced
@@ -26,7 +26,7 @@ def prepare() -> None:
     """
     settings = current_settings()
     prepare_dagster_home(settings.dagster_home)
-    with DagsterInstance.get() as instance:
+    with dg.DagsterInstance.get() as instance:
         end_runs_of_the_dead(instance)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from dagster import AssetKey, Definitions, define_asset_job, definitions, in_process_executor
+import dagster as dg
 
 from mappings.yaml.loader import LoadedFeed, load_folder
 from pipelines.orchestration import names
@@ -23,8 +23,8 @@ from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
 
 
-@definitions
-def defs() -> Definitions:
+@dg.definitions
+def defs() -> dg.Definitions:
     """Build the definitions from the environment; evaluated when Dagster loads the location, not at import.
 
     The process of one run builds only those of its feed, if it knows which: hundreds of feeds take seconds.
@@ -39,7 +39,7 @@ def defs() -> Definitions:
     )
 
 
-def definitions_of_job(job: str, settings: Settings, open_run_context: OpenContext) -> Definitions | None:
+def definitions_of_job(job: str, settings: Settings, open_run_context: OpenContext) -> dg.Definitions | None:
     """Return the definitions of the feed that a job runs; None where the job belongs to no feed."""
     group = names.group_of_job(job)
     built = build_definitions(settings, open_run_context, wanted=[group]) if group else None
@@ -48,7 +48,7 @@ def definitions_of_job(job: str, settings: Settings, open_run_context: OpenConte
 
 def build_definitions(
     settings: Settings, open_run_context: OpenContext, *, is_strict: bool = False, wanted: Collection[str] = ()
-) -> Definitions:
+) -> dg.Definitions:
     """Return the definitions of a folder of feeds; `wanted` names the feeds, if only some are needed.
 
     A broken mapping file is shown as an asset of the group `broken_feeds`, its check red, and leaves the others running.
@@ -62,22 +62,22 @@ def build_definitions(
     parts = [_feed_definitions(feed, open_run_context, settings) for feed in folder.feeds]
     sensors = notices_sensors(folder, settings, open_run_context)
     options = LaunchOptions.configure_at_launch()
-    shared = Definitions(executor=in_process_executor, resources={"options": options}, sensors=sensors)
-    return Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
+    shared = dg.Definitions(executor=dg.in_process_executor, resources={"options": options}, sensors=sensors)
+    return dg.Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
 
 
-def _feed_definitions(feed: LoadedFeed, open_run_context: OpenContext, settings: Settings) -> Definitions:
+def _feed_definitions(feed: LoadedFeed, open_run_context: OpenContext, settings: Settings) -> dg.Definitions:
     mapping = feed.mapping
-    job = define_asset_job(
+    job = dg.define_asset_job(
         names.job_of(mapping.feed),
-        selection=[AssetKey(names.staged_path(mapping.feed)), AssetKey(names.published_path(mapping.feed))],
+        selection=[dg.AssetKey(names.staged_path(mapping.feed)), dg.AssetKey(names.published_path(mapping.feed))],
         tags={names.FEED_TAG: mapping.feed},
         description=f"Stage and publish {mapping.feed}.",
     )
-    usual = Definitions(
+    usual = dg.Definitions(
         assets=feed_assets(feed, open_run_context, settings.state_kind),
         jobs=[job],
         schedules=feed_schedules(mapping),
         sensors=feed_sensors(mapping, settings.access),
     )
-    return Definitions.merge(usual, backfill_definitions(mapping, open_run_context))
+    return dg.Definitions.merge(usual, backfill_definitions(mapping, open_run_context))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sandbox.server import Address, Announcement, serve
 from sandbox.store import StateInUseError
-from sandbox.switches import SwitchError, switched
+from sandbox.switches import SwitchError, parse_switches
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     rate = [f"rate_events={options.rate}"] if options.rate else []
     try:
-        switches = switched([*rate, *options.switches])
+        switches = parse_switches([*rate, *options.switches])
         serve(Address(options.host, options.port), options.state, switches, options.key, _announce)
     except (SwitchError, StateInUseError, OSError) as refusal:
         sys.stderr.write(f"{refusal}\n")

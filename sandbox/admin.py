@@ -17,10 +17,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sandbox.answers import JSON, ApiError, invalid, json_answer
-from sandbox.routes import parsed_json, read_json_body
+from sandbox.routes import parse_json, read_json_body
 from sandbox.service import Sandbox
-from sandbox.store import KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, in_state, made_key
-from sandbox.switches import SwitchError, changed, spelt
+from sandbox.store import KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, key_in_state, make_key
+from sandbox.switches import SwitchError, change_switches, format_switches
 
 PREFIX: Final = "/_sandbox"
 _MAX_BYTES: Final = 64 * 1024
@@ -49,7 +49,7 @@ def admin_routes(sandbox: Sandbox) -> list[Route]:
 
     def changing(change: Change) -> Callable[[Request], Any]:
         async def respond(request: Request) -> Any:
-            body = parsed_json(await read_json_body(request, _MAX_BYTES))
+            body = parse_json(await read_json_body(request, _MAX_BYTES))
             if not isinstance(body, dict):
                 raise invalid("body", "must be an object")
             return change(sandbox, request, body)
@@ -90,7 +90,7 @@ def _is_loopback(host: str) -> bool:
 
 def _overview(sandbox: Sandbox, _: Request) -> dict[str, Any]:
     return {
-        "switches": spelt(sandbox.switches),
+        "switches": format_switches(sandbox.switches),
         "events": sandbox.store.count(sandbox.channels),
         "images": len(sandbox.store.image_ids),
         "outcomes": sandbox.store.outcomes(),
@@ -144,7 +144,7 @@ def _add_key(sandbox: Sandbox, _: Request, body: dict[str, Any]) -> dict[str, An
     if not name or not isinstance(scopes, list):
         raise invalid("name" if not name else "scopes", "is required" if not name else "must be an array of strings")
     secret = f"sandbox_{secrets.token_urlsafe(24)}"
-    sandbox.store.put_key(made_key(name, str(body.get("owner", OWNER)), secret, map(str, scopes)))
+    sandbox.store.put_key(make_key(name, str(body.get("owner", OWNER)), secret, map(str, scopes)))
     sandbox.read_access()
     return {"name": name, "secret": secret}
 
@@ -157,7 +157,7 @@ def _set_key_state(sandbox: Sandbox, request: Request, body: dict[str, Any]) -> 
         raise ApiError("not_found", f"There is no key called {name}.")
     if state is None:
         raise invalid("state", f"must be one of {', '.join(KEY_STATES)}")
-    sandbox.store.put_key(in_state(key, state))
+    sandbox.store.put_key(key_in_state(key, state))
     sandbox.read_access()
     return {"name": name, "state": state}
 
@@ -176,10 +176,10 @@ def _set_access(sandbox: Sandbox, _: Request, body: dict[str, Any]) -> dict[str,
 
 def _set_switches(sandbox: Sandbox, _: Request, body: dict[str, Any]) -> dict[str, Any]:
     try:
-        sandbox.switches = changed(body, sandbox.switches)
+        sandbox.switches = change_switches(body, sandbox.switches)
     except SwitchError as wrong:
         raise invalid("switches", str(wrong)) from wrong
-    return {"switches": spelt(sandbox.switches)}
+    return {"switches": format_switches(sandbox.switches)}
 
 
 def _reset(sandbox: Sandbox, _: Request, __: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sandbox.idempotency import NewWork, Replay, Slot, digest_of, read_key, uses
 from sandbox.service import RequestContext, Sandbox
 from sandbox.store import ApiKey, StoredEvent, classifications
 from sandbox.switches import Contract
-from sandbox.validation import described, read_event
+from sandbox.validation import contract_text, read_event
 
 
 def media_type(request: Request) -> str:
@@ -60,7 +60,7 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
     return body
 
 
-def parsed_json(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """Parse the body as JSON. Raises ApiError 400."""
     try:
         return orjson.loads(body)
@@ -106,31 +106,20 @@ def _commit(sandbox: Sandbox, context: RequestContext, decision: NewWork | Repla
     if fault is not None:
         attempt.fault = f"{fault.kind} {fault.moment}"
     with sandbox.store.transaction():
-        if fault is not None and fault.kind == "stored_500":
-            sent = _stored_failure(sandbox, context, decision, work, fault)
-        elif fault is not None and fault.moment == "before":
-            attempt.outcome = "failed"
-            sent = _faulty(sandbox, context, fault, None)
+        if fault is None or (fault.kind == "stored_500" and isinstance(decision, Replay)):
+            sent = _answer(sandbox, context, decision, work)
         else:
-            answer = _done(sandbox, context, decision, work)
-            sent = _faulty(sandbox, context, fault, answer) if fault else answer
+            attempt.outcome = "failed"
+            answer = _answer(sandbox, context, decision, work) if fault.moment == "after" else None
+            sent = faulty_answer(fault, answer, attempt.request_id, sandbox.switches, sandbox.environment.clock())
+            if fault.kind == "stored_500" and isinstance(decision, NewWork):
+                sandbox.idempotency_keys.store(decision, sent, attempt.at)
         sandbox.record(attempt, sent)
     return sent
 
 
-def _stored_failure(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay, work: Work, fault: Fault) -> Answer:
-    """Return a failure that is stored under the key, after the work or without it; a used key gets its stored answer."""
-    if isinstance(decision, Replay):
-        return _done(sandbox, context, decision, work)
-    context.attempt.outcome = "failed"
-    if fault.moment == "after":
-        _done(sandbox, context, decision, work)
-    sent = _faulty(sandbox, context, fault, None)
-    sandbox.idempotency_keys.store(decision, sent, context.attempt.at)
-    return sent
-
-
-def _done(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay, work: Work) -> Answer:
+def _answer(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay, work: Work) -> Answer:
+    """Return the stored answer, or do the work and store its answer if it uses up the key."""
     if isinstance(decision, Replay):
         context.attempt.outcome = "replayed"
         return decision.answer
@@ -143,10 +132,6 @@ def _done(sandbox: Sandbox, context: RequestContext, decision: NewWork | Replay,
     if uses_up_key(answer, sandbox.switches):
         sandbox.idempotency_keys.store(decision, answer, context.attempt.at)
     return answer
-
-
-def _faulty(sandbox: Sandbox, context: RequestContext, fault: Fault, answer: Answer | None) -> Answer:
-    return faulty_answer(fault, answer, context.attempt.request_id, sandbox.switches, sandbox.environment.clock())
 
 
 MAX_LIMIT: Final = 100
@@ -233,7 +218,7 @@ def event_doc(event: StoredEvent, *, is_full: bool) -> dict[str, object]:
 
 
 def _create(sandbox: Sandbox, context: RequestContext, key: ApiKey, body: bytes) -> Answer:
-    new = read_event(parsed_json(body), sandbox.rules)
+    new = read_event(parse_json(body), sandbox.rules)
     sandbox.channel_for(key, new.channel_id)
     attempt, number = context.attempt, sandbox.store.new_event_id()
     event = StoredEvent(
@@ -364,7 +349,7 @@ async def describe(sandbox: Sandbox, context: RequestContext) -> Answer:
 def description(contract: Contract = "as_specified") -> bytes:
     """Return the bytes of the OpenAPI description under a contract."""
     specified = files("sandbox").joinpath("public-api-v1.yaml").read_text("utf-8")
-    return described(contract, specified).encode()
+    return contract_text(contract, specified).encode()
 
 
 def _page(body: bytes, known: str) -> Answer:

@@ -29,7 +29,7 @@ from sandbox.store import (
     Keyring,
     Store,
     classifications,
-    made_key,
+    make_key,
     open_database,
     seed_keys,
 )
@@ -160,7 +160,7 @@ class Sandbox:
 
     def _seed_if_new(self) -> None:
         """Seed a new database; in an old one only replace the default key if its secret is another than last time."""
-        default = made_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
+        default = make_key(DEFAULT_KEY, OWNER, self.api_key, ALL_SCOPES)
         known = {key.name: key for key in self.store.api_keys()}
         with self.store.transaction():
             if not known:

@@ -6,7 +6,8 @@ import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -39,7 +40,7 @@ class ApiKey:
         return self.state
 
 
-def made_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: KeyState = "active") -> ApiKey:
+def make_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: KeyState = "active") -> ApiKey:
     """Return a key for `secret`, of which only the digest and the last four characters are kept."""
     return ApiKey(name, owner, digest_of(secret), secret[-4:], state, frozenset(scopes))
 
@@ -60,13 +61,13 @@ class Keyring:
         """Return the active key of an `Authorization` header. Raises ApiError 401 for any other one."""
         scheme, _, secret = (header or "").partition(" ")
         if scheme.lower() != "bearer" or not secret.strip():
-            raise _unknown("Send the API key as `Authorization: Bearer <API_KEY>`.")
+            raise _unauthorized("Send the API key as `Authorization: Bearer <API_KEY>`.")
         key = self._by_digest.get(digest_of(secret.strip()))
         if key is None:
-            raise _unknown("This API key is not known.")
+            raise _unauthorized("This API key is not known.")
         state = key.state_at(now)
         if state != "active":
-            raise _unknown(f"This API key is {state}.")
+            raise _unauthorized(f"This API key is {state}.")
         return key
 
     def named(self, name: str) -> ApiKey | None:
@@ -74,12 +75,12 @@ class Keyring:
         return self._by_name.get(name)
 
 
-def in_state(key: ApiKey, state: KeyState) -> ApiKey:
+def key_in_state(key: ApiKey, state: KeyState) -> ApiKey:
     """Return the key in another state; one made active again does not expire."""
     return replace(key, state=state, expires_at=None if state == "active" else key.expires_at)
 
 
-def _unknown(message: str) -> ApiError:
+def _unauthorized(message: str) -> ApiError:
     return ApiError("invalid_api_key", message)
 
 
@@ -157,12 +158,12 @@ def classifications(which: Literal["first", "revised"]) -> tuple[str, tuple[Clas
 def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
     """Return the default key, and the keys for rehearsing each refusal, whose secrets are public on purpose."""
     return (
-        made_key(DEFAULT_KEY, OWNER, default_secret, ALL_SCOPES),
-        made_key("starter", OWNER, "sandbox-key-starter", STARTING_SCOPES),
-        made_key("reader", OWNER, "sandbox-key-reader", {"channels:read"}),
-        made_key("revoked", OWNER, "sandbox-key-revoked", ALL_SCOPES, "revoked"),
-        made_key("disabled", OWNER, "sandbox-key-disabled", ALL_SCOPES, "disabled"),
-        made_key("expired", OWNER, "sandbox-key-expired", ALL_SCOPES, "expired"),
+        make_key(DEFAULT_KEY, OWNER, default_secret, ALL_SCOPES),
+        make_key("starter", OWNER, "sandbox-key-starter", STARTING_SCOPES),
+        make_key("reader", OWNER, "sandbox-key-reader", {"channels:read"}),
+        make_key("revoked", OWNER, "sandbox-key-revoked", ALL_SCOPES, "revoked"),
+        make_key("disabled", OWNER, "sandbox-key-disabled", ALL_SCOPES, "disabled"),
+        make_key("expired", OWNER, "sandbox-key-expired", ALL_SCOPES, "expired"),
     )
 
 
@@ -218,6 +219,11 @@ class Attempt:
     outcome: str = ""
     fault: str = ""
     event_id: int | None = None
+
+
+# Not `astuple`, whose deep copies would be the slowest part of a request.
+_EVENT_ROW: Final = attrgetter(*(one.name for one in fields(StoredEvent)))
+_ATTEMPT_ROW: Final = attrgetter(*(one.name for one in fields(Attempt)))
 
 
 class KeyUse(NamedTuple):
@@ -305,9 +311,7 @@ class Store:
 
     def add_event(self, event: StoredEvent) -> None:
         """Add a created event, whose id came from `new_event_id`."""
-        row = (event.id, event.channel_id, event.title, event.status, event.starts_at, event.body)
-        origin = (event.key_name, event.idempotency_key, event.request_id, event.created_at)
-        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row + origin)
+        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _EVENT_ROW(event))
 
     def new_event_id(self) -> int:
         """Return an id that no event has; one that is not used leaves a gap."""
@@ -329,11 +333,11 @@ class Store:
 
     def count(self, channel_ids: Iterable[int]) -> int:
         """Count the events of the channels."""
-        return int(self._db.execute(_IN_CHANNELS, (_listed(channel_ids),)).fetchone()[0])
+        return int(self._db.execute(_IN_CHANNELS, (_json_list(channel_ids),)).fetchone()[0])
 
     def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
         """Return a page of the channels' events in the order of their creation."""
-        return self._events(_NEWEST if newest_first else _OLDEST, (_listed(channel_ids), limit, offset))
+        return self._events(_NEWEST if newest_first else _OLDEST, (_json_list(channel_ids), limit, offset))
 
     def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:
         """Return a page of a channel's events in the order in which they start."""
@@ -352,7 +356,7 @@ class Store:
 
     def add_attempt(self, attempt: Attempt) -> None:
         """Write a request's audit line."""
-        self._db.execute("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(attempt))
+        self._db.execute("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _ATTEMPT_ROW(attempt))
 
     def attempts(self, route: str, after: int, limit: int) -> list[tuple[int, Attempt]]:
         """Return up to `limit` audit lines of a route ("" for all) with a number above `after`, with their numbers."""
@@ -384,13 +388,7 @@ class Store:
         return [StoredEvent(*row) for row in self._db.execute(statement, values)]
 
 
-def _row(attempt: Attempt) -> tuple[object, ...]:
-    # Not `astuple`, whose deep copies would be the slowest part of a request.
-    who = (attempt.at, attempt.request_id, attempt.route, attempt.key_name, attempt.idempotency_key, attempt.digest)
-    return (*who, attempt.status, attempt.code, attempt.outcome, attempt.fault, attempt.event_id)
-
-
-def _listed(channel_ids: Iterable[int]) -> str:
+def _json_list(channel_ids: Iterable[int]) -> str:
     return orjson.dumps(list(channel_ids)).decode()
 
 

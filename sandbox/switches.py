@@ -162,7 +162,7 @@ class SwitchError(ValueError):
         self.problems = problems
 
 
-def switched(words: Iterable[str], base: Switches | None = None) -> Switches:
+def parse_switches(words: Iterable[str], base: Switches | None = None) -> Switches:
     """Return `base` (the defaults if None) with each `name=value` of `words` applied, the last of a name winning.
 
     Raises SwitchError with every word that names no switch or no value of it.
@@ -174,7 +174,7 @@ def switched(words: Iterable[str], base: Switches | None = None) -> Switches:
     return _applied(values, base or Switches())
 
 
-def changed(values: Mapping[str, object], base: Switches) -> Switches:
+def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
     """Return `base` with `values` applied, each written as on the command line. Raises SwitchError with every problem."""
     return _applied({name: str(value) for name, value in values.items()}, base)
 
@@ -185,7 +185,7 @@ def _applied(values: Mapping[str, str | None], base: Switches) -> Switches:
     settings: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            settings[name] = _parsed(name, value)
+            settings[name] = _parse(name, value)
         except ValueError as problem:
             problems.append(str(problem))
     if problems:
@@ -193,9 +193,9 @@ def _applied(values: Mapping[str, str | None], base: Switches) -> Switches:
     return replace(base, **settings)
 
 
-def spelt(switches: Switches) -> dict[str, str]:
-    """Return every switch's name and value, as `switched` would read them back."""
-    return {name: _written(getattr(switches, name)) for name in _switch_fields()}
+def format_switches(switches: Switches) -> dict[str, str]:
+    """Return every switch's name and value, as `parse_switches` would read them back."""
+    return {name: _format(getattr(switches, name)) for name in _switch_fields()}
 
 
 def reference() -> str:
@@ -215,7 +215,7 @@ def _type_of(name: str) -> Any:
     return get_type_hints(Switches)[name]
 
 
-def _parsed(name: str, value: str | None) -> object:
+def _parse(name: str, value: str | None) -> object:
     known = _switch_fields()
     if name not in known:
         raise ValueError(f"no switch is called `{name}`{_nearest(name, known)}")
@@ -223,28 +223,28 @@ def _parsed(name: str, value: str | None) -> object:
         raise ValueError(f"`{name}` has no value: write {name}=VALUE with {_accepted(name)}")
     kind = _type_of(name)
     if bounds := known[name].metadata.get("bounds"):
-        return _whole(name, value, bounds)
+        return _parse_whole(name, value, bounds)
     if get_origin(kind) is tuple:
-        return tuple(_one_of(name, word.strip(), get_args(get_args(kind)[0])) for word in value.split("+"))
+        return tuple(_parse_word(name, word.strip(), get_args(get_args(kind)[0])) for word in value.split("+"))
     if isinstance(kind, types.UnionType):
-        return _rate(name, value)
-    return _one_of(name, value, get_args(kind))
+        return _parse_rate(name, value)
+    return _parse_word(name, value, get_args(kind))
 
 
-def _one_of(name: str, value: str, words: tuple[Any, ...]) -> object:
+def _parse_word(name: str, value: str, words: tuple[Any, ...]) -> object:
     for word in words:
         if str(word) == value:
             return word
     raise ValueError(f"`{name}` cannot be `{value}`: it is {_accepted(name)}{_nearest(value, map(str, words))}")
 
 
-def _whole(name: str, value: str, bounds: Bounds) -> int:
+def _parse_whole(name: str, value: str, bounds: Bounds) -> int:
     if value.isascii() and value.isdigit() and bounds.least <= int(value) <= bounds.most:
         return int(value)
     raise ValueError(f"`{name}` cannot be `{value}`: it is {_accepted(name)}")
 
 
-def _rate(name: str, value: str) -> Rate | None:
+def _parse_rate(name: str, value: str) -> Rate | None:
     if value == "off":
         return None
     count, _, period = value.partition("/")
@@ -260,24 +260,24 @@ def _accepted(name: str) -> str:
     if bounds := _switch_fields()[name].metadata.get("bounds"):
         return f"a whole number from {bounds.least} to {bounds.most}"
     if get_origin(kind) is tuple:
-        return f"one or several of {_listed(get_args(get_args(kind)[0]))}, joined by `+`"
+        return f"one or several of {_join(get_args(get_args(kind)[0]))}, joined by `+`"
     if get_origin(kind) is Literal:
-        return f"one of {_listed(get_args(kind))}"
+        return f"one of {_join(get_args(kind))}"
     return f"`off` or a rate such as {', '.join(f'`50/{period}`' for period in PERIODS_S)}"
 
 
 def _values_of(one: Field[Any]) -> str:
-    default, kind = _written(one.default), _type_of(one.name)
+    default, kind = _format(one.default), _type_of(one.name)
     if get_origin(kind) is Literal:
-        return _listed((default, *(word for word in get_args(kind) if str(word) != default)))
+        return _join((default, *(word for word in get_args(kind) if str(word) != default)))
     return f"`{default}`; {_accepted(one.name)}"
 
 
-def _listed(words: Iterable[object]) -> str:
+def _join(words: Iterable[object]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
-def _written(value: object) -> str:
+def _format(value: object) -> str:
     match value:
         case None:
             return "off"

@@ -33,14 +33,14 @@ _CHANGES: Final[Mapping[Contract, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def described(contract: Contract, specified: str) -> str:
+def contract_text(contract: Contract, specified: str) -> str:
     """Return the description of the API under a contract."""
     for old, new in _CHANGES[contract]:
         specified = specified.replace(old, new)
     return specified
 
 
-def held_to_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str, Any]:
+def apply_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str, Any]:
     """Return the event with the field names of the specification. Raises ApiError 400 as the drifted contract."""
     if switches.contract_rules == "as_specified":
         return event
@@ -107,15 +107,15 @@ class NewEvent:
 
 def read_event(payload: object, rules: Rules) -> NewEvent:
     """Return the event of a parsed JSON body. Raises ApiError 400 naming the first field that is wrong."""
-    event = held_to_contract(_fields(payload, "body", "", EVENT_FIELDS, rules), rules.switches)
-    channel_id = _whole(_needed(event, "channelId"), "channelId")
-    title = _text(_needed(event, "title"), "title", rules.switches.max_title_chars)
+    event = apply_contract(_fields(payload, "body", "", EVENT_FIELDS, rules), rules.switches)
+    channel_id = _whole(_required(event, "channelId"), "channelId")
+    title = _text(_required(event, "title"), "title", rules.switches.max_title_chars)
     starts_at = _span(event, rules)
-    _zone(_needed(event, "timezone"), rules)
+    _zone(_required(event, "timezone"), rules)
     status = _status(event, rules)
-    _classifications(_needed(event, "classifications"), rules)
-    _place(_needed(event, "approxLocation"), rules)
-    _spare_text(event, "locationName", "locationName", rules)
+    _classifications(_required(event, "classifications"), rules)
+    _place(_required(event, "approxLocation"), rules)
+    _optional_text(event, "locationName", "locationName", rules)
     _cover(event, rules)
     _offers(event, rules)
     return NewEvent(channel_id, title, status, starts_at)
@@ -129,7 +129,7 @@ def _fields(value: object, path: str, prefix: str, known: frozenset[str], rules:
     return value
 
 
-def _needed(holder: Payload, name: str, prefix: str = "") -> Any:
+def _required(holder: Payload, name: str, prefix: str = "") -> Any:
     if name not in holder:
         raise invalid(f"{prefix}{name}", "is required")
     return holder[name]
@@ -156,12 +156,12 @@ def _text(value: object, path: str, max_chars: int) -> str:
     return value
 
 
-def _spare_text(holder: Payload, name: str, path: str, rules: Rules) -> str | None:
+def _optional_text(holder: Payload, name: str, path: str, rules: Rules) -> str | None:
     return _text(holder[name], path, rules.switches.max_text_chars) if _is_given(holder, name, rules) else None
 
 
 def _span(event: Payload, rules: Rules) -> float:
-    starts_at = _instant(_needed(event, "startAt"), "startAt")
+    starts_at = _instant(_required(event, "startAt"), "startAt")
     if _is_given(event, "endAt", rules) and _instant(event["endAt"], "endAt") < starts_at:
         raise invalid("endAt", "must not be before startAt")
     return starts_at
@@ -208,9 +208,9 @@ def _classifications(value: object, rules: Rules) -> None:
 def _place(value: object, rules: Rules) -> None:
     location = _fields(value, "approxLocation", "approxLocation.", _LOCATION_FIELDS, rules)
     inside = "approxLocation.city"
-    city = _fields(_needed(location, "city", "approxLocation."), inside, f"{inside}.", _CITY_FIELDS, rules)
-    _text(_needed(city, "placeId", f"{inside}."), f"{inside}.placeId", rules.switches.max_text_chars)
-    _spare_text(city, "name", f"{inside}.name", rules)
+    city = _fields(_required(location, "city", "approxLocation."), inside, f"{inside}.", _CITY_FIELDS, rules)
+    _text(_required(city, "placeId", f"{inside}."), f"{inside}.placeId", rules.switches.max_text_chars)
+    _optional_text(city, "name", f"{inside}.name", rules)
     if _is_given(city, "countryCode", rules):
         code = city["countryCode"]
         if not isinstance(code, str) or not _COUNTRY.fullmatch(code):
@@ -236,10 +236,10 @@ def _offers(event: Payload, rules: Rules) -> None:
 
 def _offer(value: object, path: str, rules: Rules) -> None:
     offer = _fields(value, path, f"{path}.", _OFFER_FIELDS, rules)
-    _spare_text(offer, "name", f"{path}.name", rules)
-    url = _spare_text(offer, "url", f"{path}.url", rules)
+    _optional_text(offer, "name", f"{path}.name", rules)
+    url = _optional_text(offer, "url", f"{path}.url", rules)
     if url is not None and not _URL.fullmatch(url):
         raise invalid(f"{path}.url", "must be an http or https address")
-    availability = _spare_text(offer, "availability", f"{path}.availability", rules)
+    availability = _optional_text(offer, "availability", f"{path}.availability", rules)
     if availability not in {None, "available"} and rules.switches.availability == "available":
         raise invalid(f"{path}.availability", "must be `available`")

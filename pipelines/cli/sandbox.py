@@ -18,7 +18,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from sandbox.server import Address, Announcement, serve
     from sandbox.store import StateInUseError
-    from sandbox.switches import SwitchError, switched
+    from sandbox.switches import SwitchError, parse_switches
 
 
 def sandbox(
@@ -42,7 +42,7 @@ def sandbox(
     """
     wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
     try:
-        serve(Address(port=port), state, switched(wanted), key, _announce_json if as_json else _announce)
+        serve(Address(port=port), state, parse_switches(wanted), key, _announce_json if as_json else _announce)
     except (SwitchError, StateInUseError, OSError) as refusal:
         raise ConfigError(f"the sandbox cannot start: {refusal}", hint="its switches: docs/sandbox.md") from refusal
     return 0

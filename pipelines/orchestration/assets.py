@@ -2,24 +2,7 @@
 
 import warnings
 
-from dagster import (
-    AssetCheckResult,
-    AssetCheckSeverity,
-    AssetCheckSpec,
-    AssetExecutionContext,
-    AssetKey,
-    AssetObservation,
-    AssetsDefinition,
-    AssetSpec,
-    Backoff,
-    BetaWarning,
-    MaterializeResult,
-    ObserveResult,
-    ResourceParam,
-    RetryPolicy,
-    asset,
-    multi_observable_source_asset,
-)
+import dagster as dg
 
 from connectors.sources.probe import probe_source
 from mappings.spec.feed import FeedMapping
@@ -55,23 +38,23 @@ PUBLISH_CHECKS = {
     "drift": "What was delivered is what its source still says, but for what a person has ignored.",
     "contract": "The service's own page does not announce that what we send will be refused.",
 }
-SOURCE_RETRIES = RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=Backoff.EXPONENTIAL)
+SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 
-def brake_specs(key: AssetKey) -> list[AssetCheckSpec]:
+def brake_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     """Return one blocking check per brake."""
-    return [AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
+    return [dg.AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
 
 
-def brake_results(key: AssetKey, staged: Staged) -> list[AssetCheckResult]:
+def brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
     """Return each brake's verdict; one that a person accepted warns instead of blocking."""
     return [
-        AssetCheckResult(
+        dg.AssetCheckResult(
             asset_key=key,
             check_name=verdict.name,
             passed=not verdict.is_tripped,
-            severity=AssetCheckSeverity.ERROR if verdict.stops else AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if verdict.stops else dg.AssetCheckSeverity.WARN,
             description=replaced(verdict.sentence),
             metadata={
                 "verdict": replaced(verdict.sentence),
@@ -84,12 +67,14 @@ def brake_results(key: AssetKey, staged: Staged) -> list[AssetCheckResult]:
     ]
 
 
-def publish_specs(key: AssetKey) -> list[AssetCheckSpec]:
+def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     """Return the checks of a drain; none blocks, because nothing comes after it."""
-    return [AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
+    return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
 
 
-def publish_results(key: AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows) -> list[AssetCheckResult]:
+def publish_results(
+    key: dg.AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows
+) -> list[dg.AssetCheckResult]:
     """Return the results of a drain's checks."""
     differing = {name: waiting.counts.get(name, 0) for name in ("drift", "vanished")}
     passed = {
@@ -105,11 +90,11 @@ def publish_results(key: AssetKey, published: PublishReport, outcome: Outcome, w
         " `eventsync diff` shows in what",
     }
     return [
-        AssetCheckResult(
+        dg.AssetCheckResult(
             asset_key=key,
             check_name=name,
             passed=passed[name],
-            severity=AssetCheckSeverity.ERROR if name == "balanced" else AssetCheckSeverity.WARN,
+            severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
             description=text if passed[name] else replaced(failed.get(name, outcome.message)),
             metadata=differing if name == "drift" else {},
         )
@@ -117,16 +102,16 @@ def publish_results(key: AssetKey, published: PublishReport, outcome: Outcome, w
     ]
 
 
-def feed_assets(feed: LoadedFeed, open_run_context: OpenContext, state_kind: str) -> tuple[AssetsDefinition, ...]:
+def feed_assets(feed: LoadedFeed, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
     """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
     mapping = feed.mapping
     return _source(feed, open_run_context), _staged(mapping, open_run_context, state_kind), _published(mapping, open_run_context)
 
 
-def _source(feed: LoadedFeed, open_run_context: OpenContext) -> AssetsDefinition:
+def _source(feed: LoadedFeed, open_run_context: OpenContext) -> dg.AssetsDefinition:
     mapping = feed.mapping
-    spec = AssetSpec(
-        AssetKey(names.source_path(mapping.feed)),
+    spec = dg.AssetSpec(
+        dg.AssetKey(names.source_path(mapping.feed)),
         group_name=names.group_of(mapping.feed),
         owners=names.owners_of(mapping.owner),
         kinds={names.kind_of(mapping.source.kind)},
@@ -134,24 +119,24 @@ def _source(feed: LoadedFeed, open_run_context: OpenContext) -> AssetsDefinition
         metadata=source_metadata(feed),
     )
 
-    def observe(context: AssetExecutionContext) -> ObserveResult:
+    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
         with as_failures(context), open_run_context() as run_context:
             probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access)
-        return ObserveResult(asset_key=spec.key, metadata=probe_metadata(probe))
+        return dg.ObserveResult(asset_key=spec.key, metadata=probe_metadata(probe))
 
     with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
-        warnings.simplefilter("ignore", BetaWarning)
-        observable = multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
-        source: AssetsDefinition = observable(observe)
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        observable = dg.multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
+        source: dg.AssetsDefinition = observable(observe)
     return source
 
 
-def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> AssetsDefinition:
-    key = AssetKey(names.staged_path(mapping.feed))
+def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> dg.AssetsDefinition:
+    key = dg.AssetKey(names.staged_path(mapping.feed))
 
-    @asset(
+    @dg.asset(
         key=key,
-        deps=[AssetKey(names.source_path(mapping.feed))],
+        deps=[dg.AssetKey(names.source_path(mapping.feed))],
         group_name=names.group_of(mapping.feed),
         owners=names.owners_of(mapping.owner),
         kinds={"python", state_kind},
@@ -160,31 +145,31 @@ def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str
         retry_policy=SOURCE_RETRIES,
         description="Every row is read, mapped and recorded: it is known what to send. The brakes are its checks.",
     )
-    def staged(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+    def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         began_s = monotonic_s()
         with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
             result = FeedRun(run_context, mapping, _identity(context), options).stage()
             is_last = bool(result.stopping) or options.stage_only
             waiting = waiting_metadata(waiting_rows(run_context, mapping)) if is_last else {}
         seconds = monotonic_s() - began_s
-        context.log_event(AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
+        context.log_event(dg.AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
         for notice in result.notices:
             context.log.warning(replaced(notice))
         if result.stopping:
             forbid_run_retry(context)
             context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).told))
         metadata = {**staged_metadata(result, seconds), **waiting}
-        return MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
+        return dg.MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
 
     return staged
 
 
-def _published(mapping: FeedMapping, open_run_context: OpenContext) -> AssetsDefinition:
-    key = AssetKey(names.published_path(mapping.feed))
+def _published(mapping: FeedMapping, open_run_context: OpenContext) -> dg.AssetsDefinition:
+    key = dg.AssetKey(names.published_path(mapping.feed))
 
-    @asset(
+    @dg.asset(
         key=key,
-        deps=[AssetKey(names.staged_path(mapping.feed))],
+        deps=[dg.AssetKey(names.staged_path(mapping.feed))],
         group_name=names.group_of(mapping.feed),
         owners=names.owners_of(mapping.owner),
         kinds={"python", "http"},
@@ -194,7 +179,7 @@ def _published(mapping: FeedMapping, open_run_context: OpenContext) -> AssetsDef
         check_specs=publish_specs(key),
         description="Every owed row is sent, and its answer is recorded.",
     )
-    def published(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+    def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
         with as_failures(context), open_run_context() as run_context:
             result = FeedRun(run_context, mapping, _identity(context), options).publish()
             for notice in result.outlook.notices:
@@ -206,13 +191,13 @@ def _published(mapping: FeedMapping, open_run_context: OpenContext) -> AssetsDef
         if outcome.message:
             log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
             log("%s: %s", outcome.name, replaced(outcome.told))
-        return MaterializeResult(
+        return dg.MaterializeResult(
             metadata=published_metadata(result, waiting), check_results=publish_results(key, result, outcome, waiting)
         )
 
     return published
 
 
-def _identity(context: AssetExecutionContext) -> RunIdentity:
+def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
     by_default = "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
     return RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG) or by_default, context.run.run_id)

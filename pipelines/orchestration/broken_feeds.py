@@ -10,26 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from dagster import (
-    AssetCheckEvaluation,
-    AssetCheckResult,
-    AssetChecksDefinition,
-    AssetCheckSeverity,
-    AssetKey,
-    AssetSpec,
-    DefaultSensorStatus,
-    Definitions,
-    Failure,
-    MetadataValue,
-    ScheduleEvaluationContext,
-    SensorDefinition,
-    SensorEvaluationContext,
-    SensorResult,
-    SkipReason,
-    asset_check,
-    job,
-    op,
-)
+import dagster as dg
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.errors import MappingFileError
@@ -63,10 +44,10 @@ class BrokenFeed:
     schedule: Schedule | None
 
     @property
-    def key(self) -> AssetKey:
+    def key(self) -> dg.AssetKey:
         """The asset that stands for the file."""
         name = self.error.path.name.replace(".", "_")
-        return AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
+        return dg.AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
 
     @property
     def message(self) -> str:
@@ -96,54 +77,54 @@ def _read(adapter: TypeAdapter[T], value: object) -> T | None:
         return None
 
 
-def broken_definitions(feeds: Sequence[BrokenFeed]) -> Definitions:
+def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
     """Return the definitions of the broken files; none at all where there are no such files."""
     if not feeds:
-        return Definitions()
-    shown = Definitions(
+        return dg.Definitions()
+    shown = dg.Definitions(
         assets=[_file_asset(one) for one in feeds],
         asset_checks=[_file_check(one) for one in feeds],
         sensors=[_checks_sensor(feeds)],
     )
-    return Definitions.merge(shown, *(_failing_feed(one, one.feed) for one in feeds if one.feed is not None))
+    return dg.Definitions.merge(shown, *(_failing_feed(one, one.feed) for one in feeds if one.feed is not None))
 
 
-def _file_asset(broken: BrokenFeed) -> AssetSpec:
+def _file_asset(broken: BrokenFeed) -> dg.AssetSpec:
     error = broken.error
     problems = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
     lines = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in problems)
-    return AssetSpec(
+    return dg.AssetSpec(
         broken.key,
         group_name=GROUP,
         kinds={"yaml"},
         tags={"eventsync/state": "broken"},
         description=replaced(f"```\n{lines}\n```\n{error.hint}"),
-        metadata={"file": MetadataValue.path(error.path), "problems": len(error.problems)},
+        metadata={"file": dg.MetadataValue.path(error.path), "problems": len(error.problems)},
     )
 
 
-def _file_check(broken: BrokenFeed) -> AssetChecksDefinition:
+def _file_check(broken: BrokenFeed) -> dg.AssetChecksDefinition:
     """Return the check that a person may run once the file is mended, without waiting for a reload."""
 
-    @asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
-    def loads() -> AssetCheckResult:
+    @dg.asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
+    def loads() -> dg.AssetCheckResult:
         try:
             load_feed(broken.error.path)
         except MappingFileError as error:
-            return AssetCheckResult(passed=False, description=replaced(str(error)), metadata={"problems": len(error.problems)})
-        return AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
+            return dg.AssetCheckResult(passed=False, description=replaced(str(error)), metadata={"problems": len(error.problems)})
+        return dg.AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
 
     return loads
 
 
-def _checks_sensor(feeds: Sequence[BrokenFeed]) -> SensorDefinition:
+def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
     """Return the sensor that turns the checks red without a run of them: once for each new set of mistakes."""
     red = [
-        AssetCheckEvaluation(
+        dg.AssetCheckEvaluation(
             one.key,
             CHECK,
             passed=False,
-            severity=AssetCheckSeverity.ERROR,
+            severity=dg.AssetCheckSeverity.ERROR,
             description=replaced(str(one.error)),
             metadata={"problems": len(one.error.problems)},
         )
@@ -151,38 +132,38 @@ def _checks_sensor(feeds: Sequence[BrokenFeed]) -> SensorDefinition:
     ]
     digest = hashlib.blake2b("\n".join(one.message for one in feeds).encode(), digest_size=12).hexdigest()
 
-    def tick(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         if context.cursor == digest:
-            return SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} say why")
-        return SensorResult(asset_events=red, cursor=digest)
+            return dg.SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} say why")
+        return dg.SensorResult(asset_events=red, cursor=digest)
 
-    return SensorDefinition(
+    return dg.SensorDefinition(
         name=SENSOR,
         evaluation_fn=tick,
         minimum_interval_seconds=EVERY_S,
-        default_status=DefaultSensorStatus.RUNNING,
+        default_status=dg.DefaultSensorStatus.RUNNING,
         description="Turns the check of each mapping file that cannot be used red.",
     )
 
 
-def _failing_feed(broken: BrokenFeed, feed: FeedName) -> Definitions:
+def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
     """Return the assets of the feed, which cannot be materialized, and its job and schedule, which fail and say why."""
 
-    @op(name=f"{names.group_of(feed)}__broken")
+    @dg.op(name=f"{names.group_of(feed)}__broken")
     def refuse() -> None:
-        raise Failure(broken.message, allow_retries=False)
+        raise dg.Failure(broken.message, allow_retries=False)
 
-    @job(name=names.job_of(feed), tags={names.FEED_TAG: feed}, description="Fails: the mapping file of the feed is broken.")
+    @dg.job(name=names.job_of(feed), tags={names.FEED_TAG: feed}, description="Fails: the mapping file of the feed is broken.")
     def failing() -> None:
         refuse()
 
-    def tick(_context: ScheduleEvaluationContext) -> SkipReason:
-        raise Failure(f"not run: its mapping file is broken\n{broken.message}")
+    def tick(_context: dg.ScheduleEvaluationContext) -> dg.SkipReason:
+        raise dg.Failure(f"not run: its mapping file is broken\n{broken.message}")
 
     group, description = names.group_of(feed), f"Its mapping file is broken.\n\n{broken.message}"
     paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
-    return Definitions(
-        assets=[AssetSpec(AssetKey(path), group_name=group, description=description) for path in paths],
+    return dg.Definitions(
+        assets=[dg.AssetSpec(dg.AssetKey(path), group_name=group, description=description) for path in paths],
         jobs=[failing],
         schedules=schedules_of_job(failing.name, broken.schedule, tick),  # a missed tick is a red one, instead of none
     )

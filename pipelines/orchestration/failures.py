@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from dagster import AssetExecutionContext, DagsterExecutionInterruptedError, Failure, MetadataValue, OpExecutionContext
+import dagster as dg
 
 from mappings.errors import SyncError, TransientError
 from pipelines.control_characters import replaced
@@ -20,7 +20,7 @@ from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE
 from pipelines.run.outcome import faults_as_errors, outcome_of
 from state.holders import HeldByAnotherError, LeaseLostError
 
-StepContext = AssetExecutionContext | OpExecutionContext
+StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
 """The context of a step, of an asset or of none."""
 STEP_DELAY_S = 10.0
 """Seconds before a step tries for the second time, twice as many before the third."""
@@ -30,7 +30,7 @@ STEP_DELAY_S = 10.0
 def as_failures(context: StepContext) -> Iterator[None]:
     """Raise every error of the block as a `Failure` that says what would help and whether a retry can."""
     try:
-        with faults_as_errors(lambda: "at work", context.run.run_id, passing=(Failure,)):
+        with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
             yield
     except SyncError as error:
         error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
@@ -42,9 +42,9 @@ def interrupted_for_good(context: StepContext) -> Iterator[None]:
     """Fail if the block is interrupted: Dagster would retry an interrupted step that has a `RetryPolicy`."""
     try:
         yield
-    except (KeyboardInterrupt, DagsterExecutionInterruptedError) as interruption:
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interruption:
         forbid_run_retry(context)
-        raise Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from interruption
+        raise dg.Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from interruption
 
 
 def forbid_run_retry(context: StepContext) -> None:
@@ -52,17 +52,17 @@ def forbid_run_retry(context: StepContext) -> None:
     context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
 
 
-def failure_of(context: StepContext, error: SyncError) -> Failure:
+def failure_of(context: StepContext, error: SyncError) -> dg.Failure:
     """Return the failure for an error; a permanent one also forbids the daemon to retry the run."""
     if not isinstance(error, TransientError):
         forbid_run_retry(context)
     outcome = outcome_of(error)
-    return Failure(
+    return dg.Failure(
         description=replaced(outcome.told),
         metadata={
             "outcome": outcome.name,
             "exit_code": int(outcome.exit_code),
-            "what would help": MetadataValue.text(replaced(error.hint) or "see the message"),
+            "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
         },
         allow_retries=_clears_soon(error),
     )

@@ -6,17 +6,7 @@ Annotations are not postponed here, because Dagster reads those of an op's funct
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from dagster import (
-    Config,
-    DagsterInstance,
-    DagsterRunStatus,
-    Definitions,
-    OpExecutionContext,
-    RunsFilter,
-    ScheduleDefinition,
-    job,
-    op,
-)
+import dagster as dg
 from pydantic import Field
 
 from pipelines.clock import now
@@ -24,35 +14,35 @@ from pipelines.orchestration import names
 
 JOB = "forget_old_runs"
 CRON = "20 3 * * *"
-ENDED = [DagsterRunStatus.SUCCESS, DagsterRunStatus.FAILURE, DagsterRunStatus.CANCELED]
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 _AT_ONCE = 200
 
 
-class KeepFor(Config):
+class KeepFor(dg.Config):
     """Which part of the history stays."""
 
     days: int = Field(default=90, ge=7, description="Runs that began more days ago are forgotten; what feeds have sent is not.")
 
 
-def history_definitions() -> Definitions:
+def history_definitions() -> dg.Definitions:
     """Return the job and its daily schedule, which is off: history is deleted only on request."""
 
-    @op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
-    def forget(context: OpExecutionContext, config: KeepFor) -> None:
+    @dg.op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
+    def forget(context: dg.OpExecutionContext, config: KeepFor) -> None:
         count = sum(1 for _ in forget_runs(context.instance, now() - timedelta(days=config.days)))
         context.log.info("%s runs that began more than %s days ago are forgotten", count, config.days)
 
-    @job(name=JOB, description="Forgets old runs in Dagster; the state DB is `eventsync prune`'s.")
+    @dg.job(name=JOB, description="Forgets old runs in Dagster; the state DB is `eventsync prune`'s.")
     def forget_old_runs() -> None:
         forget()
 
-    schedule = ScheduleDefinition(name=names.schedule_of_job(JOB), job=forget_old_runs, cron_schedule=CRON)
-    return Definitions(jobs=[forget_old_runs], schedules=[schedule])
+    schedule = dg.ScheduleDefinition(name=names.schedule_of_job(JOB), job=forget_old_runs, cron_schedule=CRON)
+    return dg.Definitions(jobs=[forget_old_runs], schedules=[schedule])
 
 
-def forget_runs(instance: DagsterInstance, before: datetime) -> Iterator[str]:
+def forget_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
     """Delete the runs that began before a moment and have ended, and yield their ids."""
-    old = RunsFilter(statuses=ENDED, created_before=before)
+    old = dg.RunsFilter(statuses=ENDED, created_before=before)
     while runs := instance.get_run_records(old, limit=_AT_ONCE, ascending=True):
         for record in runs:
             run_id = record.dagster_run.run_id

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dagster import ConfigurableResource
+import dagster as dg
 from pydantic import Field
 
 from pipelines.run.options import RunOptions
 
 
-class LaunchOptions(ConfigurableResource[RunOptions]):
+class LaunchOptions(dg.ConfigurableResource[RunOptions]):
     """The options of one run, typed and described in the launchpad."""
 
     limit: int | None = Field(default=None, description="Send at most this many rows; the rest stay pending for the next run.")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import dagster as dg
 import orjson
-from dagster import MetadataValue, TableRecord
 
 from connectors.sources.probe import SourceProbe
 from mappings.refusals import REASON_TEXTS
@@ -82,8 +82,8 @@ def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
     schedule = feed.mapping.schedule
     address = address_of(feed.mapping.source)
     return {
-        "source": MetadataValue.url(address) if address else feed.mapping.source.place,
-        "mapping file": MetadataValue.path(feed.path),
+        "source": dg.MetadataValue.url(address) if address else feed.mapping.source.place,
+        "mapping file": dg.MetadataValue.path(feed.path),
         "schedule": str(schedule) if schedule else "none",
     }
 
@@ -112,7 +112,7 @@ def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
             {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
         )
     if report.skipped:
-        counts["left out, by rule"] = MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
+        counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
     if staged.notices:
         counts["notices"] = _list(staged.notices)
     counts["brakes"] = _list(f"**{one.name}**: {one.sentence}" for one in staged.brakes)
@@ -166,12 +166,12 @@ def _per_second(rows: int, seconds: float) -> float:
     return round(rows / seconds, 1) if seconds else 0.0
 
 
-def _table(rows: Iterable[Mapping[str, str]]) -> MetadataValue[Any]:
-    return MetadataValue.table([TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
+def _table(rows: Iterable[Mapping[str, str]]) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.table([dg.TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
 
 
-def _list(lines: Iterable[str]) -> MetadataValue[Any]:
-    return MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
+def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
 
 
 def address_of(source: SourceSpec) -> str:

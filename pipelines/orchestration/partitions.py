@@ -9,21 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from dagster import (
-    AssetExecutionContext,
-    AssetKey,
-    BackfillPolicy,
-    BetaWarning,
-    DailyPartitionsDefinition,
-    Definitions,
-    MaterializeResult,
-    OpExecutionContext,
-    ResourceParam,
-    asset,
-    define_asset_job,
-    job,
-    op,
-)
+import dagster as dg
 
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
@@ -35,18 +21,18 @@ from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions, Window
 
-DAYS = DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
+DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that may be backfilled to today, in UTC."""
 
 
-def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> Definitions:
+def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
     """Return the job that backfills one feed, and where the source has days the asset whose partitions they are."""
     return (_daily_backfill if has_days(mapping) else _window_backfill)(mapping, open_run_context)
 
 
-def _daily_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> Definitions:
-    key = AssetKey(names.backfilled_path(mapping.feed))
-    backfill_job = define_asset_job(
+def _daily_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
+    key = dg.AssetKey(names.backfilled_path(mapping.feed))
+    backfill_job = dg.define_asset_job(
         names.backfill_job_of(mapping.feed),
         selection=[key],
         tags={names.FEED_TAG: mapping.feed},
@@ -54,36 +40,38 @@ def _daily_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> Defi
     )
     with warnings.catch_warnings():
         # That one run makes many days is called beta; the UI's backfills of these assets depend on it.
-        warnings.simplefilter("ignore", BetaWarning)
+        warnings.simplefilter("ignore", dg.BetaWarning)
 
-        @asset(
+        @dg.asset(
             key=key,
-            deps=[AssetKey(names.source_path(mapping.feed))],
+            deps=[dg.AssetKey(names.source_path(mapping.feed))],
             group_name=names.group_of(mapping.feed),
             owners=names.owners_of(mapping.owner),
             kinds={"python", "http"},
             pool="event-api",
             partitions_def=DAYS,
-            backfill_policy=BackfillPolicy.single_run(),
+            backfill_policy=dg.BackfillPolicy.single_run(),
             description=f"Past days, by {usual_way(mapping.source)}, that were read again and sent: every row once.",
         )
-        def backfilled(context: AssetExecutionContext, options: ResourceParam[RunOptions]) -> MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+        def backfilled(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
             with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
-                return MaterializeResult(metadata=_backfill(context, run_context, mapping, _with_days(context, mapping, options)))
+                return dg.MaterializeResult(
+                    metadata=_backfill(context, run_context, mapping, _with_days(context, mapping, options))
+                )
 
-        return Definitions(assets=[backfilled], jobs=[backfill_job])
+        return dg.Definitions(assets=[backfilled], jobs=[backfill_job])
 
 
-def _window_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> Definitions:
-    @op(name=f"window_of_{names.group_of(mapping.feed)}", pool="event-api")
-    def backfill_window(context: OpExecutionContext, options: ResourceParam[RunOptions]) -> None:
+def _window_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
+    @dg.op(name=f"window_of_{names.group_of(mapping.feed)}", pool="event-api")
+    def backfill_window(context: dg.OpExecutionContext, options: dg.ResourceParam[RunOptions]) -> None:
         with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
             if options.window is None:
                 message = f"no window of {mapping.feed} was named"
                 raise ConfigError(message, hint="set `window` of the resource `options`: {by: event, first: DAY, last: DAY}")
             context.add_output_metadata(_backfill(context, run_context, mapping, options))
 
-    @job(
+    @dg.job(
         name=names.backfill_job_of(mapping.feed),
         tags={names.FEED_TAG: mapping.feed},
         description=f"Backfill a window of {mapping.feed}, by its events.",
@@ -91,10 +79,10 @@ def _window_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> Def
     def window_job() -> None:
         backfill_window()
 
-    return Definitions(jobs=[window_job])
+    return dg.Definitions(jobs=[window_job])
 
 
-def _with_days(context: AssetExecutionContext, mapping: FeedMapping, options: RunOptions) -> RunOptions:
+def _with_days(context: dg.AssetExecutionContext, mapping: FeedMapping, options: RunOptions) -> RunOptions:
     """Return the options with the window that the run's partitions make, unless they name one.
 
     Partitions chosen in the UI cannot ask the run to wait for a scheduled one, so it always does.

@@ -9,17 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import lru_cache
 
-from dagster import (
-    DagsterInstance,
-    DagsterRunStatus,
-    DefaultScheduleStatus,
-    FreshnessPolicy,
-    RunRequest,
-    RunsFilter,
-    ScheduleDefinition,
-    ScheduleEvaluationContext,
-    SkipReason,
-)
+import dagster as dg
 
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
@@ -27,41 +17,41 @@ from pipelines.orchestration import names
 from pipelines.run.backfill import BACKFILL, SCHEDULE
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 
-Tick = Callable[[ScheduleEvaluationContext], RunRequest | SkipReason]
-AT_WORK = [DagsterRunStatus.QUEUED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
+AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 
 
-def feed_schedules(mapping: FeedMapping) -> list[ScheduleDefinition]:
+def feed_schedules(mapping: FeedMapping) -> list[dg.ScheduleDefinition]:
     """Return a feed's schedule, if it has one: running from the start, in its own time zone, never two runs at once."""
 
-    def tick(context: ScheduleEvaluationContext) -> RunRequest | SkipReason:
-        return at_work(context.instance, mapping.feed) or RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        return at_work(context.instance, mapping.feed) or dg.RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
 
     return schedules_of_job(names.job_of(mapping.feed), mapping.schedule, tick)
 
 
-def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> list[ScheduleDefinition]:
+def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> list[dg.ScheduleDefinition]:
     """Return the schedule of a job by the cron line of a mapping file, if there is one; `tick` is called at each tick."""
     if schedule is None or schedule.cron is None:
         return []
     return [
-        ScheduleDefinition(
+        dg.ScheduleDefinition(
             name=names.schedule_of_job(job_name),
             job_name=job_name,
             cron_schedule=schedule.cron,
             execution_timezone=schedule.timezone,
             execution_fn=tick,
-            default_status=DefaultScheduleStatus.RUNNING,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
         )
     ]
 
 
-def at_work(instance: DagsterInstance, feed: FeedName) -> SkipReason | None:
+def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | None:
     """Return which run of a feed has not ended yet; None if all have, or if only a backfill has not."""
-    found = instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
+    found = instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
     runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
-    return SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
+    return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
 
 
 GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
@@ -69,7 +59,7 @@ GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
 
 
 @lru_cache(maxsize=512)
-def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
+def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
     """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
 
     Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
@@ -84,9 +74,9 @@ def freshness_of(schedule: Schedule | None) -> FreshnessPolicy | None:
     gaps = gaps_of_day(ticks)
     if days == [ANY] * 3 and len(gaps) == 1 and min(gaps) < DAY:
         (every,) = gaps
-        return FreshnessPolicy.time_window(timedelta(minutes=every + min(every, GRACE[0])))
+        return dg.FreshnessPolicy.time_window(timedelta(minutes=every + min(every, GRACE[0])))
     deadline, grace_min = _deadline(schedule.cron, ticks, min(gaps))
-    return FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
+    return dg.FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
 
 
 def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]:

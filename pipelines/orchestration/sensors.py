@@ -8,21 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+import dagster as dg
 import orjson
-from dagster import (
-    DagsterEventType,
-    DagsterInstance,
-    DagsterRunStatus,
-    DefaultSensorStatus,
-    Failure,
-    RunRecord,
-    RunRequest,
-    RunsFilter,
-    SensorDefinition,
-    SensorEvaluationContext,
-    SensorResult,
-    SkipReason,
-)
 
 from connectors.sources.environment import Access
 from connectors.sources.probe import SourceProbe, probe_source
@@ -75,48 +62,50 @@ def parse_sensor_cursor(text: str | None) -> SensorCursor | None:
         return None
 
 
-def feed_sensors(mapping: FeedMapping, access: Access) -> list[SensorDefinition]:
+def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefinition]:
     """Return the sensor that probes a feed's source as often as its schedule says, if it does: on from the start."""
     schedule = mapping.schedule
     if schedule is None or schedule.look_every_s is None:
         return []
 
-    def tick(context: SensorEvaluationContext) -> SensorResult | SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         busy = at_work(context.instance, mapping.feed)
         if busy is not None:  # The cursor stays, so that a file that comes while a run is at work is seen by a later tick.
             return busy
         try:
             probe = probe_source(mapping.source, mapping.path.parent, access=access)
         except TransientError as error:
-            return SkipReason(f"{error}; looked at again later")
+            return dg.SkipReason(f"{error}; looked at again later")
         except SyncError as error:
-            raise Failure(f"{error}\n{error.hint}") from error
+            raise dg.Failure(f"{error}\n{error.hint}") from error
         return _run_if_changed(mapping, parse_sensor_cursor(context.cursor), probe)
 
     return [
-        SensorDefinition(
+        dg.SensorDefinition(
             name=names.sensor_of_job(names.job_of(mapping.feed)),
             job_name=names.job_of(mapping.feed),
             evaluation_fn=tick,
             minimum_interval_seconds=round(schedule.look_every_s),
-            default_status=DefaultSensorStatus.RUNNING,
+            default_status=dg.DefaultSensorStatus.RUNNING,
             description=f"Runs {mapping.feed} when {mapping.source.place} has come or changed.",
         )
     ]
 
 
-def _run_if_changed(mapping: FeedMapping, cursor: SensorCursor | None, probe: SourceProbe) -> SensorResult | SkipReason:
+def _run_if_changed(mapping: FeedMapping, cursor: SensorCursor | None, probe: SourceProbe) -> dg.SensorResult | dg.SkipReason:
     """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
     if probe.blind:
-        return SkipReason(probe.blind)
+        return dg.SkipReason(probe.blind)
     if cursor is not None and not probe.is_news_to(cursor.marks):
-        return SensorResult(skip_reason=f"as it was: {mapping.source.place}", cursor=str(SensorCursor(cursor.turn, probe.marks)))
+        return dg.SensorResult(
+            skip_reason=f"as it was: {mapping.source.place}", cursor=str(SensorCursor(cursor.turn, probe.marks))
+        )
     after = SensorCursor(cursor.turn + 1 if cursor else 1, probe.marks)
     digest = hashlib.blake2b(str(after).encode(), digest_size=9).hexdigest()
     # Without a cursor, which a person may have removed, there is no run key: the feed runs even if it ran so before.
     run_key = f"{mapping.feed} {digest}" if cursor else None
-    request = RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # it gets in between slices of a backfill
-    return SensorResult(run_requests=[request], cursor=str(after))
+    request = dg.RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # it gets in between slices of a backfill
+    return dg.SensorResult(run_requests=[request], cursor=str(after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +145,15 @@ def parse_notices_cursor(text: str | None) -> NoticesCursor:
         return NoticesCursor((now() - _LOOK_BACK).timestamp())
 
 
-def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> Sequence[SensorDefinition]:
+def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> Sequence[dg.SensorDefinition]:
     """Return the sensor that notifies owners, on from the start; none where the environment names no channel."""
     if not settings.channels.addresses:
         return ()
     feeds = [feed.mapping for feed in folder.feeds]
 
-    def tick(context: SensorEvaluationContext) -> SkipReason:
+    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         cursor = parse_notices_cursor(context.cursor).at(now().timestamp())
-        since = RunsFilter(statuses=ENDED, updated_after=datetime.fromtimestamp(cursor.since, UTC))
+        since = dg.RunsFilter(statuses=ENDED, updated_after=datetime.fromtimestamp(cursor.since, UTC))
         ended = context.instance.get_run_records(since, limit=_BATCH, order_by="update_timestamp", ascending=True)
         try:
             with open_run_context() as run_context:
@@ -172,27 +161,31 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
                 overdue = notifier.newly_overdue(feeds) if cursor.is_steady else frozenset[FeedName]()
                 notified = _notify(notifier, context.instance, folder, ended, overdue)
         except ConfigError as error:
-            return SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
+            return dg.SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
         except SyncError as error:
             context.update_cursor(str(_after_failed_tick(cursor, feeds, settings, error)))
-            return SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
+            return dg.SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
         latest = max((one.update_timestamp.timestamp() for one in ended), default=cursor.since)
         context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
-        return SkipReason(f"looked at {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
+        return dg.SkipReason(f"looked at {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
 
     return (
-        SensorDefinition(
+        dg.SensorDefinition(
             name=NOTICES_SENSOR,
             evaluation_fn=tick,
             minimum_interval_seconds=EVERY_S,
-            default_status=DefaultSensorStatus.RUNNING,
+            default_status=dg.DefaultSensorStatus.RUNNING,
             description="Notifies the owners of feeds of what needs them, over the channels of EVENTSYNC_NOTIFY: once per cause.",
         ),
     )
 
 
 def _notify(
-    notifier: Notifier, instance: DagsterInstance, folder: FeedFolder, ended: Sequence[RunRecord], overdue: Collection[FeedName]
+    notifier: Notifier,
+    instance: dg.DagsterInstance,
+    folder: FeedFolder,
+    ended: Sequence[dg.RunRecord],
+    overdue: Collection[FeedName],
 ) -> tuple[FeedName, ...]:
     """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
     feeds = [feed.mapping for feed in folder.feeds]
@@ -204,10 +197,10 @@ def _notify(
     return tuple(about)
 
 
-def _crash(notifier: Notifier, instance: DagsterInstance, feed: FeedName) -> Concern | None:
+def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:
     """Return the concern that the feed's last run failed in Dagster, unless the state DB knows better or a retry follows."""
-    record = next(iter(instance.get_run_records(RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
-    if record is None or record.dagster_run.status is not DagsterRunStatus.FAILURE:
+    record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
+    if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
     run, books = record.dagster_run, Books(notifier.engine)
     recorded = books.run(notifier.destination, feed, run.run_id)
@@ -220,9 +213,9 @@ def _crash(notifier: Notifier, instance: DagsterInstance, feed: FeedName) -> Con
     return Concern(Cause.FAILED, message, "look at the run in the Dagster UI; the state is intact: the next run goes on")
 
 
-def _failure_message(instance: DagsterInstance, run_id: str) -> str:
+def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
     """Return what Dagster says of a failed run: the first line of the first failed step's error, or the run's message."""
-    failures = {DagsterEventType.STEP_FAILURE, DagsterEventType.RUN_FAILURE}
+    failures = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
     for record in instance.get_records_for_run(run_id, of_type=failures, limit=1).records:
         event = record.event_log_entry.dagster_event
         if event is not None and event.is_step_failure and event.step_failure_data.error is not None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import dagster as dg
 import psutil
-from dagster import AssetKey, DagsterEventType, DagsterInstance, DagsterRun, DagsterRunStatus, Definitions, RunsFilter
 
 from mappings.spec.feed import FeedMapping
 from pipelines.orchestration.dagster_private import RunFailureReason
@@ -23,7 +23,12 @@ HOST_TAG = "eventsync/host"
 BORN_TAG = "eventsync/process_started"
 TOLERANCE_S = 1.0
 """The start time of one process, read twice, may differ by corrections of the clock."""
-NOT_ENDED = [DagsterRunStatus.NOT_STARTED, DagsterRunStatus.STARTING, DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+NOT_ENDED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
 QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
 """The event log keeps everything, stack traces included; the terminal shows the report of the run."""
 
@@ -56,7 +61,7 @@ def process_tags() -> Mapping[str, str]:
     return {PID_TAG: str(process.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{process.create_time():.2f}"}
 
 
-def tagged_worker(run: DagsterRun) -> Worker | None:
+def tagged_worker(run: dg.DagsterRun) -> Worker | None:
     """Return the process that tagged a run when it began it, None if none did."""
     try:
         pid, born = int(run.tags[PID_TAG]), float(run.tags[BORN_TAG])
@@ -65,9 +70,9 @@ def tagged_worker(run: DagsterRun) -> Worker | None:
     return Worker(pid, run.tags.get(HOST_TAG, ""), born - TOLERANCE_S, born + TOLERANCE_S)
 
 
-def end_runs_of_the_dead(instance: DagsterInstance) -> None:
+def end_runs_of_the_dead(instance: dg.DagsterInstance) -> None:
     """Fail the runs of dead processes of this host, so that no pool and no schedule waits for them."""
-    for run in instance.get_runs(RunsFilter(statuses=NOT_ENDED, tags={HOST_TAG: socket.gethostname()})):
+    for run in instance.get_runs(dg.RunsFilter(statuses=NOT_ENDED, tags={HOST_TAG: socket.gethostname()})):
         worker = tagged_worker(run)
         if worker is not None and worker.is_dead:
             instance.report_run_failed(run, f"process {worker.pid} is gone; the state is intact: the next run goes on")
@@ -75,7 +80,7 @@ def end_runs_of_the_dead(instance: DagsterInstance) -> None:
 
 
 @contextmanager
-def _canceled_if_left_early(instance: DagsterInstance, run_id: str) -> Iterator[None]:
+def _canceled_if_left_early(instance: dg.DagsterInstance, run_id: str) -> Iterator[None]:
     """Cancel the run if the block is left before Dagster itself has recorded its end."""
     try:
         yield
@@ -86,24 +91,24 @@ def _canceled_if_left_early(instance: DagsterInstance, run_id: str) -> Iterator[
             instance.event_log_storage.free_concurrency_slots_for_run(run_id)
 
 
-def run_job(definitions: Definitions, mapping: FeedMapping, options: RunOptions, run_id: str, launched_by: str = "cli") -> str:
+def run_job(definitions: dg.Definitions, mapping: FeedMapping, options: RunOptions, run_id: str, launched_by: str = "cli") -> str:
     """Run the job of one feed in this process, listed in the Dagster UI like any other; return the run's status.
 
     A run that a signal interrupted counts as CANCELED, though Dagster records a failure.
     """
     job = definitions.resolve_job_def(launched_job(mapping, options))
-    with DagsterInstance.get() as instance, _canceled_if_left_early(instance, run_id):
+    with dg.DagsterInstance.get() as instance, _canceled_if_left_early(instance, run_id):
         end_runs_of_the_dead(instance)
         result = job.execute_in_process(
             instance=instance,
             run_id=run_id,
             run_config={**launch_config(options), "loggers": QUIET},
-            asset_selection=[AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
+            asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
             tags={**launch_tags(mapping, options, launched_by), **process_tags()},
             raise_on_error=False,
         )
     if result.success:
         return "SUCCESS"
-    ends = [event.job_failure_data for event in result.all_events if event.event_type is DagsterEventType.RUN_FAILURE]
+    ends = [event.job_failure_data for event in result.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
     is_interrupted = any(end.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for end in ends)
     return "CANCELED" if is_interrupted else "FAILURE"

@@ -18,7 +18,7 @@ from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start
 from pipelines.cli.subprocesses import READY_S
 from pipelines.orchestration.dagster_home import DAGSTER_YAML
 from sandbox.server import running
-from sandbox.switches import switched
+from sandbox.switches import parse_switches
 
 KEY = "sk-live-7Qx9Kv3Rw8Zt5Lm2Hd6"
 STEADY, BRAKED, LAUNCHED, DATED, BROKEN = "town-hall", "book-fair", "night-walks", "old-posters", "lost-walks"
@@ -60,7 +60,7 @@ def staged(folder: Path) -> Iterator[Stage]:
     home = folder / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
-    with running(None, switched([]), KEY) as service, dg.DagsterInstance.from_config(str(home)) as instance:
+    with running(None, parse_switches([]), KEY) as service, dg.DagsterInstance.from_config(str(home)) as instance:
         desk = Desk(folder, service, instance, KEY)
         write_feeds(desk)
         braked_run = play(desk)

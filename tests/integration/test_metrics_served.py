@@ -9,6 +9,7 @@ import httpx
 import pytest
 from integration.desk import FEED, Desk, lines
 from integration.waiting import until
+from prometheus import samples
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +22,11 @@ def test_numbers_are_served_while_runs_are_at_work_until_it_is_told_to_stop(desk
     assert httpx.get(url, trust_env=False, verify=False, timeout=60).text.count("eventsync_rows") == 0
     desk.source(lines(3))
     assert desk.run().code == 0
-    counted = f'eventsync_rows{{feed="{FEED}",destination="{desk.env["EVENT_API_BASE_URL"]}#default",state="delivered"}} 3'
-    until(lambda: counted in httpx.get(url, trust_env=False, verify=False, timeout=60).text, what="the rows of the run")
+    labels = {"feed": FEED, "destination": f"{desk.env['EVENT_API_BASE_URL']}#default", "state": "delivered"}
+
+    def served() -> list[float]:
+        return samples(httpx.get(url, trust_env=False, verify=False, timeout=60).text, "eventsync_rows", **labels)
+
+    until(lambda: served() == [3], what="the rows of the run")
     serving.signal(signal.SIGTERM)
     assert serving.ended().code == 0

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from sandbox.answers import ApiError
 from sandbox.app import app_of
 from sandbox.service import Environment, open_sandbox
-from sandbox.switches import switched
+from sandbox.switches import parse_switches
 
 SECRET = "sk-month-4tYq8Zw2Lm-0042"
 MEMORY_S = 2 * 86_400
@@ -41,7 +41,7 @@ class Service:
     def __init__(self, clock: MonthClock) -> None:
         self._clock = clock
         around = Environment(clock=lambda: clock.now().timestamp())
-        self._app = app_of(open_sandbox(None, switched([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around))
+        self._app = app_of(open_sandbox(None, parse_switches([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around))
         self.back_at: datetime | None = None
         self.room: int | None = None
         self.held = 0

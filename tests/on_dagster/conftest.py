@@ -11,7 +11,7 @@ from on_dagster.desk import SECRET, Desk, line
 
 from pipelines.orchestration.dagster_home import DAGSTER_YAML
 from sandbox.server import running
-from sandbox.switches import switched
+from sandbox.switches import parse_switches
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def desk(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[Desk]:
-    with running(None, switched([]), SECRET) as service:
+    with running(None, parse_switches([]), SECRET) as service:
         made = Desk(tmp_path, service, instance)
         made.mapping()
         made.source(line(number) for number in range(10))

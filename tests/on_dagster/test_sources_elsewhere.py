@@ -12,7 +12,7 @@ from lookalikes.demo import FEEDS, Places, running_places
 from on_dagster.desk import SECRET, Desk, checks_of, materialized, metadata_of
 
 from sandbox.server import running
-from sandbox.switches import switched
+from sandbox.switches import parse_switches
 
 SHEET, ORG = "demo-sheet", "demo-salesforce"
 WELL = [("0101", "published"), ("0102", "published"), ("0103", "published"), ("0104", "draft"), ("0105", "published")]
@@ -30,7 +30,7 @@ class DeskElsewhere(Desk):
 
 @pytest.fixture
 def desk(tmp_path: Path, instance: dg.DagsterInstance) -> Iterator[DeskElsewhere]:
-    with running(None, switched([]), SECRET) as service, running_places(tmp_path / "access") as places:
+    with running(None, parse_switches([]), SECRET) as service, running_places(tmp_path / "access") as places:
         made = DeskElsewhere(tmp_path, service, instance)
         made.places = places
         yield made

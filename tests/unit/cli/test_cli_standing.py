@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from prometheus import samples
 from sqlalchemy import insert, select, update
 from unit.cli.conftest import MAPPING, Desk
 from unit.cli.test_cli_decisions import GOOD, Decider
@@ -179,8 +180,7 @@ def test_an_earlier_event_to_remove_is_named_by_its_id_everywhere(decider: Decid
     assert decider.told("diff")["rows"][0]["earlier_event_ids"] == [4711]
     assert decider.publish().document["runs"][0]["standing"] == {"earlier": {"count": 1, "first": ["1"]}}
     assert decider.told("report")["sections"]["earlier"]["rows"] == 1
-    (gauge,) = [line for line in decider.desk.run("metrics").out.splitlines() if "waiting" in line and 'state="earlier"' in line]
-    assert gauge.endswith(" 1")
+    assert samples(decider.desk.run("metrics").out, "eventsync_rows_waiting", state="earlier") == [1]
 
 
 def test_held_rows_and_earlier_events_are_reasons_to_notify_the_owner(decider: Decider) -> None:

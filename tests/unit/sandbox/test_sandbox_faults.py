@@ -17,7 +17,7 @@ from integration.waiting import until
 from unit.sandbox.bench import EVENTS, Event, Open
 
 from sandbox.server import running
-from sandbox.switches import FaultKind, Switches, spelt, switched
+from sandbox.switches import FaultKind, Switches, format_switches, parse_switches
 
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Reading the trusted certificates would take most of a test's time."""
@@ -89,7 +89,7 @@ def base_url() -> Iterator[str]:
 def caller(base_url: str, event: Event, *words: str) -> Iterator[Caller]:
     with httpx.Client(base_url=base_url, trust_env=False, verify=NO_TLS, timeout=PATIENCE_S) as http:
         http.post("/_sandbox/reset", json={})
-        http.post("/_sandbox/switches", json=spelt(switched(words)))
+        http.post("/_sandbox/switches", json=format_switches(parse_switches(words)))
         yield Caller(base_url, event, http)
 
 

@@ -17,7 +17,7 @@ from unit.sandbox.bench import Event, Open
 
 from sandbox.server import Address, running, serve
 from sandbox.store import StateInUseError
-from sandbox.switches import Switches, switched
+from sandbox.switches import Switches, parse_switches
 
 EVENTS = "/api/public/v1/events"
 Spawn = Callable[..., tuple[subprocess.Popen[str], httpx.Client]]
@@ -120,7 +120,7 @@ def test_an_announcement_does_not_show_the_key_by_accident() -> None:
 
 def post_to(words: list[str], event: Event, attempts: int = 1) -> tuple[list[tuple[int, str]], list[Event], list[Event]]:
     with (
-        running(None, switched(words), "k") as announced,
+        running(None, parse_switches(words), "k") as announced,
         httpx.Client(base_url=announced.base_url, trust_env=False, verify=False, timeout=60) as http,
     ):
         outcomes = []

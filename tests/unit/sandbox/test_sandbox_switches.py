@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.switches import Rate, SwitchError, Switches, reference, spelt, switched
+from sandbox.switches import Rate, SwitchError, Switches, format_switches, parse_switches, reference
 
 DOCS = Path(__file__).parents[3] / "docs" / "sandbox.md"
 
 
 def test_words_become_switches() -> None:
-    read = switched(["success_status=200", "rate_events=50/s", "faults=reset+html", "latency_ms = 20", "rate_lists=off"])
+    read = parse_switches(["success_status=200", "rate_events=50/s", "faults=reset+html", "latency_ms = 20", "rate_lists=off"])
     assert read == Switches(success_status=200, rate_events=Rate(50), faults=("reset", "html"), latency_ms=20)
 
 
 def test_every_switch_can_be_read_back_as_it_is_written() -> None:
     for switches in (Switches(), Switches(rate_media=Rate(5, "h"), faults=("empty", "reset"), retry_after="date")):
-        assert switched(f"{name}={value}" for name, value in spelt(switches).items()) == switches
+        assert parse_switches(f"{name}={value}" for name, value in format_switches(switches).items()) == switches
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_every_switch_can_be_read_back_as_it_is_written() -> None:
 )
 def test_a_word_that_is_no_switch_is_refused_with_what_would_be(word: str, says: str) -> None:
     with pytest.raises(SwitchError) as refused:
-        switched([word])
+        parse_switches([word])
     assert says in str(refused.value).replace("`200`, `201`", "`201`, `200`")
 
 
 def test_all_wrong_words_are_told_at_once() -> None:
     with pytest.raises(SwitchError) as refused:
-        switched(["a=1", "latency_ms=20", "b=2"])
+        parse_switches(["a=1", "latency_ms=20", "b=2"])
     assert len(refused.value.problems) == 2
 
 

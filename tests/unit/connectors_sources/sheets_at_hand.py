@@ -40,7 +40,7 @@ class Desk:
         return Access(google=GoogleAccess(self.credentials, self.google.base_url), mask=self.mask)
 
     @property
-    def clockwork(self) -> Clock:
+    def clock(self) -> Clock:
         return Clock(now=lambda: 0.0, clock_s=lambda: sum(self.waits), sleep=self.waits.append, chance=lambda: 0.5)
 
     def spec(self, **words: Any) -> GoogleSheetsSource:
@@ -48,7 +48,7 @@ class Desk:
 
     def source(self, *columns: str, since: str = "", **words: Any) -> Source:
         asked = frozenset(columns)
-        return open_source(self.spec(**words), Path(), asked, access=self.access, since=since, clock=self.clockwork)
+        return open_source(self.spec(**words), Path(), asked, access=self.access, since=since, clock=self.clock)
 
     def rows(self, *columns: str, **words: Any) -> list[SourceRow]:
         with self.source(*columns, **words).read() as reading:

@@ -75,7 +75,7 @@ def sheet(tmp_path: Path) -> Iterator[Desk]:
 
 
 def of_sheet(desk: Desk) -> SourceProbe:
-    return probe_source(desk.spec(), Path(), access=desk.access, clock=desk.clockwork)
+    return probe_source(desk.spec(), Path(), access=desk.access, clock=desk.clock)
 
 
 def test_a_sheet_costs_one_request_and_is_news_once_somebody_has_edited_it(sheet: Desk) -> None:

@@ -148,7 +148,7 @@ def test_a_rate_limit_told_as_403_is_a_rate_limit(desk: Desk) -> None:
 
 def test_our_own_pace_keeps_below_the_quota(desk: Desk) -> None:
     desk.google.per_minute = 60
-    with open_spreadsheet(desk.spec(), desk.access, clock=desk.clockwork) as sheet:
+    with open_spreadsheet(desk.spec(), desk.access, clock=desk.clock) as sheet:
         for _ in range(120):
             sheet.parts()
         assert len(desk.requests("/v4/")) == 120

@@ -113,8 +113,9 @@ DAY_SPENT_S = 3600.0
 _LONGEST_MESSAGE = 500
 _CLEARS = frozenset({"SERVER_UNAVAILABLE", "UNABLE_TO_LOCK_ROW", "UNKNOWN_EXCEPTION"})
 _QUERY = frozenset({"MALFORMED_QUERY", "INVALID_FIELD", "INVALID_QUERY_FILTER_OPERATOR", "INVALID_TYPE", "QUERY_TOO_COMPLICATED"})
-_NOT_LET = frozenset({"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"})
-_LOST = "INVALID_QUERY_LOCATOR"
+_NOT_ALLOWED = frozenset(
+    {"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"}
+)
 _MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _LONGEST_PAGE = 10_000
 _NO_FIELD = re.compile(r"No such column '([\w.]+)' on entity '(\w+)'")
@@ -131,23 +132,36 @@ class SlowQueryError(BusyError):
 
 def refusal_error(about: str, status: int, content: Any, *, retry_after_s: float | None = None) -> SyncError:
     """Return the error for a refusal; `about` is what was requested: an object, a query's job."""
-    code, said = _code_and_message(content)
-    message = f"Salesforce answered {status}{f' {code}' if code else ''} to {about}{f': {said}' if said else ''}"
-    if code == _LOST:
+    code, text = _code_and_message(content)
+    message = f"Salesforce answered {status}{f' {code}' if code else ''} to {about}{f': {text}' if text else ''}"
+    if code == "INVALID_QUERY_LOCATOR":
         return LocatorLostError(message, hint="run again later")
-    if code == "REQUEST_LIMIT_EXCEEDED" and "oncurrent" not in said:
+    if code == "REQUEST_LIMIT_EXCEEDED" and "oncurrent" not in text:
         return SourceUnavailableError(message, hint=_LIMIT_HINT, retry_after_s=DAY_SPENT_S)
     if code == "QUERY_TIMEOUT":
         return SlowQueryError(message, hint="narrow `source.where`, or write api: bulk", retry_after_s=retry_after_s)
     if code in _CLEARS or code == "REQUEST_LIMIT_EXCEEDED" or status in (408, 425, 429) or status >= 500:
         return BusyError(message, hint="run again later", retry_after_s=retry_after_s)
-    return _permanent_error(about, code, status, message)
+    if code in _QUERY:
+        hint = "correct `source` in the mapping file; `check --live` shows the fields there are"
+        return BadSourceError(about, message, hint=hint)
+    return SourceRefusedError(message, hint=_permanent_hint(code, status))
 
 
-def one_line(said: str) -> str:
+def _permanent_hint(code: str, status: int) -> str:
+    if code in _NOT_ALLOWED or status == 403:
+        return 'the user needs the permission "API Enabled", and to see the object and its fields'
+    if status in (414, 431):
+        return "the query is too long for a page: ask for fewer fields, or write api: bulk"
+    if status == 404:
+        return "check the object's name, and that the user may see it"
+    return "ask the administrator of the org"
+
+
+def one_line(text: str) -> str:
     """Return a text in one line; of an HTML page its first words without markup."""
-    is_page = said.lstrip()[:1] == "<"
-    return " ".join((_MARKUP.sub(" ", said[:_LONGEST_PAGE]) if is_page else said).split())
+    is_page = text.lstrip()[:1] == "<"
+    return " ".join((_MARKUP.sub(" ", text[:_LONGEST_PAGE]) if is_page else text).split())
 
 
 def no_such_field(error: BaseException) -> tuple[str, str] | None:
@@ -156,25 +170,9 @@ def no_such_field(error: BaseException) -> tuple[str, str] | None:
     return (match[1], match[2]) if match else None
 
 
-def unreachable(about: str, said: str) -> BusyError:
+def unreachable(about: str, reason: str) -> BusyError:
     """Return the error for a connection that could not be made or broke."""
-    return BusyError(f"Salesforce did not answer to {about}: {said}", hint="run again later")
-
-
-def _permanent_error(about: str, code: str, status: int, message: str) -> SyncError:
-    if code in _QUERY:
-        return BadSourceError(
-            about, message, hint="correct `source` in the mapping file; `check --live` shows the fields there are"
-        )
-    if code in _NOT_LET or status == 403:
-        return SourceRefusedError(
-            message, hint='the user needs the permission "API Enabled", and to see the object and its fields'
-        )
-    if status in (414, 431):
-        return SourceRefusedError(message, hint="the query is too long for a page: ask for fewer fields, or write api: bulk")
-    if status == 404:
-        return SourceRefusedError(message, hint="check the object's name, and that the user may see it")
-    return SourceRefusedError(message, hint="ask whoever looks after the org")
+    return BusyError(f"Salesforce did not answer to {about}: {reason}", hint="run again later")
 
 
 def _code_and_message(content: Any) -> tuple[str, str]:
@@ -182,22 +180,22 @@ def _code_and_message(content: Any) -> tuple[str, str]:
     if isinstance(content, Sequence) and not isinstance(content, str | bytes) and content:
         content = content[0]
     if isinstance(content, dict):
-        code, said = str(content.get("errorCode", content.get("error", ""))), str(content.get("message", ""))
+        code, text = str(content.get("errorCode", content.get("error", ""))), str(content.get("message", ""))
     else:
-        code, said = "", content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
-    said = one_line(said)
-    return code, said if len(said) <= _LONGEST_MESSAGE else f"{said[:_LONGEST_MESSAGE]}…"
+        code, text = "", content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content)
+    text = one_line(text)
+    return code, text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
 
 
 API_VERSION = "59.0"
 """The version of the API; each is supported for years."""
-_NOTHING = "nothing says who we are to Salesforce"
-_WAYS = (
+_NO_LOGIN = "nothing says who we are to Salesforce"
+_LOGINS_HINT = (
     "set SALESFORCE_USERNAME, SALESFORCE_PASSWORD and SALESFORCE_SECURITY_TOKEN; or SALESFORCE_USERNAME, SALESFORCE_CONSUMER_KEY"
     " and SALESFORCE_PRIVATEKEY_FILE (JWT); or SALESFORCE_CONSUMER_KEY, SALESFORCE_CONSUMER_SECRET and SALESFORCE_DOMAIN"
 )
-_STRANGER = "what answers our login does not answer as Salesforce does"
-_STRANGER_HINT = "check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL"
+_NOT_SALESFORCE = "what answers our login does not answer as Salesforce does"
+_NOT_SALESFORCE_HINT = "check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL"
 _BUSY = frozenset({"SERVER_UNAVAILABLE", "LOGIN_RATE_EXCEEDED", "temporarily_unavailable", "rate_limit_exceeded"})
 _BUSY_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
 _HINTS = {
@@ -234,7 +232,7 @@ def log_in(access: Access, session: requests.Session, usage: OrgUsage) -> tuple[
         # Without the cause: what it knows of the request holds the password.
         raise unreachable("our login", access.mask.hide(f"{type(error).__name__}: {error}")) from None
     except (ExpatError, AttributeError, KeyError, TypeError):
-        raise SourceRefusedError(_STRANGER, hint=_STRANGER_HINT) from None
+        raise SourceRefusedError(_NOT_SALESFORCE, hint=_NOT_SALESFORCE_HINT) from None
     except (PyJWTError, ValueError) as error:
         message = f"{access.salesforce.privatekey_file} is not the private key of a JWT login ({type(error).__name__})"
         raise ConfigError(message, hint="it is a PEM file: -----BEGIN PRIVATE KEY-----") from None
@@ -257,7 +255,7 @@ def _arguments(access: SalesforceAccess) -> dict[str, Any]:
             message = f"a login by client credentials goes to the org's own domain, and SALESFORCE_DOMAIN is {access.domain}"
             raise ConfigError(message, hint="set SALESFORCE_DOMAIN=example.my for https://example.my.salesforce.com")
         return {"consumer_key": access.consumer_key, "consumer_secret": secret}
-    raise ConfigError(_NOTHING, hint=_WAYS)
+    raise ConfigError(_NO_LOGIN, hint=_LOGINS_HINT)
 
 
 def _key(path: Path) -> str:
@@ -274,7 +272,7 @@ def _login_error(code: str, text: str, usage: OrgUsage) -> SyncError:
     message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
     if code == "UNKNOWN_EXCEPTION_CODE":
         # simple-salesforce's own word for an answer that holds neither a session nor a fault.
-        return SourceRefusedError(_STRANGER, hint=_STRANGER_HINT)
+        return SourceRefusedError(_NOT_SALESFORCE, hint=_NOT_SALESFORCE_HINT)
     if code == "REQUEST_LIMIT_EXCEEDED":
         return refusal_error("our login", usage.status, {"errorCode": code, "message": short}, retry_after_s=usage.retry_after_s)
     # A login that is refused for good is a 500 as well, with a code; a gateway's page has none.

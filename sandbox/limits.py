@@ -5,23 +5,11 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
 from email.utils import formatdate
-from typing import Final, Protocol, assert_never
+from typing import Protocol
 
 from sandbox.answers import ApiError
-from sandbox.switches import DateStyle, Rate, RateHeaders, RateKind, RetryAfterStyle, Switches
-
-_NONSENSE: Final = {"garbage": "soon", "negative": "-1", "absurd": "31536000"}
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """One limit and how it is counted. `burst`: the tokens of a full bucket."""
-
-    kind: RateKind
-    rate: Rate
-    burst: int
+from sandbox.switches import Rate, RateHeaders, RateKind, RetryAfterStyle, Switches
 
 
 class Meter(Protocol):
@@ -119,13 +107,16 @@ class Limiter:
     """All meters of a sandbox. A meter starts again when its policy is switched."""
 
     def __init__(self) -> None:
-        self._meters: dict[tuple[str, str], tuple[Policy, Meter]] = {}
+        self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
 
     def admit(self, route: str, key_name: str, rate: Rate | None, switches: Switches, now: float) -> tuple[tuple[str, str], ...]:
         """Count one request and return the rate limit headers. Raises ApiError 429 with `Retry-After`."""
         if rate is None:
             return ()
-        meter = self._meter((route, key_name), Policy(switches.rate_kind, rate, switches.rate_burst))
+        slot, policy = (route, key_name), (switches.rate_kind, rate, switches.rate_burst)
+        if slot not in self._meters or self._meters[slot][0] != policy:
+            self._meters[slot] = (policy, _new_meter(*policy))
+        meter = self._meters[slot][1]
         wait_s = meter.take(now)
         headers = _limit_headers(switches.rate_headers, rate, meter.left(now), wait_s)
         if wait_s <= 0:
@@ -140,52 +131,33 @@ class Limiter:
         """Forget every count."""
         self._meters.clear()
 
-    def _meter(self, slot: tuple[str, str], policy: Policy) -> Meter:
-        held = self._meters.get(slot)
-        if held is None or held[0] != policy:
-            held = self._meters[slot] = (policy, _meter_of(policy))
-        return held[1]
 
-
-def _meter_of(policy: Policy) -> Meter:
-    match policy.kind:
+def _new_meter(kind: RateKind, rate: Rate, burst: int) -> Meter:
+    match kind:
         case "bucket":
-            return TokenBucket(policy.rate, policy.burst)
+            return TokenBucket(rate, burst)
         case "window":
-            return FixedWindow(policy.rate)
+            return FixedWindow(rate)
         case "sliding":
-            return SlidingWindow(policy.rate)
+            return SlidingWindow(rate)
 
 
 def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tuple[str, str], ...]:
     """Return the `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch says; () where it is absent."""
-    match style:
-        case "absent":
-            return ()
-        case "seconds":
-            text = str(math.ceil(wait_s))
-        case "fraction":
-            text = f"{math.ceil(wait_s * 1000) / 1000:.3f}"
-        case "date" | "rfc850_date" | "asctime_date":
-            text = _date(style, math.ceil(now + wait_s))
-        case "several":
-            return (("Retry-After", "0"), ("Retry-After", str(math.ceil(wait_s))))
-        case "garbage" | "negative" | "absurd":
-            text = _NONSENSE[style]
-        case _:
-            assert_never(style)
-    return (("Retry-After", text),)
-
-
-def _date(style: DateStyle, at: int) -> str:
-    """Return a time in one of the three forms of an HTTP date (RFC 9110, 5.6.7)."""
-    match style:
-        case "date":
-            return formatdate(at, usegmt=True)
-        case "rfc850_date":
-            return time.strftime("%A, %d-%b-%y %H:%M:%S GMT", time.gmtime(at))
-        case "asctime_date":
-            return time.asctime(time.gmtime(at))
+    seconds, at = math.ceil(wait_s), math.ceil(now + wait_s)
+    texts: dict[RetryAfterStyle, tuple[str, ...]] = {
+        "absent": (),
+        "seconds": (str(seconds),),
+        "fraction": (f"{math.ceil(wait_s * 1000) / 1000:.3f}",),
+        "date": (formatdate(at, usegmt=True),),  # the three forms of an HTTP date (RFC 9110, 5.6.7)
+        "rfc850_date": (time.strftime("%A, %d-%b-%y %H:%M:%S GMT", time.gmtime(at)),),
+        "asctime_date": (time.asctime(time.gmtime(at)),),
+        "several": ("0", str(seconds)),
+        "garbage": ("soon",),
+        "negative": ("-1",),
+        "absurd": ("31536000",),
+    }
+    return tuple(("Retry-After", text) for text in texts[style])
 
 
 def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:

@@ -163,6 +163,8 @@ class NoticesSent:
         """
         ours = self._ours(feed, recipient)
         with writing(self._engine) as connection:
+            # Rows are locked in the order of their causes, as everywhere: the updates below take several at once.
+            connection.execute(select(NOTICE_SENT.c.cause).where(*ours).order_by(NOTICE_SENT.c.cause).with_for_update())
             for cause in sorted(wanted):
                 key = {"destination": self._destination, "feed": feed, "recipient": recipient, "cause": cause}
                 new = {"words": wanted[cause], "noted_at": self._now(), "is_over": False}

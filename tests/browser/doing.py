@@ -32,7 +32,7 @@ def write(page: Page, text: str) -> None:
 
 def choose_days(page: Page, stage: Stage, feed: str, days: Sequence[str]) -> Locator:
     """Go from a feed's past to days of it that are to be brought in; return the dialog, ready to be launched."""
-    visit(page, stage.asset(feed, "backfilled", "view=overview"), "Days of the past, by file")
+    visit(page, stage.asset(feed, "backfilled", "view=overview"), "Past days, by file")
     page.get_by_role("button", name="Materialize").first.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("Show all partitions").click()

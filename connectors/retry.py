@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from math import inf
 from typing import Any, TypeVar
 
-from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_result
+from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
 T = TypeVar("T")
 Clock = Callable[[], float]
@@ -77,31 +77,13 @@ async def ask_until(
     async def once() -> T:  # tenacity awaits only what it knows to be a coroutine function
         return await ask()
 
-    return await AsyncRetrying(sleep=sleep, **_rules(settled, wait_s, is_spent))(once)
-
-
-def ask_again_until(
-    settled: Callable[[T], bool],
-    ask: Callable[[], T],
-    *,
-    wait_s: Callable[[int, T], float],
-    is_spent: Callable[[int, float], bool],
-    sleep: Callable[[float], None],
-) -> T:
-    """Do the same as `ask_until`, without an event loop."""
-    return Retrying(sleep=sleep, **_rules(settled, wait_s, is_spent))(ask)
-
-
-def _rules(
-    settled: Callable[[T], bool], wait_s: Callable[[int, T], float], is_spent: Callable[[int, float], bool]
-) -> dict[str, Any]:
-    """Say what both ways of asking have in common, as tenacity calls it."""
-    return {
-        "wait": lambda state: wait_s(state.attempt_number, _answer(state)),
-        "stop": lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
-        "retry": retry_if_result(lambda answer: not settled(answer)),
-        "retry_error_callback": _answer,
-    }
+    return await AsyncRetrying(
+        sleep=sleep,
+        wait=lambda state: wait_s(state.attempt_number, _answer(state)),
+        stop=lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
+        retry=retry_if_result(lambda answer: not settled(answer)),
+        retry_error_callback=_answer,
+    )(once)
 
 
 def _answer(state: RetryCallState) -> Any:

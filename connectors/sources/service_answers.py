@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from requests import PreparedRequest, Response, Session
 from requests.adapters import HTTPAdapter
+from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from connectors.retry import RetryPolicy
 from connectors.sources.environment import Clock
@@ -72,16 +73,20 @@ def retry_while_busy(request: Callable[[], T], policy: RetryPolicy, clock: Clock
     Raises:
         BusyError: it stayed busy, or asks for a longer wait than the policy allows.
     """
-    attempt, started = 1, clock.clock_s()
-    while True:
-        try:
-            return request()
-        except BusyError as busy:
-            wait_s = max(policy.wait_s(attempt, clock.chance), busy.retry_after_s or 0.0)
-            if policy.is_spent(attempt, clock.clock_s() - started, wait_s):
-                raise
-        clock.sleep(wait_s)
-        attempt += 1
+    started = clock.clock_s()
+
+    def wait_s(state: RetryCallState) -> float:
+        busy = state.outcome.exception() if state.outcome else None
+        asked_s = busy.retry_after_s if isinstance(busy, BusyError) else None
+        return max(policy.wait_s(state.attempt_number, clock.chance), asked_s or 0.0)
+
+    return Retrying(
+        sleep=clock.sleep,
+        wait=wait_s,
+        stop=lambda state: policy.is_spent(state.attempt_number, clock.clock_s() - started, state.upcoming_sleep),
+        retry=retry_if_exception_type(BusyError),
+        reraise=True,
+    )(request)
 
 
 @contextmanager

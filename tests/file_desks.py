@@ -20,8 +20,7 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
-from pipelines.run.stage import Staged, StageJob, stage
+from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Choice, NotPossibleError
 from state.ledger.decisions import Found

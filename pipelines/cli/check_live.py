@@ -35,7 +35,7 @@ from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.preflight import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between
 from pipelines.settings import Channels, Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes

@@ -34,11 +34,10 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.drain import Drain, InFlight
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Publisher, PublishJob, PublishReport
+from pipelines.run.publish import Drain, InFlight, Publisher, PublishJob, PublishReport
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind

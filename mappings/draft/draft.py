@@ -24,11 +24,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 
 _PLAIN = re.compile(r"[^\W\d_][\w./+%$ -]*[\w.%/-]|[^\W\d_]|\$[A-Za-z_]\w*")
-
-
 _WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "~"})
-
-
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -75,11 +71,7 @@ def _escaped(char: str) -> str:
 
 
 _NO_DAY = "%Y-%m-%d"
-
-
 _CLOCKS = {Role.CLOCK: "$clock", Role.END_CLOCK: "$end_clock"}
-
-
 _STEPS = {"date": "date", "time": "time", "datetime": "datetime", "moment": "datetime"}
 
 
@@ -280,11 +272,7 @@ def _fitting(times: TimesSeen) -> str:
 
 
 _MOST_MAPPED = 40
-
-
 _CANCELLED = ("cancel", "annul", "abgesagt", "odwolan", "odwołan", "storn", "canceled", "中止", "취소", "取消")
-
-
 _SURE_WORDS = {
     "sure": "its cells or its name leave no doubt",
     "likely": "they speak for it",
@@ -515,17 +503,9 @@ def _is_cancelled(text: str) -> bool:
 
 
 _KEY = '"UID" is a calendar\'s own identifier; RECURRENCE-ID tells a single day that was changed from its series'
-
-
 _NO_ZONE = "zone of events that name none: put the one whose clocks the partner means, such as Europe/Lisbon"
-
-
 _ENDS = "an all-day DTEND is the first day after the event; an event of a series ends on its own day, or in the night after it"
-
-
 _DAYS = '[{split: ";"}, {characters: 1, to: 10}, {iso: date}], on_empty: omit'
-
-
 _ROWS = f"""\
 rows:
   - cancelled: {{column: STATUS, equals: CANCELLED, ignore: [case]}}
@@ -539,8 +519,6 @@ rows:
       extra: {{from: RDATE, do: {_DAYS}}}
       horizon: 365d
 """
-
-
 _END_AT = """\
 endAt:
   choose:
@@ -681,17 +659,9 @@ def feed_name(title: str) -> str:
 
 
 _TOLD = ("title", "startAt", "endAt", "locationName")
-
-
 _LONGEST_CELL = 200
-
-
 _TRIED = 300
-
-
 _ANY_DAY = "2026-01-01T00:00:00+00:00"
-
-
 _Tried = tuple[Mapping[str, str], RowOutcome]
 
 

@@ -25,49 +25,23 @@ from mappings.draft.draft import Guessed, block, comment, scalar
 from mappings.errors import ConfigError
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-
-
 _WIDE = ("cp932", "cp949", "gb18030", "big5")
-
-
 _LIKELY = ("windows-1252", "windows-1250", *_WIDE, "windows-1251", "iso-8859-2", "koi8-r")
-
-
 _NAMES = {
     "cp1252": "windows-1252",
     "cp1250": "windows-1250",
     "cp1251": "windows-1251",
     **dict.fromkeys(("shift_jis", "shift_jis_2004", "shift_jisx0213"), "cp932"),
 }
-
-
 """The encodings that files are in, for what resembles them: a later standard's Shift-JIS makes another letter of 髙, silently."""
-
-
 _LATIN = ("windows-125", "iso", "latin", "mac", "cp4", "cp7", "cp8", "cp10", "hp")
-
-
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
-
-
 _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")
-
-
 _NO_TEXT = re.compile("[\uf8f0-\uf8f3]")
-
-
 """Python's cp932 makes private letters of bytes that stand for nothing."""
-
-
 _EAST_ASIAN_WORD = re.compile("[\u3041-\u30fe\u3005\u4e00-\u9fff\uac00-\ud7a3]{2,}")
-
-
 _DELIMITERS = (",", ";", "\t", "|")
-
-
 _FIRST_ROWS = 200
-
-
 _FIRST_BYTES = 256 * 1024
 
 
@@ -203,14 +177,8 @@ def _quote(text: str, delimiter: str) -> str:
 
 
 HEAD_BYTES = 8 * 1024 * 1024
-
-
 """So much of a file is looked at."""
-
-
 _MARKS = ("; ", " | ", ", ", " / ")
-
-
 _TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(/?)([A-Za-z_][\w:.-]*)[^<>]*?(/?)>", re.DOTALL)
 
 
@@ -415,6 +383,4 @@ _KINDS: tuple[tuple[Callable[[bytes, str], bool], Callable[[Head], SourceGuess]]
     (lambda begin, suffix: begin[:1] in {b"{", b"["} and suffix not in {".csv", ".tsv"}, _json),
     (lambda begin, suffix: begin[:1] == b"<" and suffix not in {".csv", ".tsv"}, _xml),
 )
-
-
 """How the kinds are recognised, in this order; everything else is delimited text."""

@@ -20,26 +20,14 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
-
-
 _SINGLE = re.compile(
     r"channelId|title|startAt|endAt|timezone|status|classifications(?:\[\d+\])?|locationName|coverImage"
     r"|offers\[\d+\]\.(?:name|url|availability)|approxLocation\.city\.(?:placeId|name|countryCode)"
 )
-
-
 """The fields that the service spells out and that are no objects."""
-
-
 _PART = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-
-
 _MOST_VALUES = 10_000
-
-
 _MOST_LEVELS = 120
-
-
 """So much may stand in a named value, with what it uses: a chain of names is as deep as a value that is written out."""
 
 
@@ -199,22 +187,12 @@ _OBJECT_FIELDS: Mapping[str, str] = {
     "approxLocation": "approxLocation.city.placeId",
     "approxLocation.city": "approxLocation.city.placeId",
 }
-
-
 """The objects of an event (spec: Event), each with the field inside that a text alone is likeliest meant for."""
-
-
 _LISTS: Mapping[str, str] = {
     "offers": "write each offer as an object: [{name: ..., url: ...}]; of a list in a cell, for_each gives one for each item"
 }
-
-
 """The lists of objects of an event (spec: Event), each with how its objects are written."""
-
-
 _SHOWN: Mapping[JsonKind, str] = {"array": "a list", "string": "a text", "boolean": "yes or no", "object": "one object"}
-
-
 _SEVERAL: Mapping[JsonKind | None, str] = {"array": "lists", "string": "texts", "boolean": "yes and no"}
 
 
@@ -304,14 +282,8 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
     "approxLocation.city": tuple(City.__annotations__),
     "offers": tuple(Offer.__annotations__),
 }
-
-
 """The names that the spec spells out, by the object, or the list of objects, that they stand in."""
-
-
 _WORDS = {"offers": ("when", "require")}
-
-
 """The keys of an object in a list that are no fields of it."""
 
 

@@ -19,30 +19,16 @@ from mappings.spec.source_words import WriteBack
 from mappings.spec.values import MARKERS
 
 FILL_IN = "fill-in"
-
-
 """Stands for a text that only the author can know: a channel, a classification, a place."""
-
-
 FILL_IN_NAME = "fill_in_"
-
-
 """A named value that begins so stands for something that had to have some value."""
-
-
 _SECRET = re.compile(
     r"(?P<before>://)[^/@\s:]+:[^/@\s]+(?P<after>@)"
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
     re.IGNORECASE,
 )
-
-
 _READERS = ("date", "datetime", "dates")
-
-
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
-
-
 _CASES = {"lower": str.lower, "upper": str.upper}
 
 
@@ -168,8 +154,6 @@ def swapped(spelling: str) -> str:
 
 
 _SUBJECTS = ("column", "value")
-
-
 _IMPLY_PRESENT = frozenset({"equals", "in", "matches", "contains", "before", "after", "less", "greater"})
 
 

@@ -16,11 +16,7 @@ from mappings.strict import Policy, Strict, union_members
 from mappings.zones import Gap, Overlap
 
 TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
-
-
 """The tests of a condition, by their fields."""
-
-
 _FIELDS: tuple[TestName, ...] = get_args(TestName)
 
 
@@ -99,17 +95,9 @@ Condition = Annotated[
     | Annotated[Not, Tag("when:not")],
     Discriminator(_kind_of_condition),
 ]
-
-
 """What must be true of a row."""
-
-
 _EMPTY = "What to do when there is nothing to use (default: reject)."
-
-
 _ERROR = "What to do when a step refuses the value (default: reject)."
-
-
 DO = "The steps that the value passes through, in order."
 
 
@@ -346,8 +334,6 @@ class ListEntry(Strict):
 
 
 COMPANIONS = ("do", "on_empty", "on_error", "on_miss", "by", "take", "otherwise", "ignore", "many", "default", "as", "give")
-
-
 """Keys that stand beside a marker, and never in an object of the payload."""
 
 
@@ -384,12 +370,6 @@ Value = Annotated[
     | Annotated[Meta, Tag("value:meta")],
     Discriminator(_kind_of_value),
 ]
-
-
 """A constant text, `$name`, a list, an object, or a block that says where the value comes from."""
-
-
 MARKERS = tuple(word for word in union_members(Value) if word not in {"text", "list", "object", "entry"})
-
-
 """The keys that say what kind of value a block is."""

@@ -50,8 +50,6 @@ _CHOICES = {
     "policy": ("reject", "omit", "warn", "draft"),
     "when": ("column", "value", "all", "any", "not"),
 }
-
-
 _SAID_ELSEWHERE = {
     "on": "by",
     "null": "empty_if",
@@ -67,14 +65,8 @@ _SAID_ELSEWHERE = {
     "zone": "timezone",
     "timezone": "zone",
 }
-
-
 """Words by which other programs, or other places of a mapping file, call the same thing."""
-
-
 _CALLED = {"when": "condition", "key": "column's name", "kind": "kind of source"}
-
-
 _WORDS = {
     "int_parsing": "a whole number is needed",
     "bool_parsing": "true or false is needed",
@@ -240,11 +232,7 @@ def _missing(folder: Path, name: str) -> str:
 
 
 SUFFIXES = (".yaml", ".yml")
-
-
 FAULT = "a fault of eventsync while loading this file"
-
-
 _ABOUT_ROWS = ("feed", "source", "key", "let", "rows", "event")
 
 

@@ -18,7 +18,7 @@ from connectors.sources.errors import MissingColumnsError
 from connectors.sources.header import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
-from mappings.lint.values import FILL_IN
+from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.refusals import did_you_mean

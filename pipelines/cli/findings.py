@@ -15,8 +15,8 @@ from connectors.sources.errors import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.lint.columns import find_missing_columns
 from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.lint.mistakes import find_missing_columns
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS

@@ -25,77 +25,29 @@ from connectors.retry import Clock, Random, RateHint, Sleep
 from mappings.errors import SyncError
 
 _DEPTH = 0.06
-
-
 """How far below the estimate the rate starts, as a share of it: one minus beta in the RFC."""
-
-
 _FIRST_HOLD_S, _LONGEST_HOLD_S = 1.0, 16.0
-
-
 """When the rate is back at the estimate (K in the RFC): soon after a guess, later once the estimate was confirmed."""
-
-
 _CONFIRMED = 1.1
-
-
 """A rate that differs by less than this factor confirms the estimate."""
-
-
 _LOWERED, _LOWERED_FROM_A_RAMP = 0.97, 0.85
-
-
 """The estimate after a 429, as a share of the rate that met it: slowly grown, or overshot while probing fast."""
-
-
 _LOWEST_RATE = 1 / 3600
-
-
 _FIRST_UNPACED = 32
-
-
 """So many requests at most may have left before the first answer named a limit."""
-
-
 _CATCH_UP_S = 0.025
-
-
 """How late a request may leave without those after it being put off as well: timers are no more exact than that."""
-
-
 _ROUND_LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
-
-
 """How long the windows of limits are, in a world made by people."""
-
-
 _ROUNDED_UP_S = 1.0
-
-
 """A named wait may be rounded up to whole seconds."""
-
-
 _LATE_S = 0.1
-
-
 _WINDOW_WAIT_S = 2.0
-
-
 """A named wait of this length is for the end of a window; a bucket has its next token sooner."""
-
-
 _LONGEST_TRUST_S = 900.0
-
-
 """Later runs obey a pause of this length; about a longer one their first request asks, and nothing it taught is believed."""
-
-
 _FORGOTTEN_AFTER_S = 86_400.0
-
-
 PRESENCE_S = 3.5
-
-
 """A worker that has shown itself no later than this ago is there."""
 
 
@@ -263,59 +215,23 @@ class RateStore(Protocol):
 
 
 _MOST_IN_FLIGHT = 256
-
-
 """Requests in flight where nothing bounds them: no feed may have more."""
-
-
 _SYNC_S = 0.18
-
-
 """How old what we know of other workers may be when a request leaves; a pause is known to all within 250 ms (budget 7)."""
-
-
 _PRESENCE_S = 1.0
-
-
 """How often a worker shows that it is there."""
-
-
 _STALE_SLOT_S = 0.25
-
-
 """A slot taken ahead and not used for so long is void."""
-
-
 _LONGEST_PROBE_S = 2.0
-
-
 """How long the others wait for the answer to the first request after a pause."""
-
-
 _LONGEST_GUESS_S = 60.0
-
-
 """The longest pause of our own choosing, where the service names none."""
-
-
 _LONGEST_DOUBT_S = 5.0
-
-
 """The least pause in the end, where the service names shorter ones and then does not keep to them."""
-
-
 _FAR_FUTURE_S = 366 * 86_400.0
-
-
 _STATED_SHARE = 0.98
-
-
 """How much of a stated limit is used: the rest is for late timers, and requests that overtake others."""
-
-
 _SAME_RATE = 0.01
-
-
 _SAME_MOMENT_S = 0.5
 
 
@@ -689,29 +605,13 @@ def _spoken(seconds: float) -> str:
 
 
 _FIRST_IN_FLIGHT = 4
-
-
 _EARNED_BY = 24
-
-
 """So many answers make room for one more at most: all that are in flight when an unknown limit is met are refused."""
-
-
 _TOLERANCE, _SLACK_S = 1.5, 0.002
-
-
 """How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
-
-
 _FORGETTING = 1.02
-
-
 """How the best round fades while few are in flight: a service that became slower for good can be tried again."""
-
-
 _FEWEST_IN_A_ROUND = 8
-
-
 _DECREASE = 0.7
 
 

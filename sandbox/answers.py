@@ -29,14 +29,8 @@ STATUS_OF: Final = {
     "rate_limited": 429,
     "internal_error": 500,
 }
-
-
 """The specification's error codes, each with its status."""
-
-
 JSON: Final = "application/json"
-
-
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
 
 
@@ -101,20 +95,10 @@ def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tupl
 
 
 Moment = Literal["before", "after"]
-
-
 _HTML: Final = "text/html; charset=utf-8"
-
-
 _BREAK_S: Final = 0.2
-
-
 """The wait that the `Retry-After` of a 429 or 503 asks for, as precisely as its form allows."""
-
-
 _WRONG_IDS: Final = ("100001", 100001.5, True, -1)
-
-
 _GATEWAY_PAGE: Final = (
     b"<!doctype html><html><head><title>One moment</title></head><body><h1>One moment, please</h1></body></html>"
 )
@@ -220,8 +204,6 @@ def _empty_doc(switches: Switches) -> Answer:
 
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
-
-
 _DRIP_S: Final = 0.05
 
 

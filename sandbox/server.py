@@ -29,11 +29,7 @@ from sandbox.switches import Switches
 from sandbox.views import admin_routes, page_routes
 
 PREFIX: Final = "/api/public/v1"
-
-
 Handler = Callable[[Sandbox, RequestContext], Awaitable[Answer]]
-
-
 _PUBLIC: Final[Mapping[str, Mapping[str, tuple[RouteName, Handler]]]] = {
     f"{PREFIX}/events": {"POST": ("events", create_event), "GET": ("events_list", list_events)},
     f"{PREFIX}/media": {"POST": ("media", upload_image)},
@@ -114,8 +110,6 @@ def _response(sandbox: Sandbox, answer: Answer, headers: tuple[tuple[str, str], 
 
 
 _GRACE_S: Final = 3
-
-
 _BACKLOG: Final = 1024
 
 

@@ -37,8 +37,6 @@ from sandbox.switches import Rate, RateHeaders, RateKind, Switches
 from sandbox.validation import Rules
 
 HEADER: Final = "Idempotency-Key"
-
-
 _SOON_S: Final = 0.2
 
 
@@ -287,11 +285,7 @@ def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> 
 
 
 RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
-
-
 """The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
-
-
 _SLUGS: Final = {
     "first": frozenset(one.slug for one in classifications("first")[1]),
     "revised": frozenset(one.slug for one in classifications("revised")[1]),

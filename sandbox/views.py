@@ -42,17 +42,9 @@ from sandbox.store import (
 from sandbox.switches import SwitchError, change_switches, format_switches
 
 PREFIX: Final = "/_sandbox"
-
-
 _MAX_BYTES: Final = 64 * 1024
-
-
 _ALL: Final = 2**62
-
-
 Read = Callable[[Sandbox, Request], Any]
-
-
 Change = Callable[[Sandbox, Request, dict[str, Any]], Any]
 
 
@@ -262,11 +254,7 @@ def _policy() -> str:
 
 
 _PER_PAGE: Final = 60
-
-
 _NAMES: Final = {one.slug: one.name for one in (*CLASSIFICATIONS, *REVISED)}
-
-
 Page = Callable[[Sandbox, Request], Response]
 
 

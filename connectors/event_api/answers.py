@@ -25,17 +25,9 @@ def _words(value: object) -> object:
 
 
 Words = Annotated[str, BeforeValidator(_words)]
-
-
 """Text for people: anything else in its place is left out rather than held against the answer."""
-
-
 EventId = Annotated[int, Field(ge=1, lt=2**63)]
-
-
 """What can be the number of a document; zero, negative or beyond any database's reach it is a mistake."""
-
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -136,30 +128,16 @@ def error_body(body: bytes) -> ErrorBody | None:
 
 
 API_PREFIX = "/api/public/v1"
-
-
 _LONGEST_TEXT = 500
-
-
 _PASSING = frozenset({408, 425, 460, 499})
-
-
 """4xx that say nothing about the request but that it took too long, or came too early; the last two are proxies'."""
-
-
 _TURNED_BACK = frozenset({407, 421})
-
-
 """4xx of what stands before the service: it wants a login of its own, or the connection leads elsewhere."""
-
-
 _UNDER_WAY = re.compile(
     r"in[ _-]?progress|in[ _-]?flight|under ?way|concurrent|(still|being|currently) (being )?(process|execut|handl|run)"
     r"|not (yet )?(been )?(finish|complet)",
     re.IGNORECASE,
 )
-
-
 """What a 409 says whose first request is still at work; its exact words are not shown by the spec."""
 
 

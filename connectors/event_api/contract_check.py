@@ -25,38 +25,18 @@ from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
 
 LONGEST_PAGE = 1 << 20
-
-
 """Bytes of the longest page that is read."""
-
-
 MOST_NODES = 100_000
-
-
 """The most values of a page, each alias counted with all that it stands for."""
-
-
 DEEPEST = 64
-
-
 """The deepest nesting of a page; a description that people write stays below 25."""
-
-
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-
-
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
-
-
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]{1,18}(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
-
-
 _WORDS: Mapping[str, bool | None] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
 }  # fmt: skip
-
-
 _VERSION = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
 
 
@@ -210,17 +190,9 @@ def _looks_like(body: bytes) -> str:
 
 
 PATH = "/api/developer/openapi/public-api-v1"
-
-
 """Where the page is: public, YAML (spec, Versioning)."""
-
-
 PATIENCE_S = 3.0
-
-
 """The longest that a run waits for it."""
-
-
 _LONGEST_ETAG = 200
 
 
@@ -264,29 +236,13 @@ def _meaning(told: HttpAnswer, etag: str) -> PageAnswer:
 
 
 Node = Mapping[str, Any]
-
-
 _DEEPEST = 24
-
-
 """References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
-
-
 _MOST_READS = 4_000
-
-
 """Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
-
-
 _MOST_CHOICES = 16
-
-
 _LONGEST_NAME = 100
-
-
 """Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
-
-
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 
 
@@ -439,8 +395,6 @@ def _list(told: object) -> list[Any]:
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")
-
-
 _VARIABLE = re.compile(r"\{[^}]*\}")
 
 
@@ -562,17 +516,9 @@ class Drift:
 
 
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
-
-
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))
-
-
 """An idempotency key as we send it: all of them have its length and alphabet."""
-
-
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
-
-
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
@@ -592,17 +538,9 @@ class Use:
 
 
 CREATE = Use("POST", "/events", (("doc.id", "integer"),))
-
-
 CHANNELS = Use("GET", "/channels", (("docs[].id", "integer"), ("docs[].slug", "string")), frozenset({"page", "limit"}))
-
-
 CLASSIFICATIONS = Use("GET", "/classifications", (("version", "string"), ("docs[].slug", "string")))
-
-
 UPLOAD = Use("POST", "/media")
-
-
 _REFUSAL = (("error.code", "string"), ("error.details.field", "string"))
 
 
@@ -762,30 +700,16 @@ def _takes(kind: str, ours: str) -> bool:
 
 
 _SHOWN = 3
-
-
 _ALL_ROWS = "every row would be refused"
-
-
 _LONGEST_PATTERN = 200
-
-
 _MOST_TEXTS = 200
-
-
 _FORMS_OF: dict[str, frozenset[str]] = {
     "startAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "endAt": frozenset({"date-time", "datetime", "iso8601", "iso-8601"}),
     "offers[].url": frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"}),
 }
-
-
 """The formats that the page may name for a field, as we write it."""
-
-
 _NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
-
-
 """Formats that free text does not have."""
 
 
@@ -971,8 +895,6 @@ def _some(names: Iterable[object]) -> str:
 
 
 MOST = 100
-
-
 """So many differences are reported; a page with more is another service's."""
 
 

@@ -46,8 +46,6 @@ from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 _EARLIER_RUN = 0
-
-
 """Stands among the rows that failed for those of a run before this one."""
 
 
@@ -164,32 +162,14 @@ def _outage(failures: int, seconds: float, last: str) -> OutageError:
 
 
 USED_KEY_ASKS = 4
-
-
 """How often a 409 is met at least before we take it that our earlier attempt will not be shown to us."""
-
-
 _SAME_FAILURES = 3
-
-
 """So many failures under one request id are one failure, kept under the key and repeated."""
-
-
 _SHORTEST_LOOK_S = 1.0
-
-
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
-
-
 _LONGEST_LOOK_S = 5.0
-
-
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
-
-
 _LONG_AGO_S = 3600.0
-
-
 """After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
 
 
@@ -327,14 +307,8 @@ class DeliveryState:
 
 
 MOST_ASIDE = 256
-
-
 """So many rows at most wait beside the slots until they ask again about a 409."""
-
-
 _REMEMBERED = 4096
-
-
 """So many ids are kept to compare with: far more than there are requests under way."""
 
 

@@ -22,10 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
-from connectors.rate_limit_state import Permit
+from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Sharing, Timing
 from connectors.retry import retry_after_s
-from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
+from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))

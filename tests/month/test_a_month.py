@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from dagster._core.scheduler.instigation import TickStatus
 from month.expected import expected_ticks
+from month.folder import empty_folder
 from month.office import FEED
 from month.page import read_table, table_of
 from month.play import Played, Span, played
@@ -33,6 +35,12 @@ AUTUMN = Span(date(2026, 10, 25), 1)
 LONG = pytest.mark.skipif("EVENTSYNC_TEST_LONG" not in os.environ, reason="takes a minute: set EVENTSYNC_TEST_LONG=1")
 QUICK = timedelta(minutes=1)
 """No run has anything to wait for: one takes a second, and far less than this on the busiest machine."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with empty_folder() as made:
+        yield made
 
 
 def _march(day: int, hour: int, minute: int) -> datetime:

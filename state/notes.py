@@ -108,14 +108,8 @@ def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[
 
 
 CLAIM_S = 300.0
-
-
 """How long a process has to send what it has claimed. If it dies meanwhile, a notice may be sent twice."""
-
-
 _IS_DUE = or_(NOTICE_SENT.c.told_at.is_(None), NOTICE_SENT.c.is_over)
-
-
 """What `Notice.is_due` says."""
 
 
@@ -236,21 +230,13 @@ def _notice(row: Row[*tuple[Any, ...]]) -> Notice:
 
 
 _OF_ROUTE = (ROUTE_PACE.c.destination == bindparam("at"), ROUTE_PACE.c.route == bindparam("by"))
-
-
 _PUT = (
     update(ROUTE_PACE)
     .where(*_OF_ROUTE)
     .values(pace=bindparam("text"), version=ROUTE_PACE.c.version + 1, updated_at=bindparam("now"))
 )
-
-
 _KEPT = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at).where(*_OF_ROUTE)
-
-
 _CLOCK = select(func.clock_timestamp(type_=ROUTE_PACE.c.updated_at.type).label("server_now")).subquery()
-
-
 _KEPT_AND_TIME = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at, _CLOCK.c.server_now).select_from(
     _CLOCK.outerjoin(ROUTE_PACE, and_(*_OF_ROUTE))
 )

@@ -125,11 +125,7 @@ class RowFilter:
 
 
 _PAGE = 500
-
-
 _NEWER = PROBLEM.alias()
-
-
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 

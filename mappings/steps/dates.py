@@ -24,8 +24,6 @@ from mappings.steps.text import SPACES
 from mappings.zones import DAY_END
 
 _Context = Literal["stand-alone", "format"]
-
-
 _CONTEXTS: tuple[_Context, ...] = ("stand-alone", "format")
 
 
@@ -103,26 +101,12 @@ _NUMBERS = {
     "j": r"(?P<j>36[0-6]|3[0-5][0-9]|[12][0-9]{2}|0?[1-9][0-9]|0{0,2}[1-9])",
     "z": r"(?P<z>[Zz]|[+-](?:0[0-9]|1[0-5]):?[0-5][0-9])",
 }
-
-
 _NAMES = frozenset("BbAap")
-
-
 EARLIEST_YEAR = 1900
-
-
 """Before it a year is a slip of the pen (0026), and zones have no offsets of whole minutes."""
-
-
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-
-
 ChooseYear = Callable[[int, int, int | None], date]
-
-
 """Returns the day meant by a month, a day and, where the text says it, a weekday (0 is Monday); raises NotRealError."""
-
-
 DIRECTIVES = "%Y %m %d %H %M %S %y %b %B %A %a %p %I %z %j %f %%"
 
 
@@ -351,28 +335,14 @@ _OPEN_WORDS = (
     "à confirmer", "à définir", "en cours", "offen", "laufend", "ganzjährig", "dauerausstellung", "wird noch bekannt gegeben",
     "da definire", "da confermare", "w trakcie", "未定", "常設", "通年", "상설", "미정", "待定",
 )  # fmt: skip
-
-
 """How people write that there is no date, or no end of it."""
-
-
 _LASTING = frozenset(
     ("tba", "tbc", "tbd", "ongoing", "permanent", "permanente", "permanentny", "stałe", "stały", "stała", "laufend", "dauernd")
 )
-
-
 """Words that say so wherever they stand in a text without digits: permanent exhibition, wydarzenie stałe."""
-
-
 _POLICY = "or let the feed say what becomes of such rows, with on_error or a skip rule"
-
-
 _YEAR = re.compile(r"(?:(?:19|20)[0-9]{2})")
-
-
 _SHOWN = 3
-
-
 _LONGEST = 80
 
 
@@ -436,8 +406,6 @@ def _check_year(text: str) -> str:
 YearRule = Annotated[
     str, AfterValidator(_check_year), WithJsonSchema({"type": ["string", "integer"], "examples": ["2026", "2026-09-01"]})
 ]
-
-
 """A year, or the first day of twelve months in which every day has its year."""
 
 
@@ -467,23 +435,13 @@ def _agreeing(day: date, weekday: int | None) -> date:
 
 
 _FORMATS = "Formats in strptime notation, tried in order."
-
-
 _MIDNIGHT_24 = re.compile(r"(?<![0-9])24[:.h]?00(?![0-9])|(?<![0-9])24(?:h| ?uhr)", re.IGNORECASE)
-
-
 LANGUAGE = "The language of month, weekday and AM/PM names, such as pt or pl_PL (default: en)."
-
-
 YEAR = (
     "What year a text without one is in: that year (2026), or the twelve months from a day on (2026-09-01). Without it,"
     " a format needs the year."
 )
-
-
 MIDNIGHT = "24:00 is refuse (the default), or next_day: the midnight at which this day ends."
-
-
 DayEnd = Literal["refuse", "next_day"]
 
 

@@ -25,17 +25,11 @@ from mappings.steps.text import text_of
 from mappings.strict import MissPolicy, Policy
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
-
-
 MATCH = (
     "How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest counts; keyword:"
     " the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the first in the list counts."
 )
-
-
 Meet = Callable[[str], Iterator[str]]
-
-
 """Yields the keys that a text meets, the best first."""
 
 
@@ -77,14 +71,8 @@ def _words_in(text: str, words: Sequence[tuple[str, Callable[[str], object], str
 
 
 _MEMO = 4096
-
-
 Found = Result | list[Result]
-
-
 Find = Callable[[str], Found]
-
-
 """Returns what a list says of a key, or raises Refusal."""
 
 
@@ -421,11 +409,7 @@ def _first_of_path(find: Run, segments: list[str]) -> Found:
 
 
 _NOT_COUNTRIES = "AAA ASC BUR CPT DDR DGA FXX TAA TMP YMD ZAR ZZZ"
-
-
 """What the CLDR knows beside the countries of today and its codes for private use (Q and X)."""
-
-
 ALPHA_3: Mapping[str, str] = {
     three: found[0]
     for three, found in sorted(get_global("territory_aliases").items())
@@ -435,11 +419,7 @@ ALPHA_3: Mapping[str, str] = {
     and three not in _NOT_COUNTRIES
     and not re.fullmatch("Q[M-Z].|X..", three)
 } | {"XKX": "XK"}
-
-
 """ISO 3166-1: the code of two letters for each code of three. Kosovo has none there; XK is what the CLDR and the EU write."""
-
-
 _ALSO_CALLED = """
 en: GB=UK, Great Britain, England, Scotland, Wales, Northern Ireland; US=United States of America; IE=Republic of Ireland
 en: NL=Holland, The Netherlands; CZ=Czech Republic; SK=Slovak Republic; TR=Turkey; RU=Russian Federation; HK=Hong Kong
@@ -452,17 +432,9 @@ de: GB=England, Schottland, Großbritannien; NL=Holland; CZ=Tschechische Republi
 it: GB=Inghilterra, Scozia; NL=Olanda; CZ=Repubblica Ceca
 pl: GB=Anglia, Szkocja; US=USA; CZ=Republika Czeska
 """
-
-
 """Names beside those of the Unicode CLDR, by language and country."""
-
-
 LOCAL = "local"
-
-
 """The languages that a country itself uses officially."""
-
-
 _same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 

@@ -22,8 +22,6 @@ _SHAPES = {
     ".": re.compile(r"[+-]?(?:\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+|\d+)(?:\.\d+)?", re.ASCII),
     ",": re.compile(r"[+-]?(?:\d{1,3}(?:[.\u00a0\u202f' ]\d{3})+|\d+)(?:,\d+)?", re.ASCII),
 }
-
-
 _LONGEST = 40
 
 
@@ -132,53 +130,23 @@ _CODES = (
     " SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER"
     " ZAR ZMW"
 )
-
-
 CURRENCY_CODES = frozenset(_CODES.split())
-
-
 """ISO 4217, without funds, metals and codes for testing."""
-
-
 WORDS_TOO = frozenset({"ALL", "CUP", "GEL", "LAK", "MAD", "MOP", "PEN", "TOP", "TRY"})
-
-
 """Codes that are words as well: they count only where the author names them as the feed's currency."""
-
-
 _UNDIVIDED = "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF"
-
-
 WHOLE_ONLY = frozenset(_UNDIVIDED.split())
-
-
 """Currencies without a smaller unit: a sign before three digits can only group them."""
-
-
 _DOLLARS = ("USD", "AUD", "CAD", "NZD", "HKD", "SGD", "TWD", "MXN", "ARS", "CLP", "COP", "UYU", "JMD", "TTD", "BBD", "BSD", "FJD")
-
-
 _POUNDS = ("GBP", "EGP", "FKP", "GIP", "LBP", "SHP", "SYP")
-
-
 _CROWNS = ("SEK", "NOK", "DKK", "ISK")
-
-
 _PESOS = ("MXN", "ARS", "CLP", "COP", "CUP", "DOP", "PHP", "UYU")
-
-
 _RUPEES = ("INR", "LKR", "MUR", "NPR", "PKR", "SCR")
-
-
 _FRANCS = ("CHF", "XAF", "XOF", "XPF", "BIF", "DJF", "GNF", "KMF", "RWF")
-
-
 _OWN_SIGNS = _phrases(
     "us$ USD, au$ AUD, a$ AUD, ca$ CAD, c$ CAD, nz$ NZD, hk$ HKD, s$ SGD, nt$ TWD, mx$ MXN, r$ BRL, € EUR, 円 JPY, 원 KRW, "
     "₩ KRW, ₹ INR, ₽ RUB, ₺ TRY, ₪ ILS, ₴ UAH, ฿ THB, ₫ VND, ₱ PHP, ₦ NGN, ₡ CRC, ₲ PYG, ₸ KZT, ₾ GEL, zł PLN, kč CZK"
 )
-
-
 CURRENCY_SIGNS: Mapping[str, tuple[str, ...]] = {
     **{sign: (code,) for sign, code in map(str.split, _OWN_SIGNS)},
     **dict.fromkeys(("$", "＄"), _DOLLARS),
@@ -186,11 +154,7 @@ CURRENCY_SIGNS: Mapping[str, tuple[str, ...]] = {
     "£": _POUNDS,
     "元": ("CNY", "TWD", "HKD"),
 }
-
-
 """Signs, in small letters; one that several currencies share names them all."""
-
-
 CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("euro", "euros", "eur", "€uro", "evro", "евро", "ευρώ"), ("EUR",)),
     **{
@@ -220,11 +184,7 @@ CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("rand",), ("ZAR",)),
     **dict.fromkeys(("baht",), ("THB",)),
 }
-
-
 """Words, in small letters, as whole words only."""
-
-
 FREE = _phrases(
     "free, free entry, free admission, free of charge, no charge, gratis, gratuito, gratuita, grátis, gratuitos, "
     "gratuit, gratuite, gratuït, entrada libre, acceso libre, entrada livre, entrada franca, entrée libre, "
@@ -232,48 +192,22 @@ FREE = _phrases(
     "wstęp wolny, wstęp bezpłatny, bezpłatne, bezpłatny, bezpłatnie, zdarma, vstup volný, ingyenes, fri entré, "
     "gratis entré, vapaa pääsy, ilmainen, бесплатно, вход свободный, безкоштовно, 무료, 無料, 免費, 免费"
 )
-
-
 """Nothing to pay."""
-
-
 DONATION = _phrases(
     "donation, donations, by donation, donativo, donativos, donación, doação, doações, don libre, prix libre, "
     "participation libre, offerta libera, spende, spenden, auf spendenbasis, pay what you can, pay what you want, "
     "pay as you can, pwyc, pwyw, co łaska, taquilla inversa, a la gorra"
 )
-
-
 """Everyone pays what they like."""
-
-
 LEAST = _phrases("from, starting at, starting from, at least, desde, a partir de, à partir de, dès, ab, od, da, vanaf")
-
-
 """Before an amount: the price goes up from there."""
-
-
 UP_TO = ("up to", "até", "ate", "hasta", "bis", "do", "tot", "till", "jusqu'à")
-
-
 """Between two amounts, or before one: the price goes no further."""
-
-
 BETWEEN = ("to", "a", "à", "al")
-
-
 """Between two amounts only: alone they mean other things."""
-
-
 Sign = Literal[".", ",", "either"]
-
-
 _LONGEST_of_prices = 2_000
-
-
 _NUMBER = r"\d{1,9}(?:(?:[.,'’]|[\u00a0\u202f ](?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
-
-
 _GROUPS = " '’"
 
 
@@ -486,14 +420,8 @@ def _words(texts: Iterable[str]) -> str:
 
 
 PricePart = Literal["amount", "from", "to", "currency", "is_free", "is_donation"]
-
-
 _MEMO = 4096
-
-
 """Prices kept once they are read: a file has few different ones."""
-
-
 _KINDS = {"currency": Kind.TEXT, "is_free": Kind.BOOLEAN, "is_donation": Kind.BOOLEAN}
 
 

@@ -22,20 +22,10 @@ from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.zones import EndOfDay
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
-
-
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
-
-
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
-
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
 SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
-
-
 """Every Unicode space, and the invisible characters that look like none."""
 
 
@@ -193,23 +183,11 @@ class EmptyIf(Step, name="empty_if", refuses=False):
 
 
 Turkic = Literal["az", "tr"]
-
-
 """The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""
-
-
 _TO_LOWER = str.maketrans({"I": "ı", "İ": "i"})
-
-
 _TO_UPPER = str.maketrans({"i": "İ", "ı": "I"})
-
-
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-
-
 _BEGINNING = re.compile(r"(?:^|[.!?…]\s)\W{0,5}[^\W\d_]")
-
-
 _LOCALE = "Only for languages with a dotless i: tr or az."
 
 
@@ -290,17 +268,9 @@ def _turkic_upper(text: str) -> str:
 
 
 _PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
-
-
 """Letters that Unicode does not take apart, as they are written where they are not known."""
-
-
 _BETWEEN = re.compile(r"[\W_]+")
-
-
 _QUOTES = re.compile(r"['’`]")
-
-
 _without_accents = normaliser(("accents",))
 
 
@@ -392,8 +362,6 @@ class Hash(Step, name="hash", refuses=False):
 
 
 _MOST_ROUNDS = 3
-
-
 _SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
 
 
@@ -492,32 +460,14 @@ def text_of(value: Any) -> str:
 
 
 """A pattern of which all matches are wanted."""
-
-
 _MOST_LAYERS = 8
-
-
 _REFERENCE = re.compile("&[#A-Za-z]")
-
-
 """How every character reference begins."""
-
-
 _BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
-
-
 _LINE_SPACE = re.compile(r"[^\S\n]+")
-
-
 _BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
-
-
 _LETTERS = {"n": "\n", "N": "\n", "r": "\r", "t": "\t"}
-
-
 _LONGEST_MARKDOWN = 50_000
-
-
 _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 

@@ -22,52 +22,22 @@ from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60
-
-
 _BEFORE = r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
-
-
 _HOUR = r"(?P<hour>[0-9]{1,2})"
-
-
 _COLON = r"(?::(?P<m1>[0-9]{2})(?::(?P<second>[0-9]{2}))?|\.(?P<m2>[0-9]{2}))"
-
-
 _UNIT = r"(?P<unit>hrs|hs|h|uhr|uur|時|시|点)"
-
-
 _AFTER_UNIT = r"(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?"
-
-
 _HALF = r"(?P<half>am|pm|a\.m\.|p\.m\.)"
-
-
 _WRITTEN = re.compile(rf"{_BEFORE}{_HOUR}{_COLON}?\s?(?:{_UNIT}{_AFTER_UNIT})?\s?{_HALF}?", re.IGNORECASE)
-
-
 _NOON = frozenset(("noon", "12 noon", "midday", "mittag", "midi", "mediodía", "meio-dia", "mezzogiorno", "południe", "正午"))
-
-
 _MIDNIGHT = frozenset(("midnight", "12 midnight", "mitternacht", "minuit", "medianoche", "meia-noite", "mezzanotte", "północ"))
-
-
 _BETWEEN = re.compile(
     r"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:to|till|until|bis|a|à|às|as|au|al|alle|até|do|tot|til)\s+", re.IGNORECASE
 )
-
-
 _OPENING = re.compile(r"(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
-
-
 _LAST_HOUR = 23
-
-
 _NOON_HOUR = 12
-
-
 BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
-
-
 CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm", "7 p.m.", "14h30", "18h", "19 Uhr", "19.30 Uhr", "kl. 19", "19時30分", "noon")
 
 
@@ -187,8 +157,6 @@ def _clock(hour: int, written: WrittenTime) -> time:
 
 
 _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
-
-
 Half = Literal["any", "am_pm"]
 
 
@@ -250,28 +218,16 @@ def _memoised(read: Callable[[str], Any], examples: tuple[str, ...]) -> Run:
 
 
 IsoKind = Literal["moment", "wall", "date", "time"]
-
-
 Forms = Literal["week", "ordinal"]
-
-
 _DAY = r"(?P<day>[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}|-?W[0-9]{2}-?[1-7]|-?[0-9]{3}))"
-
-
 _CLOCK = r"(?P<clock>[0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?|[0-9]{2}(?:[0-9]{2})?)?)(?:[.,](?P<part>[0-9]{1,12}))?"
-
-
 _OFFSET = r" ?(?P<offset>Z|UTC|[+\-−](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
-
-
 _PATTERNS = {
     "date": re.compile(_DAY, re.IGNORECASE),
     "time": re.compile(_CLOCK),
     "wall": re.compile(rf"{_DAY}[T ]{_CLOCK}", re.IGNORECASE),
     "moment": re.compile(rf"{_DAY}[T ]{_CLOCK}{_OFFSET}", re.IGNORECASE),
 }
-
-
 _EXAMPLES: dict[IsoKind, str] = {
     "date": "2026-12-31",
     "time": "19:30",
@@ -369,17 +325,9 @@ def _offset(text: str) -> timezone:
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
-
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 _FIRST_S, _LAST_S = 10**8, 253_402_300_799
-
-
 _LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
-
-
 _KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
 
 

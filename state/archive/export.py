@@ -27,29 +27,13 @@ from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER, SCOPE
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER))
-
-
 """The tables that are copied, each after those that it refers to. Left out: who sends now, and an index that is made anew."""
-
-
 PAGE = 1_000
-
-
 LONGEST_KEY = 2_000
-
-
 """Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
-
-
 Advance = Callable[[int], None]
-
-
 """Called with the number of rows that were read or written since the last call."""
-
-
 _BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
-
-
 """Columns that mean nothing in a copy: its feeds are free, and its index of duplicates is empty. Fencing tokens only grow."""
 
 
@@ -227,20 +211,10 @@ def _sequence(connection: Connection, table: Table) -> Any:
 
 
 _KIND = "eventsync state"
-
-
 _VERSION = 1
-
-
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
-
-
 _NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker"}
-
-
 _LONGEST = 64 << 20
-
-
 """Bytes of the longest line that is read: a body may be long, a file of another kind may be one line without end."""
 
 

@@ -40,20 +40,10 @@ from state.tables import (
 )
 
 MOVER = "eventsync state migrate"
-
-
 """The holder that other runs see while a move holds their feeds."""
-
-
 _OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
-
-
 """What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
-
-
 _BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, ROUTE_WORKER, SERVICE_NOTE, NOTICE_SENT, BACKFILL)
-
-
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 
 
@@ -170,8 +160,6 @@ class _Heartbeat:
 
 
 _PAGE = 1_000
-
-
 _BODIES = frozenset({"body", "drift_body", "baseline_body", "answer", "undo"})
 
 

@@ -11,22 +11,14 @@ from sqlalchemy import Connection
 from state.errors import StateDamagedError
 
 HEAD = "0004"
-
-
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
-
-
 _OF_ROW_KEYS = frozenset(
     {
         *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
         "ix_problem_row_scope_id_kind_row_key",
     }
 )
-
-
 """Indexes that are not the same on PostgreSQL, whose B-trees hold no key above 2,704 bytes."""
-
-
 _FOLDER = Path(__file__).parent
 
 
@@ -72,8 +64,6 @@ def _in_words(step: tuple[Any, ...]) -> str:
 
 
 PACKED = b"\x01"
-
-
 """The first byte of a packed body; no JSON begins with it."""
 
 

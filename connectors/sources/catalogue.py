@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 
 FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
-
-
 """The kinds that are files."""
 
 

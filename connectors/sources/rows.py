@@ -20,53 +20,21 @@ from mappings.spec.source import AnySource, GridSource
 from mappings.spec.source_words import Header
 
 LARGEST_RECORD = 64 * 1024 * 1024
-
-
 """Characters of one record, one line, or anything that stands beside the records."""
-
-
 LARGEST_CELL = 10 * 1024 * 1024
-
-
 """Characters. A larger cell is a quote that was never closed, far more often than it is text."""
-
-
 MOST_VALUES = 200_000
-
-
 """Values of one record, however nested; cells or lines of one row; properties of one event; elements of one kind in a sheet."""
-
-
 MOST_COLUMNS = 16_384
-
-
 """Columns of a source; as many as a sheet may have."""
-
-
 LONGEST_NAME = 1_000
-
-
 """Characters of a column's name, made of the names that lead to it."""
-
-
 LONGEST_MARKUP = 1024 * 1024
-
-
 """Bytes of one tag, comment or document type of XML."""
-
-
 BESIDE = " | "
-
-
 """What people are shown between the cells of a source that has no delimiter."""
-
-
 _MOST_SHOWN = 200
-
-
 _NUL_HINT = "a NUL byte is no text: take it out, or export the file anew"
-
-
 _UNDECODED = re.compile("[\ud800-\udfff]")
 
 
@@ -192,29 +160,13 @@ def _without_footer(rows: Iterator[SourceRow], length: int) -> Iterator[SourceRo
 
 
 _FARTHEST = 1000
-
-
 """Rows among which a header is looked for."""
-
-
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
-
-
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
-
-
 _POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
-
-
 _LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
-
-
 _WHOLE_FILE = "ask the partner for the whole file"
-
-
 NextRow = Callable[[], Sequence[str] | None]
-
-
 """Gives the next row's cells, None at the end."""
 
 

@@ -25,8 +25,6 @@ from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day
 
 _DIGITS = re.compile(r"(\d+)")
-
-
 _MOST_FILES = 10_000
 
 
@@ -294,8 +292,6 @@ def _whereabouts(path: Path) -> str:
 
 
 SETTLED_S = 60.0
-
-
 """A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
 
 
@@ -340,8 +336,6 @@ class FileSnapshot:
 
 
 TakeSnapshot = Callable[[], FileSnapshot | None]
-
-
 """Takes a snapshot of what a source would read now; None where none can be taken."""
 
 

@@ -31,47 +31,19 @@ from connectors.sources.errors import (
 from mappings.errors import ConfigError
 
 HARMLESS_BYTES = 32 * 1024 * 1024
-
-
 """So much may come out of any file, however small it is packed."""
-
-
 MOST_RATIO = 250
-
-
 """Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
-
-
 MOST_DIRECTORY = 4 * 1024 * 1024
-
-
 """Bytes of a zip archive's directory: some 40,000 members."""
-
-
 MOST_WINDOW = 128 * 1024 * 1024
-
-
 """Bytes of a dictionary or window: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
-
-
 _WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
-
-
 _MOST_PARTS, _LEAST_PART = 1000, 16
-
-
 """A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
-
-
 _BUFFER_BYTES = 64 * 1024
-
-
 _MOST_SHOWN = 20
-
-
 _LONGEST_SHOWN = 200
-
-
 _DAMAGED = "the packed file is damaged or cut off"
 
 
@@ -172,14 +144,8 @@ def _zstandard_frame() -> Decompressor:
 
 
 MakeDecompressor = Callable[[], Decompressor]
-
-
 """Makes the decompressor of one part of a packed file."""
-
-
 _GZIP: MakeDecompressor = partial(_Inflate, zlib.MAX_WBITS + 16)
-
-
 _BY_HEAD: dict[bytes, MakeDecompressor] = {
     b"\x1f\x8b": _GZIP,
     b"BZh": bz2.BZ2Decompressor,
@@ -469,8 +435,6 @@ class UnpackedStream(_CheckedStream):
 
 
 T = TypeVar("T")
-
-
 _CHUNK_BYTES = 1024 * 1024
 
 
@@ -529,8 +493,6 @@ class StoredFile:
 
 
 OpenStored = Callable[[], AbstractContextManager[StoredFile]]
-
-
 """Opens a file for one pass over it, from its first byte."""
 
 

@@ -23,32 +23,14 @@ from mappings.spec.source import FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address, marker_of
 
 NO_FILES = "files.1:"
-
-
 """The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is no mistake."""
-
-
 _MOST_KEPT = 100
-
-
 """Copies of files from elsewhere that one reading keeps open; further files are fetched for their header and for their rows."""
-
-
 _DIGEST_BYTES = 9
-
-
 _DIGEST_LETTERS = _DIGEST_BYTES * 4 // 3
-
-
 _MOST_SHOWN = 3
-
-
 ReadAs = Callable[[FileAt], Source]
-
-
 """Reads a file as one of its format."""
-
-
 OpenOne = Callable[[OpenStored], Source]
 
 

@@ -29,11 +29,7 @@ from mappings.measures import written
 from mappings.spec.source_words import without_secrets
 
 LARGEST_BYTES = 2 * 1024**3
-
-
 Resolve = Callable[[str, int], Sequence[str]]
-
-
 """Returns the IP addresses of a host name; raises `OSError` where there are none."""
 
 
@@ -113,11 +109,7 @@ def _in_words(size: int) -> str:
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
-
-
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 
 

@@ -29,14 +29,8 @@ from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import NdjsonSource, RecordSource
 
 _DEEPEST = 50
-
-
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
-
-
 OWN_TEXT = ""
-
-
 """The key under which an object holds a text of its own, beside what stands inside it."""
 
 
@@ -276,14 +270,8 @@ def _json(value: Any, depth: int) -> str:
 
 
 _SAMPLE = 1000
-
-
 """Records from which the columns are gathered; more are read only while a wanted column has not been met."""
-
-
 _HINT = "correct `source.records`: it should lead to the single events"
-
-
 _MOST_REPEATS = 100
 
 
@@ -302,8 +290,6 @@ class Record:
 
 
 ReadRecords = Callable[[OpenedFile], Generator[Record]]
-
-
 """Reads the records of an open file, from where it stands."""
 
 

@@ -40,14 +40,8 @@ from connectors.sources.rows import (
 from mappings.spec.source import WorkbookSource
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
-
-
 _UNCALCULATED = "the formula was never calculated: open the workbook in a spreadsheet program and save it"
-
-
 _DATE, _TIME, _BOTH = NumberFormat(has_date=True), NumberFormat(has_time=True), NumberFormat(has_date=True, has_time=True)
-
-
 BUILT_IN_FORMATS = {
     **dict.fromkeys((14, 15, 16, 17, 27, 28, 29, 30, 31, 36, 50, 51, 52, 53, 54, 57, 58), _DATE),
     **dict.fromkeys((18, 19, 20, 21, 32, 33, 34, 35, 45, 47, 55, 56), _TIME),
@@ -153,36 +147,18 @@ class SharedStrings(Sequence[str]):
 
 
 _CHUNK_BYTES = 64 * 1024
-
-
 _MOST_TEXT = 256 * 1024 * 1024
-
-
 _MILLION = 2**20
-
-
 _CUT = "no workbook, or one that was cut off"
-
-
 _KINDS = {
     b"\xd0\xcf\x11\xe0": ("an old .xls workbook, or one with a password", "save it as .xlsx, without a password"),
     b"<": ("a web page or XML", "the address may ask for a login"),
     b"%PDF": ("a PDF", "ask for the table as .xlsx"),
 }
-
-
 _SAVE_AGAIN = "open it in a spreadsheet program and save it again"
-
-
 _SAVE_AS_CSV = "save the sheet as CSV, which is read row by row"
-
-
 _NEVER_WRITTEN = "no spreadsheet program writes such: is it the right file?"
-
-
 _BEYOND = "ZZZ"
-
-
 """A column to the right of all that a sheet can have."""
 
 

@@ -61,35 +61,15 @@ from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import CELL_RANGE
 
 _CELLS = 40_000
-
-
 """Cells of one request: some 4 MB of JSON, and half a second of Google's time."""
-
-
 _VALUES = 200_000
-
-
 """Plain values of one request when the used columns are read again: about as much JSON."""
-
-
 _FEWEST_ROWS = 1_100
-
-
 """Rows of the first request at least: a header is searched for among 1,000."""
-
-
 _ERROR = re.compile(r"#(?:[A-Z0-9/]+[!?]|N/A)")
-
-
 """How errors look; the word for one of them need not be the same in both forms."""
-
-
 _IN_MEMORY = 4 * 1024 * 1024
-
-
 _TRIES = 4
-
-
 _RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
 
 

@@ -20,14 +20,8 @@ from connectors.sources.service_answers import as_odd_answer
 from mappings.spec.source import GoogleSheetsSource
 
 CELL_FIELDS = "effectiveValue,formattedValue,effectiveFormat.numberFormat"
-
-
 """The parts of a cell that its text depends on: its typed value, its displayed text, and its number format."""
-
-
 LOADING = "Loading..."
-
-
 _ERRORS = {
     "DIVIDE_BY_ZERO": "#DIV/0!",
     "LOADING": LOADING,
@@ -38,27 +32,15 @@ _ERRORS = {
     "REF": "#REF!",
     "VALUE": "#VALUE!",
 }
-
-
 _FORMULA_HINT = "mend the formula, or put its value there"
-
-
 _LOADING_HINT = "the sheet was still working this out: the row is read again in the next run"
-
-
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'\N{RIGHT SINGLE QUOTATION MARK}"
-
-
 _FIRST_DAY = date(1899, 12, 30)
-
-
 _MOMENTS = {
     "DATE": NumberFormat(has_date=True),
     "TIME": NumberFormat(has_time=True),
     "DATE_TIME": NumberFormat(has_date=True, has_time=True),
 }
-
-
 _PLAIN = NumberFormat()
 
 
@@ -137,23 +119,11 @@ _PARTS = (
     "properties(title,locale,timeZone),namedRanges(name,range),"
     "sheets.properties(sheetId,title,index,sheetType,gridProperties(rowCount,columnCount))"
 )
-
-
 _COMPUTED = "userEnteredValue.formulaValue,pivotTable(source,dataSourceId),dataSourceTable.dataSourceId"
-
-
 _COMPUTED_NAMES = (b"formulaValue", b"pivotTable", b"dataSourceTable")
-
-
 _VERSION = "version,modifiedTime"
-
-
 _MIME = "application/vnd.google-apps.spreadsheet"
-
-
 _Params = MutableMapping[str, str | int | bool | float | list[str] | None]
-
-
 _ALL_DRIVES = {"supportsAllDrives": "true"}
 
 

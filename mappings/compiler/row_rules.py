@@ -12,9 +12,9 @@ from mappings.compiler.conditions import Holds
 from mappings.compiler.evaluation import RowState, read_cell
 from mappings.positions import Loc
 from mappings.refusals import Reason, ReasonCode, Refusal
-from mappings.spec.conditions import All, Condition, Not, Test
-from mappings.spec.conditions import Any as AnyOf
 from mappings.spec.rules import Assert, Cancelled, Duplicates, Explode, Group, Keep, Recur, Rule, Skip, WindowRule, WindowSpan
+from mappings.spec.values import All, Condition, Not, Test
+from mappings.spec.values import Any as AnyOf
 
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""

@@ -10,7 +10,7 @@ import dagster as dg
 import orjson
 from pydantic import Field
 
-from connectors.sources.probe import SourceProbe, probe_source
+from connectors.sources.catalogue import SourceProbe, probe_source
 from mappings.errors import SyncError, TransientError
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
@@ -32,8 +32,7 @@ from pipelines.run.standing import WAITING, outcome_of_publish
 from state.enums import Waiting
 from state.holders import HeldByAnotherError, LeaseLostError
 from state.ledger.row_record import Book, RowRecord
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.queries import LedgerQueries, RowFilter
 
 StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
 
@@ -128,7 +127,7 @@ def waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
     Raises:
         SyncError: the state DB does not answer.
     """
-    books, book = Books(context.engine, context.now), Book(context.settings.destination, mapping.feed)
+    books, book = LedgerQueries(context.engine, context.now), Book(context.settings.destination, mapping.feed)
     counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
     if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
         return WaitingRows(counts)

@@ -15,8 +15,8 @@ from functools import lru_cache
 import dagster as dg
 import orjson
 
-from connectors.sources.environment import Access
-from connectors.sources.probe import SourceProbe, probe_source
+from connectors.sources.catalogue import SourceProbe, probe_source
+from connectors.sources.contract import Access
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
@@ -30,7 +30,7 @@ from pipelines.run.backfill import BACKFILL, SCHEDULE
 from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 
@@ -314,7 +314,7 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
     record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
-    run, books = record.dagster_run, Books(notifier.engine)
+    run, books = record.dagster_run, LedgerQueries(notifier.engine)
     recorded = books.run(notifier.destination, feed, run.run_id)
     if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
         return None

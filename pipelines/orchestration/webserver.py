@@ -257,7 +257,7 @@ class Reloader:
 
 
 def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
-    """Return the folders to watch for a folder's feeds, as far as they exist, and the files that its feeds include and look up."""
+    """Return the folders to watch for a folder's feeds, as far as they exist, and the files that its feeds read."""
     files = {
         (feed.path.parent / name).resolve()
         for feed in load_folder(folder).feeds

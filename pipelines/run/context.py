@@ -24,7 +24,7 @@ from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.compiler.rows import is_expanding
 from mappings.errors import SyncError

@@ -36,11 +36,11 @@ from pipelines.run.systemic_failure import (
     SystemicFailure,
 )
 from pipelines.run.write_back import WrittenBack
+from state.errors import StateBusyError
 from state.holders import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import NOTHING, Standing
-from state.trouble import StateBusyError
 
 Task = asyncio.Task[Any]
 

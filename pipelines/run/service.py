@@ -30,8 +30,7 @@ from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
 from pipelines.settings import Settings
 from state.database import StateDb
-from state.notes import ServiceNotes
-from state.pace import SharedRate
+from state.notes import ServiceNotes, SharedRate
 
 
 @asynccontextmanager

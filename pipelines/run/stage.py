@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.files.snapshot import FileSnapshot, TakeSnapshot
+from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import is_expanding, leaves_for_later

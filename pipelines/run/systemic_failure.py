@@ -15,9 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_check import compare, upload_field
-from connectors.event_api.contract_page import NoPage, PageBody, PageUnchanged, read_page
-from connectors.event_api.contract_schema import Drift
+from connectors.event_api.contract_check import Drift, NoPage, PageBody, PageUnchanged, compare, read_page, upload_field
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
 from mappings.outgoing import outgoing_of

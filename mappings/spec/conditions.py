@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from mappings.file_context import Referring
 from mappings.lookup_table import Ignorable
 from mappings.measures import OneOrMany, Pattern, PlainNumber, Text, Texts, mistake
-from mappings.strict import Strict
+from mappings.strict import Referring, Strict
 
 TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
 """The tests of a condition, by their fields."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from mappings.file_context import TableFile, table_of
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
 from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
 from mappings.patterns import compile_pattern
@@ -19,7 +18,7 @@ from mappings.refusals import ReasonCode, Refusal, nearest
 from mappings.steps.patterns import short_enough
 from mappings.steps.step import Kind, Run, Shown, Step
 from mappings.steps.text import text_of
-from mappings.strict import MissPolicy, Policy
+from mappings.strict import MissPolicy, Policy, TableFile, table_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
 MATCH = (

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
-from mappings.file_context import FileContext
 from mappings.lint.columns import find_unknown_names
 from mappings.lint.lint import find_read_and_written, find_unwise, find_warnings
 from mappings.lint.soundness import find_circles, find_no_objects, find_overgrown, find_problems, item_names
@@ -26,6 +25,7 @@ from mappings.positions import START, Block, IncludedFile, MappingProblem, Place
 from mappings.refusals import did_you_mean
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
+from mappings.strict import FileContext
 from mappings.yaml.includes import FRAGMENT_MARK, include_files, insert_named_steps
 from mappings.yaml.problems import find_model_problems
 

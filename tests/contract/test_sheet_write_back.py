@@ -15,7 +15,7 @@ from connectors.sources.catalogue import open_source, open_status_sheet
 from connectors.sources.environment import Access, Clock, GoogleAccess
 from connectors.sources.google_sheets.write_back import open_google_status_sheet
 from connectors.sources.write_back import StatusCell
-from mappings.compiler.key import compile_key
+from mappings.compiler.expand import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn

@@ -28,8 +28,7 @@ from state.ledger.decisions import Found
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
 from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.queries import LedgerQueries, RowFilter
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]
@@ -177,7 +176,7 @@ class Desk:
 
     def stands(self) -> dict[str, object]:
         """All that people are shown and that later runs build on, but for ids and times of writing that carry no meaning."""
-        books = Books(self.world.engine)
+        books = LedgerQueries(self.world.engine)
         entries = {
             row.row_key: (
                 *(row.state, row.key, row.revision, row.body, row.attempts, row.drift_body, row.drift_kind, row.vanished_at),

@@ -22,8 +22,6 @@ from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Part, Reject
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import RowKey
-from mappings.spec.conditions import All, Condition, Not, Test
-from mappings.spec.conditions import Any as AnyOf
 from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import (
     Assert,
@@ -40,7 +38,8 @@ from mappings.spec.rules import (
     WindowRule,
     WindowSpan,
 )
-from mappings.spec.values import Fields
+from mappings.spec.values import All, Condition, Fields, Not, Test
+from mappings.spec.values import Any as AnyOf
 from mappings.steps.step import Kind
 from mappings.zones import TimeOfDay, find_zone
 

@@ -38,7 +38,7 @@ if IS_WORKING:
     from state.database import existing_database
     from state.holders import HeldByAnotherError
     from state.notes import ServiceNotes
-    from state.views.books import Books
+    from state.queries import LedgerQueries
 
 
 def backfill(  # the options of the surface
@@ -326,7 +326,7 @@ def run_backfill(request: BackfillRequest, output: Output) -> int:
     with open_context(request.settings, output.aside) as context:
         kept = Backfills(context.engine, request.settings.destination, request.mapping.feed, now)
         record = _meant(request, kept, output)
-        _check_alone(request, record, Books(context.engine))
+        _check_alone(request, record, LedgerQueries(context.engine))
         run = BackfillRun(request, kept, record, output, context.notes)
         with leaving_on_second_signal(run.last_words):
             try:
@@ -353,7 +353,7 @@ def _meant(request: BackfillRequest, kept: Backfills, output: Output) -> Backfil
     return kept.open(new_run_id(now()), request.plan.model_dump_json(), days)
 
 
-def _check_alone(request: BackfillRequest, record: BackfillRecord, books: Books) -> None:
+def _check_alone(request: BackfillRequest, record: BackfillRecord, books: LedgerQueries) -> None:
     """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
 
     Raises:

@@ -10,8 +10,7 @@ from pathlib import Path
 from rapidfuzz import process
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing, in_short
-from connectors.event_api.contract_check import compare
-from connectors.event_api.contract_page import ContractPage, NoPage
+from connectors.event_api.contract_check import ContractPage, NoPage, compare
 from connectors.event_api.lists import Classifications
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
@@ -19,7 +18,7 @@ from connectors.sources.errors import MissingColumnsError
 from connectors.sources.header import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
-from mappings.lint.values import FILL_IN
+from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.refusals import did_you_mean

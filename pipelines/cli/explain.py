@@ -31,7 +31,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
-    from state.views.views import RowFilter
+    from state.queries import RowFilter
 
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)

@@ -32,8 +32,7 @@ from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Channels, Recipient, Settings
 from state.database import StateDb
 from state.notes import Notice, NoticesSent, ServiceNotes
-from state.views.books import Books
-from state.views.views import FeedStatus, RunRecord
+from state.queries import FeedStatus, LedgerQueries, RunRecord
 
 MOST_AN_HOUR = 6
 HOUR = timedelta(hours=1)
@@ -142,7 +141,7 @@ class Notifier:
         Raises:
             SyncError: as `tell`.
         """
-        books = Books(self.engine)
+        books = LedgerQueries(self.engine)
         last = {one.feed: books.runs(destination=self.destination, feed=one.feed, limit=1) for one in feeds}
         unfinished = [one for one in feeds if last[one.feed] and last[one.feed][0].finished_at is None]
         self.tell(one for one in unfinished if any(was_lost(status, self.now()) for status in self._status(one.feed)))
@@ -181,7 +180,7 @@ class Notifier:
         """Return the concerns of the feed's latest runs and of its rows, after `more` that they do not have."""
         runs: tuple[RunRecord, ...] = ()
         for limit in _RUNS_READ:
-            runs = Books(self.engine).runs(destination=self.destination, feed=feed, limit=limit)
+            runs = LedgerQueries(self.engine).runs(destination=self.destination, feed=feed, limit=limit)
             if len(runs) < limit or any(map(is_telling, runs)):
                 break
         found = [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
@@ -238,7 +237,7 @@ class Notifier:
             log.warning("a feed names a channel that EVENTSYNC_NOTIFY does not", feed=one.feed, channel=name)
 
     def _status(self, feed: FeedName) -> tuple[FeedStatus, ...]:
-        return Books(self.engine, self.now).status(destination=self.destination, feed=feed)
+        return LedgerQueries(self.engine, self.now).status(destination=self.destination, feed=feed)
 
     @property
     def _sent(self) -> NoticesSent:

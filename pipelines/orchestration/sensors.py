@@ -27,7 +27,7 @@ from pipelines.orchestration.schedules import at_work
 from pipelines.run.backfill import SCHEDULE
 from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
@@ -202,7 +202,7 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
     record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
-    run, books = record.dagster_run, Books(notifier.engine)
+    run, books = record.dagster_run, LedgerQueries(notifier.engine)
     recorded = books.run(notifier.destination, feed, run.run_id)
     if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
         return None

@@ -50,8 +50,7 @@ from state.database import StateDb, open_database
 from state.holders import HeldByAnotherError, seconds_since_boot
 from state.ledger.lease import Lease
 from state.ledger.ledger import Ledger
-from state.notes import MediaMemory, ServiceNotes, add_notices
-from state.pace import SharedRate
+from state.notes import MediaMemory, ServiceNotes, SharedRate, add_notices
 
 
 @asynccontextmanager

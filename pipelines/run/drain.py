@@ -17,8 +17,8 @@ from mappings.delivery import Answer, Intent, Postponed, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.run.signals import InterruptedRunError
 from pipelines.run.systemic_failure import CautiousStart, SystemicFailure
+from state.errors import StateBusyError
 from state.ledger.outbox import Outbox, Settled
-from state.trouble import StateBusyError
 
 Task = asyncio.Task[Any]
 

@@ -27,7 +27,7 @@ from state.holders import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.standing import Standing
 from state.notes import put_pace
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
@@ -201,7 +201,7 @@ class FeedRun:
         """
         if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
             return outcome
-        page = Books(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.ticket.run_id)
+        page = LedgerQueries(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.ticket.run_id)
         missing = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
         return Outcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
@@ -209,7 +209,7 @@ class FeedRun:
     def _write_back(self) -> WrittenBack:
         """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
         context = self.context
-        books = Books(context.engine, context.now)
+        books = LedgerQueries(context.engine, context.now)
         written = write_back_rows(self.mapping, context.settings, books) if context.leaves_traces else None
         if written is None:
             return WrittenBack()

@@ -12,9 +12,7 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_check import compare, upload_field
-from connectors.event_api.contract_page import NoPage, PageBody, PageUnchanged, read_page
-from connectors.event_api.contract_schema import Drift
+from connectors.event_api.contract_check import Drift, NoPage, PageBody, PageUnchanged, compare, read_page, upload_field
 from connectors.event_api.lists import Classifications
 from mappings.outgoing import outgoing_of
 from mappings.refusals import nearest

@@ -15,6 +15,7 @@ from mappings.refusals import Reason
 from mappings.row_key import RowKey
 from state.database import reading
 from state.enums import EntryState, Phase
+from state.errors import StateBusyError
 from state.ledger import claims
 from state.ledger.accounts import PublishAccount
 from state.ledger.claims import Settlement, settle, unwritten
@@ -23,7 +24,6 @@ from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
 from state.ledger.standing import Standing, read_standing
 from state.ledger.verdicts import Claim, effect_of, refused_as
-from state.trouble import StateBusyError
 
 KEY_MEMORY_S = 86_400.0
 _ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED}

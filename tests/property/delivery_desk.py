@@ -49,8 +49,7 @@ from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.row_record import Book, RowRecord
 from state.ledger.weighing import weigh
-from state.views.books import Books
-from state.views.views import RowFilter, RunRecord
+from state.queries import LedgerQueries, RowFilter, RunRecord
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"
@@ -188,8 +187,8 @@ class Worker:
         book = Book(DESTINATION, _mapping().feed)
         return {problem.row_key for problem in self.books().every_problem(book, ProblemKind.HELD)}
 
-    def books(self) -> Books:
-        return Books(self._engine)
+    def books(self) -> LedgerQueries:
+        return LedgerQueries(self._engine)
 
     def ledger(self) -> Ledger:
         mapping = _mapping()

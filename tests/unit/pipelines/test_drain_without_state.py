@@ -13,7 +13,7 @@ from virtual_time import at_once
 
 from mappings.delivery import Intent, Verdict
 from pipelines.run.drain import STATE_PATIENCE_S, Drain
-from state.trouble import StateBusyError
+from state.errors import StateBusyError
 
 
 @pytest.fixture

@@ -18,9 +18,8 @@ from state.ledger.row_record import Book
 from state.ledger.stage_policy import DEFAULT_POLICY
 from state.ledger.standing import OpenRows
 from state.ledger.unchanged_source import UnchangedRead
+from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER, ENTRY, PROBLEM
-from state.views.books import Books
-from state.views.views import RowFilter
 
 BOOK = Book(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)
@@ -33,8 +32,8 @@ def change(world: World, key: str, **columns: object) -> None:
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
 
 
-def books(world: World) -> Books:
-    return Books(world.engine, world.clock)
+def books(world: World) -> LedgerQueries:
+    return LedgerQueries(world.engine, world.clock)
 
 
 def listed(world: World, kind: Waiting) -> list[str]:

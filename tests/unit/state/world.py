@@ -22,9 +22,8 @@ from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.row_record import Book, RowRecord
 from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
+from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
-from state.views.books import Books
-from state.views.views import RowFilter
 
 DESTINATION = "https://events.example|account-1"
 FEED = FeedName("agenda")
@@ -167,7 +166,7 @@ class World:
         return outbox.account()
 
     def entry(self, key: str) -> RowRecord | None:
-        found = Books(self.engine).rows(Book(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
+        found = LedgerQueries(self.engine).rows(Book(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
         return found[0] if found else None
 
     def known(self, key: str) -> RowRecord:

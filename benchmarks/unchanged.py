@@ -18,7 +18,7 @@ from pathlib import Path
 from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Answer, Receipt
 from mappings.yaml.loader import load_feed

@@ -12,8 +12,8 @@ from pathlib import Path
 from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.environment import REAL_CLOCK, Clock
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.contract import REAL_CLOCK, Clock
+from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import RowKey

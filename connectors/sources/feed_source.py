@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from connectors.masking import Mask
 from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.formats.nested import Flattener, JsonParser, RepeatedName, picks_among
-from connectors.sources.header import ColumnRequest, folded
-from connectors.sources.row_checks import short
+from connectors.sources.formats.records import Flattener, JsonParser, RepeatedName, picks_among
+from connectors.sources.rows import ColumnRequest, folded, short
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.refusals import Reason, ReasonCode

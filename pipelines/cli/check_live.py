@@ -15,7 +15,7 @@ from connectors.event_api.lists import Classifications
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.header import ColumnRequest, matched
+from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN

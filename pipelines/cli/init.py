@@ -18,7 +18,7 @@ if IS_WORKING:
     from pydantic import TypeAdapter
 
     from connectors.sources.catalogue import open_source
-    from connectors.sources.environment import Access
+    from connectors.sources.contract import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from mappings.draft.draft import Draft, Guessed, SourceSample, Wishes, draft_feed, feed_name, with_examples

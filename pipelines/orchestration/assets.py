@@ -4,7 +4,7 @@ import warnings
 
 import dagster as dg
 
-from connectors.sources.probe import probe_source
+from connectors.sources.catalogue import probe_source
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s

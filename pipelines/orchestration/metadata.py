@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 import orjson
 
-from connectors.sources.probe import SourceProbe
+from connectors.sources.catalogue import SourceProbe
 from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SourceSpec

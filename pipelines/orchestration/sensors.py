@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import orjson
 
-from connectors.sources.environment import Access
-from connectors.sources.probe import SourceProbe, probe_source
+from connectors.sources.catalogue import SourceProbe, probe_source
+from connectors.sources.contract import Access
 from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping

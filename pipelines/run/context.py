@@ -26,7 +26,7 @@ from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import is_expanding
 from mappings.errors import ConfigError, SyncError

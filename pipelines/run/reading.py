@@ -13,7 +13,7 @@ from importlib.metadata import version
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.files.snapshot import FileSnapshot, TakeSnapshot
+from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import leaves_for_later

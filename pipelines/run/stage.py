@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from connectors.sources.contract import Ending, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.files.snapshot import FileSnapshot
+from connectors.sources.files.choice import FileSnapshot
 from mappings.compiler.mapper import RowMapper
 from mappings.compiler.rows import is_expanding
 from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow

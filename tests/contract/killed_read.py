@@ -17,7 +17,7 @@ from contract.feeds_of_texts import EVENT
 from contract.source_kinds import in_no_time
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.environment import Access
+from connectors.sources.contract import Access
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError
-from connectors.sources.header import ColumnRequest, column_letters, column_names, column_number, matched
+from connectors.sources.rows import ColumnRequest, column_letters, column_names, column_number, matched
 from mappings.refusals import ReasonCode
 
 

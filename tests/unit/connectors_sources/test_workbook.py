@@ -16,7 +16,7 @@ from workbooks import write_xlsx
 
 from connectors.sources.errors import BadSourceError
 from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, plain_number
-from connectors.sources.formats.xlsx_cells import CellTexts
+from connectors.sources.formats.xlsx import CellTexts
 from mappings.outcome import SourceRow
 from mappings.refusals import ReasonCode
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sources.environment import REAL_CLOCK
-from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
+from connectors.sources.contract import REAL_CLOCK
+from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import CsvSource
 from pipelines.run.reading import ChangeProbe
 

@@ -50,31 +50,21 @@ def _tag_of_policy(value: object) -> str:
 
 
 MissWord = Literal["reject", "omit", "warn", "draft", "keep"]
-
-
 _CHOICES = (
     "reject: the row is rejected with the reason; omit: the value is left out; warn: left out, counted and shown; draft: left out"
     " and the event sent as a draft; {use: X}: X stands in."
 )
-
-
 Policy = Annotated[
     Annotated[Word, Tag("policy:word")] | Annotated[UsePolicy, Tag("policy:use")],
     Discriminator(_tag_of_policy),
     Field(description=_CHOICES),
 ]
-
-
 """reject (default), omit, warn, draft, or a value to use instead."""
-
-
 MissPolicy = Annotated[
     Annotated[MissWord, Tag("policy:word")] | Annotated[UsePolicy, Tag("policy:use")],
     Discriminator(_tag_of_policy),
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]
-
-
 """The same, or keep: a value that a list does not know stays as it is."""
 
 
@@ -119,12 +109,6 @@ def _check_reference(text: str, info: ValidationInfo) -> str:
 
 
 TableFile = Annotated[Text, AfterValidator(_check_table)]
-
-
 """The name of a lookup file: beside the feed file, or in the folder `lookups` next to the feed's folder."""
-
-
 Referring = Annotated[Text, AfterValidator(_check_reference)]
-
-
 """A text that means the named value `name` if it reads `$name`; `$$` at its beginning is a plain `$`."""

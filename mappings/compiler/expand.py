@@ -19,23 +19,11 @@ from mappings.spec.rules import Explosion
 from mappings.steps.step import Kind
 
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
-
-
 _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
-
-
 _PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
-
-
 """A key that is itself, as most are: nothing to trim, to escape or to doubt."""
-
-
 _HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
-
-
 """A PostgreSQL index entry holds 2,704 bytes; the rest is room for the scope and for escapes."""
-
-
 ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
 
 
@@ -106,17 +94,9 @@ class ExpandedRow:
 
 
 Expand = Callable[[ExpandedRow], list[ExpandedRow]]
-
-
 """Returns the events that one stands for, itself if it is one only or if it is refused."""
-
-
 Item = Mapping[str, str]
-
-
 """The cells in which an event differs from its row."""
-
-
 ReadItems = Callable[[Mapping[str, str]], list[Item]]
 
 
@@ -260,6 +240,4 @@ def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
 
 
 OVER = "already over"
-
-
 TOO_FAR = "beyond the horizon"

@@ -44,8 +44,6 @@ from mappings.steps.step import Kind
 from mappings.zones import TimeOfDay, find_zone
 
 HELD_AT_MOST = 100_000
-
-
 """So many rows wait in memory for the end of the file; some 100 MB."""
 
 
@@ -118,8 +116,6 @@ class SingleRowMapper(Protocol):
 
 
 MapGroups = Callable[[SingleRowMapper, Iterable[SourceRow]], Iterator[RowOutcome]]
-
-
 """Maps the rows of a source, those of one key together."""
 
 
@@ -274,14 +270,8 @@ def _located(reason: Reason, place: str) -> Reason:
 
 
 LeaveOut = Callable[[RowState], str]
-
-
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
-
-
 TOO_LONG = "longer than wanted"
-
-
 AnyRule = TypeVar("AnyRule", bound=Rule)
 
 
@@ -419,11 +409,7 @@ def _moment(text: Any) -> datetime | None:
 
 
 _ONCE = (Explode, Recur, Group, Duplicates, WindowRule)
-
-
 PlacedRule = tuple[int, LeaveOut]
-
-
 """A rule with its place under `rows:`, from 1."""
 
 
@@ -564,8 +550,6 @@ def _given(mapping: FeedMapping) -> Iterator[str]:
 
 
 _MOST_REASONS = 20
-
-
 """Twenty of a row's sixty bad dates are enough to report."""
 
 

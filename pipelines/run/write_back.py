@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
-from mappings.compiler.key import ReadKey, compile_key
+from mappings.compiler.expand import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError
 from mappings.refusals import REASON_TEXTS, Reason

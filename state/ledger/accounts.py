@@ -338,7 +338,7 @@ class Tally:
         self._spoilt += 1 / rejection.part.of
         self._count(rejection.reasons)
         if len(self._rejections) < _EXAMPLES:
-            self._rejections.append(RejectedRow(rejection.origin.place, rejection.row_key, rejection.reasons))
+            self._rejections.append(RejectedRow(rejection.location.place, rejection.row_key, rejection.reasons))
 
     def differ(self, *, is_settled: bool) -> None:
         """Count a row that differs from what was delivered; as unchanged once a person has settled that very difference."""

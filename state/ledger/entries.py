@@ -252,7 +252,7 @@ class Batch:
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
         self._rows[_PIN].append({**self._pinned(entry_id, row), "new_staged_run": self._turn.run_id})
-        self._marks[entry_id] = row.twin_digest
+        self._marks[entry_id] = row.duplicate_digest
 
     def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
         """Record what the source asks for now, beside what is pinned. `is_removed`: the event is gone from the service."""
@@ -323,12 +323,12 @@ class Batch:
             row.cover and row.cover.on_error,
             row.fingerprint,
             row.row_digest,
-            row.twin_digest,
+            row.duplicate_digest,
             row.channel_id,
             0,
             "",
             "",
-            storable(row.origin.place),
+            storable(row.location.place),
             self._turn.run_id,
             "",
             self._bound_now,
@@ -346,7 +346,7 @@ class Batch:
             "new_cover_url": row.cover and row.cover.url,
             "new_cover_on_error": row.cover and row.cover.on_error,
             "new_fingerprint": row.fingerprint,
-            "new_twin_digest": row.twin_digest,
+            "new_twin_digest": row.duplicate_digest,
             "new_channel_id": row.channel_id,
             "new_ends_at": ends_at_of(row.body),
             **self._seen(entry_id, row),
@@ -356,7 +356,7 @@ class Batch:
         return {
             "entry": entry_id,
             "new_row_digest": row.row_digest,
-            "new_origin": row.origin.place,
+            "new_origin": row.location.place,
             "new_updated_at": self._now,
         }
 
@@ -367,7 +367,7 @@ class Batch:
             while revision in used[entry_id]:  # by an event that a person has removed
                 revision += 1
             key = {"new_revision": revision, "new_idempotency_key": self._turn.key(row.row_key, revision)}
-            self._marks[entry_id] = row.twin_digest
+            self._marks[entry_id] = row.duplicate_digest
             yield {**self._pinned(entry_id, row), **key, "new_staged_run": self._turn.run_id}
 
     def _kind_of_drift(self, entry_id: int, shown: bytes, asked: bytes) -> DriftKind:

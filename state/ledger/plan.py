@@ -41,7 +41,7 @@ import orjson
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow
-from mappings.row_key import Fingerprint, RowKey, fingerprint, twin_digest
+from mappings.row_key import Fingerprint, RowKey, duplicate_digest, fingerprint
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.duplicates import Candidate
 from state.ledger.stage_policy import OnChange
@@ -280,4 +280,4 @@ def twin_digest_of(body: bytes) -> bytes:
     """Return the duplicate digest of a payload: channel, title, start and place."""
     event = orjson.loads(body)
     place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
-    return twin_digest(event["channelId"], event["title"], event["startAt"], place)
+    return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)

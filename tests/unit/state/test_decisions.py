@@ -377,7 +377,7 @@ def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
     """A row with a whole payload: rows of one title look like copies of each other."""
     place = {"approxLocation": {"city": {"placeId": "lis"}}, "channelId": 7}
     body = json.dumps({"status": "published", "title": title, "startAt": "2030-05-01T20:00:00+02:00", **place, **more}).encode()
-    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), twin_digest=twin_digest_of(body))
+    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), duplicate_digest=twin_digest_of(body))
 
 
 def held(world: World) -> None:

@@ -228,7 +228,7 @@ def test_a_problem_that_stays_the_same_is_kept_once_and_seen_again(world: World)
 def test_cells_that_no_database_takes_as_text_are_kept_legibly(world: World) -> None:
     reason = Reason(ReasonCode.UNDECODABLE, "title", "TITLE", "\udce9\x00", "")
     bad = rejection("k\udce9\x00")
-    world.stage([type(bad)(bad.origin, bad.row_key, (reason,), {"TITLE": "\udce9\x00"})])
+    world.stage([type(bad)(bad.location, bad.row_key, (reason,), {"TITLE": "\udce9\x00"})])
     (problem,) = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
     assert (problem.row_key, problem.cells) == ("k\\udce9\\x00", {"TITLE": "\udce9\x00"})
 

@@ -36,23 +36,11 @@ from state.notes import Notice, NoticesSent, ServiceNotes
 from state.queries import FeedStatus, LedgerQueries, RunRecord
 
 MOST_FEEDS = 15
-
-
 """Feeds shown at length; of more only the names are listed."""
-
-
 MOST_NAMED = 50
-
-
 MOST_CHARS = 600
-
-
 """Characters of one sentence of a message."""
-
-
 _CALLS = re.compile(r"(?<!\w)@(?=\w)|<(?=[!@#])")
-
-
 _UNSEEN = "\N{ZERO WIDTH SPACE}"
 
 
@@ -161,14 +149,8 @@ def harmless(text: str) -> str:
 
 
 MOST_AN_HOUR = 6
-
-
 HOUR = timedelta(hours=1)
-
-
 FIRST_PAUSE = timedelta(minutes=5)
-
-
 """Exponential backoff for a recipient that cannot be reached, up to an hour."""
 
 
@@ -217,14 +199,8 @@ def post_of(text: str | None) -> Post:
 
 
 _RUNS_READ = (3, 100)
-
-
 """So many runs are read for the last one with an end of its own, and so many where none of those has one."""
-
-
 LONGEST = timedelta(seconds=30)
-
-
 """After so long, no further message is begun: it is due the next time."""
 
 

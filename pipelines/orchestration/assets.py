@@ -35,14 +35,8 @@ from state.ledger.row_record import Book, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
 StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
-
-
 """The context of a step, of an asset or of none."""
-
-
 STEP_DELAY_S = 10.0
-
-
 """Seconds before a step tries for the second time, twice as many before the third."""
 
 
@@ -100,8 +94,6 @@ def _clears_soon(error: SyncError) -> bool:
 
 
 ROWS_SHOWN = 20
-
-
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",
@@ -263,11 +255,7 @@ PUBLISH_CHECKS = {
     "drift": "What was delivered is what its source still says, but for what a person has ignored.",
     "contract": "The service's own page does not announce that what we send will be refused.",
 }
-
-
 SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
-
-
 """A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
 
 

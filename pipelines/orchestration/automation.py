@@ -33,11 +33,7 @@ from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.queries import LedgerQueries
 
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
-
-
 AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
-
-
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 
 
@@ -74,8 +70,6 @@ def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | Non
 
 
 GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
-
-
 """How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
 
 
@@ -128,28 +122,14 @@ def _field(values: set[int], count: int) -> str:
 
 
 NOTICES_SENSOR = "tell_owners"
-
-
 EVERY_S = 60
-
-
 LOST_AFTER = 3
-
-
 """So many ticks in a row without the state DB are reported; a busy one is back with the next tick."""
-
-
 PAUSED_S, STEADY_S = 300.0, 900.0
-
-
 """A daemon that did not tick for the first was away. Once back it gets the second to begin the runs that were due meanwhile,
 before a feed counts as overdue.
 """
-
-
 _BATCH = 500
-
-
 _LOOK_BACK = timedelta(days=1)
 
 

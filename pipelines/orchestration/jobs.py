@@ -26,8 +26,6 @@ from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions, Window
 
 DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
-
-
 """Every day from the first that may be backfilled to today, in UTC."""
 
 
@@ -118,11 +116,7 @@ def _backfill(context: StepContext, run_context: RunContext, mapping: FeedMappin
 
 
 JOB = "forget_old_runs"
-
-
 CRON = "20 3 * * *"
-
-
 _AT_ONCE = 200
 
 

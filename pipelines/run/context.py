@@ -48,20 +48,10 @@ from state.ledger.ledger import Ledger
 from state.notes import MediaMemory, ServiceNotes, add_notices
 
 HEARTBEAT_S = LEASE_TTL_S / 6
-
-
 """How often the lease is renewed, so that several attempts may fail before it expires."""
-
-
 FRESH_S = LEASE_TTL_S / 4
-
-
 """How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
-
-
 _LAST_BEAT_S = 0.5
-
-
 """How long leaving waits for a heartbeat that is under way."""
 
 
@@ -315,8 +305,6 @@ class RunContext:
 
 
 OpenContext = Callable[[], AbstractContextManager[RunContext]]
-
-
 """Opens a run context for the length of a block."""
 
 

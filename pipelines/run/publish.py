@@ -95,47 +95,19 @@ class InFlight:
 
 
 _POLL_S = 0.25
-
-
 """How often a drain that is to stop checks for rows that wait to be sent again: they are sent home."""
-
-
 _QUIET_TURNS = 2
-
-
 """Turns of the loop that an answer takes from the socket to the drain."""
-
-
 _TURNED_AWAY_S = 1.3
-
-
 """How long it may take until every row that waits for a slot has been turned away."""
-
-
 _GO_ON = "run again to go on: what was in flight keeps its key and body"
-
-
 _NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
-
-
 STATE_PATIENCE_S = 30.0
-
-
 """How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
-
-
 _FIRST_WAIT_S = 0.25
-
-
 _LONGEST_WAIT_S = 5.0
-
-
 T = TypeVar("T")
-
-
 Deliver = Callable[[Intent], Awaitable[Verdict]]
-
-
 Advance = Callable[[int], None]
 
 
@@ -298,14 +270,8 @@ class Drain:
 
 
 OUTAGE = "outage"
-
-
 """Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
-
-
 GRACE_S = 20.0
-
-
 """How long requests in flight may take to finish once a stop is asked for."""
 
 
@@ -501,11 +467,7 @@ def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[SyncError], None],
 
 
 """A bucket that was full lets through a little more than its rate."""
-
-
 _MOST_USED = 1.05
-
-
 """A bucket that was full lets through a little more than its rate."""
 
 

@@ -157,8 +157,6 @@ def _log_once(trouble: SyncError) -> None:
 
 
 _SHOWN = 8
-
-
 _LIST = TypeAdapter(Classifications)
 
 

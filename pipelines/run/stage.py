@@ -43,15 +43,9 @@ from state.ledger.stage_policy import ReadKind, StagePolicy
 from state.ledger.unchanged_source import UnchangedRead
 
 _DAILY = timedelta(days=1)
-
-
 _EARLY = 0.05
-
-
 """The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
 yesterday would else be due every other day."""
-
-
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 
@@ -90,14 +84,8 @@ class ReadPlan:
 
 
 FULL_READ = ReadPlan()
-
-
 """How a source without cursors is always read."""
-
-
 CHOSEN_ROWS = ReadPlan(ReadKind.CHOSEN)
-
-
 """Rows are picked by their keys, or by a window of days: such a read neither starts from the bookmark nor moves it."""
 
 
@@ -187,8 +175,6 @@ def _format_length(length: timedelta) -> str:
 
 
 MAP_EVERY = timedelta(days=1)
-
-
 """Every row is mapped so often at least: what else may change an event, such as the rules of a time zone, leaves no trace."""
 
 
@@ -316,23 +302,11 @@ def _start_of(body: bytes) -> date:
 
 
 CHUNK_ROWS = 2_000
-
-
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
-
-
 _MUCH_SHORTER = 0.5
-
-
 """The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
-
-
 _MAY_BE_CUT_OFF = "the server does not say how long the file is, so the answer may have been cut off"
-
-
 _KNOWN_END_HINT = "run again later; if it is so short now, say `settle: 30s` in its source, or have the server send its length"
-
-
 T = TypeVar("T")
 
 

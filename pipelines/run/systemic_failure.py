@@ -24,26 +24,12 @@ from pipelines.run.outcome import BrakeError
 from state.notes import ServiceNotes
 
 SAME_REFUSALS = 25
-
-
 """After so many first answers that are the same refusal (field and issue), the mapping is taken to be wrong."""
-
-
 MOST_IN_A_ROW = 1000
-
-
 """So many equal refusals in a row stop any run, however long it is and even after deliveries."""
-
-
 OUT_OF_SCOPE_IN_A_ROW = 1000
-
-
 """After so many rows in a row for whose channels the key lacks the scope, it is taken to lack it for all."""
-
-
 _ROUNDING = 1e-9
-
-
 """Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
 
 
@@ -160,8 +146,6 @@ def _plain(path: str) -> str:
 
 
 PATIENT_ANSWERS = 10
-
-
 """After so many rows that neither pass nor are refused as announced, the page is ignored."""
 
 
@@ -241,11 +225,7 @@ class CautiousStart:
 
 
 RULES = "2"
-
-
 """Version of the comparison: remembered results of another version are ignored."""
-
-
 _SHOWN_ERRORS = 5
 
 

@@ -55,20 +55,10 @@ class Telemetry:
 
 
 NO_TELEMETRY = Telemetry()
-
-
 """Reports nothing."""
-
-
 Exporter = Literal["otlp", "console", "none"]
-
-
 PROTOCOL = "http/protobuf"
-
-
 _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-
-
 _SIGNALS = ("TRACES", "METRICS")
 
 

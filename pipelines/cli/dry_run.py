@@ -32,8 +32,7 @@ from state.archive.rehearsal import rehearsal_copy
 from state.database import existing_database
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.ledger.outbox import Outbox
-from state.ledger.row_record import Book
-from state.ledger.standing import NOTHING, Standing
+from state.ledger.standing import NOTHING, FeedScope, Standing
 from state.views.books import Books
 from state.views.views import RowFilter
 
@@ -301,7 +300,7 @@ def _rest(outbox: Outbox) -> int:
 
 
 def _sending(run: FeedRun, intent: Intent) -> Sending:
-    book = Book(run.context.settings.destination, run.mapping.feed)
+    book = FeedScope(run.context.settings.destination, run.mapping.feed)
     entry = Books(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))
 

@@ -23,7 +23,7 @@ from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
 from state.enums import Waiting
-from state.ledger.row_record import Book, RowRecord
+from state.ledger.standing import FeedScope, RowRecord
 from state.views.books import Books
 from state.views.views import RowFilter
 
@@ -53,7 +53,7 @@ def waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
     Raises:
         SyncError: the state DB does not answer.
     """
-    books, book = Books(context.engine, context.now), Book(context.settings.destination, mapping.feed)
+    books, book = Books(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
     counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
     if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
         return WaitingRows(counts)

@@ -21,7 +21,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource
 from pipelines.run.options import RunOptions
 from state.ledger.gate import NO_BOOKMARK, Bookmark
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
 
 _DAILY = timedelta(days=1)
 _EARLY = 0.05

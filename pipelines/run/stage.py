@@ -30,11 +30,10 @@ from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFinger
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from pipelines.run.window_filter import WindowFilter
 from state.ledger.accounts import StageReport
-from state.ledger.gate import ReadEnd
+from state.ledger.gate import ReadEnd, UnchangedRead
 from state.ledger.ledger import Ledger
+from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
-from state.ledger.stage_policy import ReadKind, StagePolicy
-from state.ledger.unchanged_source import UnchangedRead
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""

@@ -11,8 +11,7 @@ from mappings.row_key import RowKey
 from state.enums import EntryState, Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport
 from state.ledger.gate import Gate
-from state.ledger.row_record import Book
-from state.ledger.standing import OpenRows
+from state.ledger.standing import FeedScope, OpenRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class RunRecord:
     `pace`: how fast it went, in numbers; empty where it did not send.
     """
 
-    book: Book
+    book: FeedScope
     run_id: str
     started_at: datetime
     finished_at: datetime | None
@@ -63,7 +62,7 @@ class FeedStatus:
     `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
     """
 
-    book: Book
+    book: FeedScope
     counts: Mapping[EntryState, int]
     drifted: int
     to_publish: int

@@ -17,7 +17,7 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.context import RunContext, open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity, RunResult
 from pipelines.settings import Settings, read_settings
-from state.ledger.row_record import Book, RowRecord
+from state.ledger.standing import FeedScope, RowRecord
 from state.views.books import Books
 from state.views.views import RowFilter
 
@@ -44,7 +44,7 @@ class Worker:
     def rows(self, which: RowFilter | None = None) -> list[RowRecord]:
         """Return the ledger's entries, or those among them that are asked for."""
         with self._workshop() as workshop:
-            book = Book(self.settings.destination, self.mapping.feed)
+            book = FeedScope(self.settings.destination, self.mapping.feed)
             return list(Books(workshop.engine).every_row(book, which or RowFilter()))
 
     @property

@@ -25,7 +25,7 @@ from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.reading import ReadInputs, plan_read
 from pipelines.run.window_filter import WindowFilter
 from state.ledger.gate import Bookmark
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"

@@ -7,11 +7,10 @@ from contextlib import suppress
 from datetime import datetime
 from typing import cast
 
-from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import lists
 from connectors.event_api.answers import Foreign, Lost, Meaning, NotReached, interpret
-from connectors.event_api.contract_page import PageAnswer, ask_page
-from connectors.event_api.delivery import Delivery
+from connectors.event_api.contract_check import PageAnswer, ask_page
+from connectors.event_api.delivery import CircuitBreaker, Delivery
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
 from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, MayLeave, Questions, Route

@@ -6,20 +6,514 @@ or in some rows), and the page is a stranger's: references, alternatives and pat
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
 
+import yaml
 from rapidfuzz import fuzz, process
 
-from connectors.event_api.contract_page import ContractPage
-from connectors.event_api.contract_schema import Drift, Node, Operation, Operations, Schema, SchemaReader, Severity
+from connectors.event_api.answers import API_PREFIX
 from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
-from connectors.event_api.wire import API_PREFIX
+from connectors.event_api.transport import Exchange, HttpAnswer
 from mappings.outgoing import Outgoing
 from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
+
+LONGEST_PAGE = 1 << 20
+"""Bytes of the longest page that is read."""
+MOST_NODES = 100_000
+"""The most values of a page, each alias counted with all that it stands for."""
+DEEPEST = 64
+"""The deepest nesting of a page; a description that people write stays below 25."""
+_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]{1,18}(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
+_WORDS: Mapping[str, bool | None] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_VERSION = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
+
+
+@dataclass(frozen=True, slots=True)
+class ContractPage:
+    """A page that describes an API in OpenAPI 3: `tree` is its root, every mapping with texts for keys."""
+
+    tree: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NoPage:
+    """Why what lies there could not be compared, in words for people."""
+
+    why: str
+
+
+class _TooMuchError(Exception):
+    """The page is larger inside than any description of an API."""
+
+
+def read_page(body: bytes) -> ContractPage | NoPage:
+    """Read the bytes of a page. Never raises, and takes time and memory in proportion to the page's length at most."""
+    if len(body) >= LONGEST_PAGE:
+        return NoPage(f"the page is larger than {LONGEST_PAGE >> 20} MB")
+    try:
+        tree = _Builder().build(body.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return NoPage("the page is not UTF-8 text")
+    except _TooMuchError as problem:
+        return NoPage(str(problem))
+    except yaml.YAMLError as problem:
+        return NoPage(f"the page is not YAML ({_first_line(problem)}){_looks_like(body)}")
+    if not isinstance(tree, dict):
+        return NoPage(f"the page is not a description of an API{_looks_like(body)}")
+    return _described(tree)
+
+
+def _described(tree: dict[str, Any]) -> ContractPage | NoPage:
+    version = str(tree.get("openapi", tree.get("swagger", "")))
+    if not _VERSION.fullmatch(version):
+        said = f"is of OpenAPI {version[:20]}, and 3.0 or 3.1 can be read" if version else "does not say that it is OpenAPI"
+        return NoPage(f"the page {said}")
+    paths = tree.get("paths")
+    return ContractPage(tree) if isinstance(paths, dict) and paths else NoPage("the page describes no path")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A collection on its way: `children` in order, keys and values in turn for a mapping; `size` of all within."""
+
+    is_mapping: bool
+    anchor: str | None
+    children: list[Any] = field(default_factory=list)
+    size: int = 1
+
+
+class _Builder:
+    """Builds the tree from the parser's events, counting as it goes; aliases share what they stand for."""
+
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._known: dict[str, tuple[Any, int]] = {}
+        self._root: Any = None
+
+    def build(self, text: str) -> Any:
+        for event in _events(text):
+            match event:
+                case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                    self._begin(_Open(isinstance(event, yaml.MappingStartEvent), event.anchor))
+                case yaml.CollectionEndEvent():
+                    self._end()
+                case yaml.ScalarEvent():
+                    self._put(_scalar(event), 1, event.anchor)
+                case yaml.AliasEvent():
+                    self._put(*self._of_alias(event.anchor or ""), None)
+                case _:
+                    pass
+        return self._root
+
+    def _begin(self, opened: _Open) -> None:
+        if len(self._open) >= DEEPEST:
+            raise _TooMuchError(f"the page is nested deeper than {DEEPEST} levels")
+        self._open.append(opened)
+
+    def _end(self) -> None:
+        ended = self._open.pop()
+        value = _mapping(ended.children) if ended.is_mapping else ended.children
+        self._put(value, ended.size, ended.anchor)
+
+    def _put(self, value: Any, size: int, anchor: str | None) -> None:
+        if anchor is not None:
+            self._known[anchor] = value, size
+        if not self._open:
+            self._root = value
+            return
+        outer = self._open[-1]
+        outer.children.append(value)
+        outer.size += size
+        if outer.size > MOST_NODES:
+            raise _TooMuchError(f"the page holds more than {MOST_NODES} values")
+
+    def _of_alias(self, anchor: str) -> tuple[Any, int]:
+        if anchor not in self._known:
+            raise _TooMuchError("the page refers to itself by an alias")
+        return self._known[anchor]
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Yield the events of the first document."""
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.DocumentEndEvent):
+            return
+        yield event
+
+
+def _mapping(children: list[Any]) -> dict[str, Any]:
+    """Return keys and values as a mapping; a merge key (`<<`) brings what its mapping says otherwise."""
+    pairs = [(_key(key), value) for key, value in zip(children[::2], children[1::2], strict=True)]
+    own = dict(pairs)
+    merged = own.pop("<<", None)
+    for base in merged if isinstance(merged, list) else [merged]:
+        if isinstance(base, dict):
+            own = {**base, **own}
+    return own
+
+
+def _key(key: Any) -> str:
+    return key if isinstance(key, str) else str(key).lower()
+
+
+def _scalar(event: yaml.ScalarEvent) -> Any:
+    """Read a scalar as YAML 1.2's JSON schema does: everything that is quoted, or looks like nothing else, is text."""
+    text: str = event.value
+    if not event.implicit[0] or event.style:
+        return text
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    return float(text) if _NUMBER.fullmatch(text) else text
+
+
+def _first_line(problem: yaml.YAMLError) -> str:
+    return str(problem).partition("\n")[0][:120]
+
+
+def _looks_like(body: bytes) -> str:
+    head = body[:200].lstrip().lower()
+    return ": it looks like an HTML page" if head.startswith((b"<!doctype", b"<html", b"<?xml", b"<head")) else ""
+
+
+PATH = "/api/developer/openapi/public-api-v1"
+"""Where the page is: public, YAML (spec, Versioning)."""
+PATIENCE_S = 3.0
+"""The longest that a run waits for it."""
+_LONGEST_ETAG = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PageBody:
+    """The page's bytes as they came, and the `ETag` to ask with next time, "" if there was none."""
+
+    body: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageUnchanged:
+    """It is still the page of the `etag` handed in."""
+
+
+PageAnswer = PageBody | PageUnchanged | NoPage
+
+
+async def ask_page(exchange: Exchange, etag: str = "", *, patience_s: float = PATIENCE_S) -> PageAnswer:
+    """Ask once for the page; with `etag`, only if it is another one by now. Never raises for what comes back."""
+    headers = {"accept": "application/yaml, text/yaml, */*;q=0.1"} | ({"if-none-match": etag} if etag else {})
+    request = exchange.request("GET", exchange.url(PATH, prefix=""), headers=headers, has_key=False)
+    try:
+        async with asyncio.timeout(patience_s):
+            told = await exchange(request)
+    except TimeoutError:
+        return NoPage(f"the page did not come within {patience_s:.0f} seconds")
+    if not isinstance(told, HttpAnswer):
+        return NoPage(f"the page could not be fetched: {told.answer.message if told else 'not sent'}")
+    return _meaning(told, etag)
+
+
+def _meaning(told: HttpAnswer, etag: str) -> PageAnswer:
+    if told.status == 304 and etag:
+        return PageUnchanged()
+    if told.status != 200:
+        return NoPage(f"{PATH} answers {told.status}")
+    tag = told.headers.get("etag", "")
+    return PageBody(told.body, tag if tag.isascii() and tag.isprintable() and len(tag) <= _LONGEST_ETAG else "")
+
+
+Node = Mapping[str, Any]
+_DEEPEST = 24
+"""References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
+_MOST_READS = 4_000
+"""Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
+_MOST_CHOICES = 16
+_LONGEST_NAME = 100
+"""Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The demands on one value: it must fit all of `parts`, which are schemas without references and `allOf`."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The types allowed, None for any; `null` is left out, as we never send it. A word that is no type says nothing."""
+        found: frozenset[str] | None = None
+        for part in self.parts:
+            told = part.get("type")
+            names = {one for one in (told if isinstance(told, list) else [told]) if isinstance(one, str) and one in _TYPES}
+            if names:
+                names |= {"integer"} if "number" in names else set()
+                found = frozenset(names if found is None else found & names)
+        return None if found is None else found - {"null"}
+
+    @property
+    def properties(self) -> dict[str, Node]:
+        """The fields described, each with all that the parts say of it."""
+        told: dict[str, list[Node]] = {}
+        for part in self.parts:
+            for name, node in _mapping_of_contract_schema(part.get("properties")).items():
+                if isinstance(node, Mapping) and len(name) <= _LONGEST_NAME:
+                    told.setdefault(name, []).append(node)
+        return {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in told.items()}
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The fields that no value may lack."""
+        names = (name for part in self.parts for name in _list(part.get("required")))
+        return frozenset(name for name in names if isinstance(name, str) and len(name) <= _LONGEST_NAME)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other fields are described without being named."""
+        return any(isinstance(part.get("additionalProperties"), Mapping) or part.get("patternProperties") for part in self.parts)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no other fields are allowed."""
+        closing = [one for one in self.parts if False in (one.get("additionalProperties"), one.get("unevaluatedProperties"))]
+        return any(not part.get("patternProperties") for part in closing)
+
+    @property
+    def items(self) -> Node:
+        """The schema of a list's items."""
+        return {"allOf": [part["items"] for part in self.parts if "items" in part]}
+
+    @property
+    def allowed(self) -> tuple[Any, ...] | None:
+        """The values allowed, None for any."""
+        found: tuple[Any, ...] | None = None
+        for part in self.parts:
+            told = [part["const"]] if "const" in part else part.get("enum")
+            if isinstance(told, list):
+                found = tuple(one for one in told if one is not None and (found is None or one in found))
+        return found
+
+    @property
+    def patterns(self) -> list[str]:
+        """The regular expressions that a text must fit."""
+        return [part["pattern"] for part in self.parts if isinstance(part.get("pattern"), str)]
+
+    @property
+    def form(self) -> str:
+        """The `format` of a text, "" where none is named."""
+        return next((str(part["format"])[:_LONGEST_NAME].casefold() for part in self.parts if part.get("format")), "")
+
+    def least(self, word: str) -> int:
+        """Return the greatest of the counts under `word`, as `minLength`; 0 where there is none."""
+        return max(self._counts(word), default=0)
+
+    def most(self, word: str) -> int | None:
+        """Return the smallest of the counts under `word`, as `maxLength`; None where there is none."""
+        return min(self._counts(word), default=None)
+
+    def says(self, word: str) -> bool:
+        """Whether one of the parts says so, as with `deprecated`."""
+        return any(part.get(word) is True for part in self.parts)
+
+    def _counts(self, word: str) -> list[int]:
+        return [one for part in self.parts if isinstance(one := part.get(word), int) and not isinstance(one, bool) and one >= 0]
+
+
+class SchemaReader:
+    """Reads the schemas of one page, in bounded time. A reference that leads nowhere, or elsewhere, demands nothing."""
+
+    def __init__(self, tree: Node) -> None:
+        self._tree = tree
+        self._reads = 0
+
+    def resolved(self, node: object) -> Node:
+        """Follow `$ref` to the mapping meant, beside what stands next to it; an empty one if there is none."""
+        found = node
+        kept: dict[str, Any] = {}
+        for _ in range(_DEEPEST):
+            if not isinstance(found, Mapping):
+                return kept
+            reference = found.get("$ref")
+            if not isinstance(reference, str):
+                return {**found, **kept} if kept else found
+            kept = {**{name: part for name, part in found.items() if name != "$ref"}, **kept}
+            found = self._at(reference)
+        return kept
+
+    def read(self, node: object, depth: int = 0) -> tuple[Schema, ...]:
+        """Return the schemas of which a value must fit one: one, or several with `oneOf` and `anyOf`. Never raises."""
+        self._reads += 1
+        if depth > _DEEPEST or self._reads > _MOST_READS:
+            return (Schema(()),)
+        plain = self.resolved(node)
+        choices: tuple[Schema, ...] = (Schema((plain,)),)
+        for part in _list(plain.get("allOf")):
+            choices = _joined(choices, self.read(part, depth + 1))
+        for word in ("oneOf", "anyOf"):
+            others = [one for part in _list(plain.get(word))[:_MOST_CHOICES] for one in self.read(part, depth + 1)]
+            choices = _joined(choices, [one for one in others if one.types != frozenset()])  # `null` alone is no choice
+        return choices
+
+    def _at(self, reference: str) -> object:
+        if not reference.startswith("#/"):
+            return None
+        found: object = self._tree
+        for step in unquote(reference[2:]).split("/"):
+            found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, Mapping) else None
+        return found
+
+
+def _joined(ones: Sequence[Schema], others: Sequence[Schema]) -> tuple[Schema, ...]:
+    if not others:
+        return tuple(ones)
+    return tuple(Schema((*one.parts, *other.parts)) for one in ones for other in others)[:_MOST_CHOICES]
+
+
+def _mapping_of_contract_schema(told: object) -> Node:
+    return told if isinstance(told, Mapping) else {}
+
+
+def _mappings(told: object) -> list[Node]:
+    return [one for one in _list(told) if isinstance(one, Mapping)]
+
+
+def _list(told: object) -> list[Any]:
+    return told if isinstance(told, list) else []
+
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+_VARIABLE = re.compile(r"\{[^}]*\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. `path` is its whole path, the server's included."""
+
+    method: str
+    path: str
+    node: Node
+    parameters: tuple[Node, ...]
+    security: tuple[Node, ...]
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class Operations:
+    """The operations of one page."""
+
+    def __init__(self, tree: Node, reader: SchemaReader) -> None:
+        self._tree = tree
+        self._reader = reader
+        self.all = tuple(self._every())
+
+    def find(self, method: str, path: str) -> Operation | None:
+        """Return the operation at a path of ours; a page that names no server may leave our prefix out."""
+        ours = [one for one in self.all if one.method == method]
+        fitting = [one for one in ours if one.path == path or one.path.endswith(path)]
+        fitting += [one for one in ours if path.endswith(one.path)] if self._is_placeless else []
+        return next(iter(fitting), None)
+
+    def elsewhere(self, method: str, path: str) -> Operation | None:
+        """Return an operation whose path ends like ours: where it may have moved to."""
+        last = path.rpartition("/")[2]
+        return next((one for one in self.all if one.method == method and one.path.endswith(f"/{last}")), None)
+
+    def request_types(self, operation: Operation) -> Mapping[str, Node]:
+        """Return the schemas of the request's body by media type, in lower case and without parameters."""
+        return self._content(self._reader.resolved(operation.node.get("requestBody")))
+
+    def answer_schema(self, operation: Operation, first_digit: str) -> Node | None:
+        """Return the JSON schema of the first answer whose status begins so, None where the page describes none."""
+        answers = _mapping_of_contract_schema(operation.node.get("responses"))
+        told = next((answers[status] for status in sorted(answers) if status.startswith(first_digit)), answers.get("default"))
+        content = self._content(self._reader.resolved(told))
+        return next((schema for kind, schema in content.items() if "json" in kind), None)
+
+    def scheme(self, name: str) -> Node:
+        """Return a security scheme by its name."""
+        schemes = _mapping_of_contract_schema(_mapping_of_contract_schema(self._tree.get("components")).get("securitySchemes"))
+        return self._reader.resolved(schemes.get(name))
+
+    @property
+    def _is_placeless(self) -> bool:
+        return not self._tree.get("servers")
+
+    def _every(self) -> Iterator[Operation]:
+        for path, told in _mapping_of_contract_schema(self._tree.get("paths")).items():
+            item = self._reader.resolved(told)
+            for method in _METHODS:
+                node = item.get(method)
+                if isinstance(node, Mapping):
+                    yield self._operation(method, path, item, node)
+
+    def _operation(self, method: str, path: str, item: Node, node: Node) -> Operation:
+        servers = node.get("servers") or item.get("servers") or self._tree.get("servers")
+        first = next((one.get("url") for one in _mappings(servers)), "")
+        whole = f"{_path_of(first)}/{path.strip('/')}"
+        parameters = [
+            self._reader.resolved(one) for one in (*_mappings(item.get("parameters")), *_mappings(node.get("parameters")))
+        ]
+        security = node.get("security", self._tree.get("security"))
+        return Operation(method.upper(), whole, node, tuple(parameters), tuple(_mappings(security)))
+
+    def _content(self, node: Node) -> Mapping[str, Node]:
+        content = _mapping_of_contract_schema(node.get("content"))
+        return {
+            kind.partition(";")[0].strip().lower(): _mapping_of_contract_schema(_mapping_of_contract_schema(part).get("schema"))
+            for kind, part in content.items()
+        }
+
+
+def _path_of(server: object) -> str:
+    """Return the path of a server's address, without its last slash; what cannot be read is none."""
+    try:
+        path = urlsplit(_VARIABLE.sub("x", server)).path if isinstance(server, str) else ""
+    except ValueError:
+        return ""
+    return f"/{path.strip('/')}" if path.strip("/.") else ""
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+
+    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
+    whole is meant.
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """The page's word against ours, in one sentence."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.told}: {self.breaks}; {self.helps}"
+
 
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
 SAMPLE_KEY = idempotency_key("default", FeedName("feed"), RowKey("row"))

@@ -10,16 +10,15 @@ from pathlib import Path
 from rapidfuzz import process
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing, in_short
-from connectors.event_api.contract_check import compare
-from connectors.event_api.contract_page import ContractPage, NoPage
+from connectors.event_api.contract_check import ContractPage, NoPage, compare
 from connectors.event_api.lists import Classifications
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.header import ColumnRequest, matched
+from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
-from mappings.lint.values import FILL_IN
+from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.refusals import did_you_mean
@@ -35,7 +34,7 @@ from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.preflight import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between
 from pipelines.settings import Channels, Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes

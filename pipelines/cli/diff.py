@@ -21,7 +21,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, Waiting
     from state.ledger.standing import RowRecord
-    from state.views.views import RowFilter, RunRecord
+    from state.queries import RowFilter, RunRecord
 
 
 def diff(

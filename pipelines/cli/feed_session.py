@@ -25,7 +25,7 @@ from state.ledger.decisions import Decisions
 from state.ledger.lease import Lease
 from state.ledger.ledger import Ledger
 from state.ledger.standing import FeedScope
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 _ALIKE = 60.0
 
@@ -39,9 +39,9 @@ class FeedSession:
     book: FeedScope
 
     @property
-    def books(self) -> Books:
+    def books(self) -> LedgerQueries:
         """What was written down so far."""
-        return Books(self.engine, now)
+        return LedgerQueries(self.engine, now)
 
     @contextmanager
     def deciding(self, verb: str, others: Collection[FeedScope] = ()) -> Iterator[Decisions]:
@@ -100,7 +100,7 @@ def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url) as engine:
-        reader = StateReader(settings, None if engine is None else Books(engine, now), destination)
+        reader = StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
         name = reader.feed_name(word)
         book = reader.book(name)
         if engine is None or book is None:

@@ -28,8 +28,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
-    from state.views.books import Books
-    from state.views.views import ProblemRecord, RowFilter
+    from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
 def report(
@@ -165,7 +164,7 @@ class _Rows:
     `since`: what came later is new, None: nothing is; `link`: where an event is seen, with `{id}`, or "".
     """
 
-    books: Books
+    books: LedgerQueries
     book: FeedScope
     since: datetime | None
     link: str

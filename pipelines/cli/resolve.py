@@ -20,9 +20,9 @@ if IS_WORKING:
     from pipelines.cli.feed_session import FeedSession, open_feed_session, typed_key
     from pipelines.cli.listed_rows import chosen_rows, parse_choice
     from pipelines.cli.output.console import Output
-    from pipelines.run.context import open_api, sharing_over
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
+    from pipelines.run.service import open_api, sharing_over
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.ledger.choices import (

@@ -10,7 +10,7 @@ from typing import Literal, TypeVar
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_page import ContractPage, NoPage, PageBody, read_page
+from connectors.event_api.contract_check import ContractPage, NoPage, PageBody, read_page
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import key_tail, open_http
 from connectors.rate_limit import RateLimiter, Timing
@@ -64,7 +64,7 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
 
     Never raises for an answer.
     """
-    from pipelines.run.context import require_service  # only `check --live` loads what runs need
+    from pipelines.run.service import require_service  # only `check --live` loads what runs need
 
     async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _ask_lists(api)

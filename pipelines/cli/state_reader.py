@@ -19,8 +19,7 @@ from state.database import existing_database
 from state.enums import EntryState
 from state.ledger.duplicates import OrphanedFeed, find_orphaned_feeds
 from state.ledger.standing import FeedScope
-from state.views.books import Books
-from state.views.views import FeedStatus, RunRecord
+from state.queries import FeedStatus, LedgerQueries, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class StateReader:
     """The books that a command may look into. `books` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
-    books: Books | None
+    books: LedgerQueries | None
     destination: str | None
 
     def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
@@ -116,7 +115,7 @@ def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateRe
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield StateReader(settings, None if engine is None else Books(engine, now), destination)
+        yield StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
 
 
 def _age(status: FeedStatus) -> float:

@@ -23,8 +23,7 @@ from pipelines.settings import Settings
 from state.database import existing_database
 from state.enums import ProblemKind, Waiting
 from state.ledger.standing import FeedScope
-from state.views.books import Books, last_done
-from state.views.views import FeedStatus, RunRecord
+from state.queries import FeedStatus, LedgerQueries, RunRecord, last_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +164,7 @@ def look(settings: Settings) -> tuple[Gauge, ...]:
     with existing_database(settings.state_url, upgrades=False) as engine:
         if engine is None:
             return gauges_of((), {})
-        return gauges_of(Books(engine, now).status(destination=destination), last_done(engine, destination))
+        return gauges_of(LedgerQueries(engine, now).status(destination=destination), last_done(engine, destination))
 
 
 @dataclass(slots=True)

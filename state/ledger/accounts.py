@@ -345,7 +345,7 @@ class Tally:
         self._spoilt += 1 / rejection.part.of
         self._count(rejection.reasons)
         if len(self._rejections) < _EXAMPLES:
-            self._rejections.append(RejectedRow(rejection.origin.place, rejection.row_key, rejection.reasons))
+            self._rejections.append(RejectedRow(rejection.location.place, rejection.row_key, rejection.reasons))
 
     def differ(self, *, is_settled: bool) -> None:
         """Count a row that differs from what was delivered; as unchanged once a person has settled that very difference."""
@@ -439,13 +439,13 @@ class Problem:
 
 def rejected(rejection: Rejection) -> Problem:
     """List a row that cannot be used."""
-    place = rejection.origin.place
+    place = rejection.location.place
     return Problem(ProblemKind.REJECTED, rejection.row_key, place, rejection.reasons, rejection.cells)
 
 
 def warned(row: MappedRow) -> Problem:
     """List a row that is used all the same."""
-    return Problem(ProblemKind.WARNING, row.row_key, row.origin.place, row.warnings, row.cells)
+    return Problem(ProblemKind.WARNING, row.row_key, row.location.place, row.warnings, row.cells)
 
 
 def held(place: str, row_key: RowKey, candidate: Candidate | None, cells: Mapping[str, str]) -> Problem:
@@ -571,8 +571,8 @@ class ListedProblems:
         """Take rows off the list that this read has met, before it lists their new problems."""
         if not self._rows:
             return
-        names = {_name(stem_of(storable(one.row_key), self._row_parts), storable(one.origin.place)) for one in outcomes}
-        places = {_name("", storable(one.origin.place)) for one in outcomes}
+        names = {_name(stem_of(storable(one.row_key), self._row_parts), storable(one.location.place)) for one in outcomes}
+        places = {_name("", storable(one.location.place)) for one in outcomes}
         struck = [problem for name in names | places for problem in self._rows.pop(name, ())]
         self._rejected.difference_update(struck)
         for start in range(0, len(struck), _FEW):

@@ -48,6 +48,7 @@ from state.ledger.entries import (
     CANCELLED,
     IS_SET_ASIDE,
     destination_of,
+    duplicate_digest_of,
     earlier_events,
     ends_at_of,
     find_owners,
@@ -55,7 +56,6 @@ from state.ledger.entries import (
     kind_of_drift,
     mark_anew,
     may_be_pinned_anew,
-    twin_digest_of,
     used_revisions,
 )
 from state.ledger.gate import drop_bookmark
@@ -249,7 +249,7 @@ def applied(row: Record) -> dict[str, Any]:
     return {
         "baseline_body": row.drift_body,
         "baseline_fingerprint": row.drift_fingerprint,
-        "twin_digest": twin_digest_of(row.drift_body),
+        "twin_digest": duplicate_digest_of(row.drift_body),
         "ends_at": ends_at_of(row.drift_body),
         "ignored_fingerprint": None,
         **NO_DRIFT,
@@ -263,7 +263,7 @@ def pinned(body: bytes) -> dict[str, Any]:
         "fingerprint": fingerprint(body, ""),
         "cover_url": None,
         "cover_on_error": None,
-        "twin_digest": twin_digest_of(body),
+        "twin_digest": duplicate_digest_of(body),
         "channel_id": json.loads(body)["channelId"],
         "ends_at": ends_at_of(body),
     }

@@ -33,7 +33,7 @@ from sqlalchemy import (
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow, RowLocation
-from mappings.row_key import FeedName, Fingerprint, RowKey, fingerprint, twin_digest
+from mappings.row_key import FeedName, Fingerprint, RowKey, duplicate_digest, fingerprint
 from state.database import insert_if_new, rounded
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.lease import FencedTransaction
@@ -255,7 +255,7 @@ class Batch:
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
         self._rows[_PIN].append({**self._pinned(entry_id, row), "new_staged_run": self._turn.run_id})
-        self._marks[entry_id] = row.twin_digest
+        self._marks[entry_id] = row.duplicate_digest
 
     def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
         """Record what the source asks for now, beside what is pinned. `is_removed`: the event is gone from the service."""
@@ -326,12 +326,12 @@ class Batch:
             row.cover and row.cover.on_error,
             row.fingerprint,
             row.row_digest,
-            row.twin_digest,
+            row.duplicate_digest,
             row.channel_id,
             0,
             "",
             "",
-            storable(row.origin.place),
+            storable(row.location.place),
             self._turn.run_id,
             "",
             self._bound_now,
@@ -349,7 +349,7 @@ class Batch:
             "new_cover_url": row.cover and row.cover.url,
             "new_cover_on_error": row.cover and row.cover.on_error,
             "new_fingerprint": row.fingerprint,
-            "new_twin_digest": row.twin_digest,
+            "new_twin_digest": row.duplicate_digest,
             "new_channel_id": row.channel_id,
             "new_ends_at": ends_at_of(row.body),
             **self._seen(entry_id, row),
@@ -359,7 +359,7 @@ class Batch:
         return {
             "entry": entry_id,
             "new_row_digest": row.row_digest,
-            "new_origin": row.origin.place,
+            "new_origin": row.location.place,
             "new_updated_at": self._now,
         }
 
@@ -370,7 +370,7 @@ class Batch:
             while revision in used[entry_id]:  # by an event that a person has removed
                 revision += 1
             key = {"new_revision": revision, "new_idempotency_key": self._turn.key(row.row_key, revision)}
-            self._marks[entry_id] = row.twin_digest
+            self._marks[entry_id] = row.duplicate_digest
             yield {**self._pinned(entry_id, row), **key, "new_staged_run": self._turn.run_id}
 
     def _kind_of_drift(self, entry_id: int, shown: bytes, asked: bytes) -> DriftKind:
@@ -541,11 +541,11 @@ def _instant(text: str) -> datetime | None:
     return moment if moment.tzinfo else None
 
 
-def twin_digest_of(body: bytes) -> bytes:
+def duplicate_digest_of(body: bytes) -> bytes:
     """Return the duplicate digest of a payload: channel, title, start and place."""
     event = orjson.loads(body)
     place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
-    return twin_digest(event["channelId"], event["title"], event["startAt"], place)
+    return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)
 
 
 _OUT = (

@@ -18,6 +18,7 @@ from mappings.refusals import Reason
 from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.database import reading
 from state.enums import Decision, EntryState, Phase
+from state.errors import StateBusyError
 from state.ledger.accounts import PublishAccount, dump_answer, load_answer, warn_of_image
 from state.ledger.entries import _IS_TO_RESEND, IS_SET_ASIDE, is_forgotten
 from state.ledger.gate import closed, read_gate
@@ -25,7 +26,6 @@ from state.ledger.lease import FencedTransaction
 from state.ledger.standing import Standing, read_standing
 from state.ledger.verdicts import Claim, Effect, effect_of, refused_as
 from state.tables import ENTRY, SCOPE
-from state.trouble import StateBusyError
 
 _FEW = 500
 _PAGE = 2_000

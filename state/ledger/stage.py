@@ -9,8 +9,7 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.compiler.key import too_long_key
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState
@@ -191,7 +190,7 @@ class _Comparison:
     ) -> None:
         keys = [storable(outcome.row_key) for outcome in outcomes if outcome.row_key]
         known = find_known(connection, turn.scope_id, keys)
-        unknown = [row.twin_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
+        unknown = [row.duplicate_digest for row in outcomes if isinstance(row, MappedRow) and row.row_key not in known]
         held_for = {entry.candidate_id for entry in known.values() if entry.candidate_id}
         self._progress = progress
         self._policy, self._marks, self._tally = progress.policy, progress.marks, progress.tally
@@ -243,7 +242,7 @@ class _Comparison:
         is_recorded = known.drift_fingerprint == CANCELLED
         self._tally.differ(is_settled=is_recorded and known.is_set_aside)
         if not is_recorded:
-            self.batch.cancel(known.entry_id, row.origin)
+            self.batch.cancel(known.entry_id, row.location)
 
     def _leave_out(self, row: Skipped) -> None:
         """Count a row that is left out. A known entry that a rule leaves out is as good as gone from its source."""
@@ -289,10 +288,10 @@ class _Comparison:
         if rejection := too_long_key(row):
             self._reject(rejection)
             return
-        match plan_new(self._candidates.get(row.twin_digest) if self._policy.holds_copies else None):
+        match plan_new(self._candidates.get(row.duplicate_digest) if self._policy.holds_copies else None):
             case New():
-                self._candidates[row.twin_digest] = Candidate(0, row.row_key)
-                self._progress.duplicates.create(row.twin_digest, row.row_key)
+                self._candidates[row.duplicate_digest] = Candidate(0, row.row_key)
+                self._progress.duplicates.create(row.duplicate_digest, row.row_key)
                 self._tally.new += 1
                 self.batch.create(row)
                 self._progress.digests.add_created(_digest_of(row))
@@ -302,12 +301,12 @@ class _Comparison:
                 self._hold(row, candidate)
 
     def _hold(self, row: MappedRow, candidate: Candidate | None) -> None:
-        self._tally.hold(row.origin.place, row.row_key, candidate)
-        self.problems.append(held(row.origin.place, row.row_key, candidate, row.cells))
+        self._tally.hold(row.location.place, row.row_key, candidate)
+        self.problems.append(held(row.location.place, row.row_key, candidate, row.cells))
 
     def _hold_known(self, known: Known, row: MappedRow) -> None:
         self._marks.mark_mapped(known.entry_id)
-        if known.state != EntryState.HELD or row.fingerprint != known.fingerprint or known.origin != row.origin.place:
+        if known.state != EntryState.HELD or row.fingerprint != known.fingerprint or known.origin != row.location.place:
             self.batch.hold_again(known.entry_id, row)
         if known.is_set_aside:
             self._tally.hold_silently()
@@ -369,7 +368,7 @@ class _Comparison:
         if row.fingerprint == known.said and not self._marks.is_conflicting(known.entry_id):
             self._tally.duplicate += 1
             return
-        self._reject(_claimed_twice(row.row_key, row.origin, f"the first one is at {known.origin}", row.cells))
+        self._reject(_claimed_twice(row.row_key, row.location, f"the first one is at {known.origin}", row.cells))
         if known.state == EntryState.HELD:
             self._marks.mark_conflicting(known.entry_id)
         elif known.is_never_sent and not self._marks.is_conflicting(known.entry_id):
@@ -383,7 +382,7 @@ class _Comparison:
         else:
             self._tally.unchanged -= 1
         self._marks.mark_conflicting(known.entry_id)
-        self._reject(_claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.origin}", {}))
+        self._reject(_claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.location}", {}))
 
     def _mark_present(self, row_key: RowKey) -> None:
         known = self._entry_of(row_key)
@@ -432,7 +431,7 @@ def _digest_of(row: MappedRow) -> bytes:
 
 def _is_misplaced(known: Known, row: MappedRow) -> bool:
     """Whether a person who looks for the row would be sent to the wrong place; delivered rows may move about freely."""
-    return known.origin != row.origin.place and known.state != EntryState.DELIVERED
+    return known.origin != row.location.place and known.state != EntryState.DELIVERED
 
 
 def _claimed_twice(row_key: RowKey, origin: RowLocation, hint: str, cells: Mapping[str, str]) -> Rejection:

@@ -26,8 +26,7 @@ from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
 from state.database import StateDb, open_database
 from state.ledger.standing import FeedScope, RowRecord
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.queries import LedgerQueries, RowFilter
 
 BOOK = FeedScope(DESTINATION, FeedName("agenda"))
 COLUMNS = ["id", "text"]
@@ -63,7 +62,7 @@ class Desk:
 
     @property
     def rows(self) -> list[RowRecord]:
-        return list(Books(self.engine).every_row(BOOK, RowFilter()))
+        return list(LedgerQueries(self.engine).every_row(BOOK, RowFilter()))
 
 
 @pytest.fixture

@@ -34,11 +34,10 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.drain import Drain, InFlight
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Publisher, PublishJob, PublishReport
+from pipelines.run.publish import Drain, InFlight, Publisher, PublishJob, PublishReport
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind
@@ -48,8 +47,7 @@ from state.ledger.decisions import Decisions, propose
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.standing import FeedScope, RowRecord
-from state.views.books import Books
-from state.views.views import RowFilter, RunRecord
+from state.queries import LedgerQueries, RowFilter, RunRecord
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"
@@ -187,8 +185,8 @@ class Worker:
         book = FeedScope(DESTINATION, _mapping().feed)
         return {problem.row_key for problem in self.books().every_problem(book, ProblemKind.HELD)}
 
-    def books(self) -> Books:
-        return Books(self._engine)
+    def books(self) -> LedgerQueries:
+        return LedgerQueries(self._engine)
 
     def ledger(self) -> Ledger:
         mapping = _mapping()

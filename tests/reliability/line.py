@@ -22,7 +22,7 @@ from reliability.worker import HASTY, Worker
 
 from state.enums import EntryState
 from state.ledger.standing import RowRecord
-from state.views.views import RowFilter
+from state.queries import RowFilter
 
 ROWS = 16
 IN_FLIGHT = 4

@@ -18,8 +18,7 @@ from pipelines.run.context import RunContext, open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity, RunResult
 from pipelines.settings import Settings, read_settings
 from state.ledger.standing import FeedScope, RowRecord
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.queries import LedgerQueries, RowFilter
 
 HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35, at_work_s=0.35)
 
@@ -45,7 +44,7 @@ class Worker:
         """Return the ledger's entries, or those among them that are asked for."""
         with self._workshop() as workshop:
             book = FeedScope(self.settings.destination, self.mapping.feed)
-            return list(Books(workshop.engine).every_row(book, which or RowFilter()))
+            return list(LedgerQueries(workshop.engine).every_row(book, which or RowFilter()))
 
     @property
     def mapping(self) -> FeedMapping:

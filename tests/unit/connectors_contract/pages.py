@@ -10,9 +10,7 @@ from typing import Any
 
 import yaml
 
-from connectors.event_api.contract_check import compare
-from connectors.event_api.contract_page import ContractPage, read_page
-from connectors.event_api.contract_schema import Drift
+from connectors.event_api.contract_check import ContractPage, Drift, compare, read_page
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed
 

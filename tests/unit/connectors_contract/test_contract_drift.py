@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_contract.pages import ROOT, Change, Tree, create, drifts, event, feed, page, tree_with
 
-from connectors.event_api.contract_check import compare, upload_field
-from connectors.event_api.contract_page import ContractPage
+from connectors.event_api.contract_check import ContractPage, compare, upload_field
 from mappings.outgoing import outgoing_of
 from mappings.yaml.loader import load_feed
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_contract.pages import SPECIFIED
 
-from connectors.event_api.contract_page import LONGEST_PAGE, ContractPage, NoPage, read_page
+from connectors.event_api.contract_check import LONGEST_PAGE, ContractPage, NoPage, read_page
 
 _BOMB = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
     b"a%d: &a%d [%s]\n" % (level, level, b", ".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 30)

@@ -45,14 +45,13 @@ from state.ledger.choices import (
     TakeEvent,
 )
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
-from state.ledger.entries import twin_digest_of
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.reads import StagePolicy
+from state.ledger.stage import duplicate_digest_of
 from state.ledger.standing import FeedScope, OpenRows
+from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
-from state.views.books import Books
-from state.views.views import RowFilter
 
 ANN = "ann@desk"
 BOOK = FeedScope(DESTINATION, FEED)
@@ -326,13 +325,13 @@ def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_
     resolved(world, "a", SetAside())
     assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
     assert world.outbox().settle_and_claim([], 9) == []
-    (status,) = Books(world.engine).status()
+    (status,) = LedgerQueries(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
     waiting = RowFilter(waiting=Waiting(before))
-    assert Books(world.engine).rows(BOOK, waiting) == ()
+    assert LedgerQueries(world.engine).rows(BOOK, waiting) == ()
 
     resolved(world, "a", TakeBack())
-    assert [one.row_key for one in Books(world.engine).rows(BOOK, waiting)] == ["a"]
+    assert [one.row_key for one in LedgerQueries(world.engine).rows(BOOK, waiting)] == ["a"]
     assert world.known("a").decision is None
     assert isinstance(resolved(world, "a", TakeBack()).outcome, NoChange)
 
@@ -358,7 +357,7 @@ def test_a_refused_row_set_aside_is_a_new_matter_once_it_is_corrected(world: Wor
     world.stage([row("a", "corrected")])
     assert world.known("a").decision is None
     world.publish(Refusal(answer(400, "req-2")))
-    (status,) = Books(world.engine).status()
+    (status,) = LedgerQueries(world.engine).status()
     assert dict(status.waiting) == {"refused": 1}
 
 
@@ -368,16 +367,16 @@ def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world
     resolved(world, "a", SetAside())
     account = world.stage([row("a", "edited")]).account
     assert (account.unchanged, account.drifted) == (1, 0)
-    assert Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
+    assert LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
     assert world.stage([row("a", "edited again")]).account.drifted == 1
-    assert len(Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
+    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
 
 
 def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
     """A row with a whole payload: rows of one title look like copies of each other."""
     place = {"approxLocation": {"city": {"placeId": "lis"}}, "channelId": 7}
     body = json.dumps({"status": "published", "title": title, "startAt": "2030-05-01T20:00:00+02:00", **place, **more}).encode()
-    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), twin_digest=twin_digest_of(body))
+    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), duplicate_digest=duplicate_digest_of(body))
 
 
 def held(world: World) -> None:
@@ -413,7 +412,7 @@ def drift_of(world: World, key: str = "a") -> str | None:
 def is_listed(world: World, key: str) -> bool:
     """Whether an entry is drifted or vanished, and nobody has ignored it."""
     which = (RowFilter(waiting=Waiting.DRIFT), RowFilter(waiting=Waiting.VANISHED))
-    return any(one.row_key == key for each in which for one in Books(world.engine).rows(BOOK, each))
+    return any(one.row_key == key for each in which for one in LedgerQueries(world.engine).rows(BOOK, each))
 
 
 def columns(world: World) -> dict[str, dict[str, Any]]:
@@ -534,7 +533,7 @@ def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_deci
 
 def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:
     warning = (Reason(ReasonCode.REQUIRED, "description", "TEXT", "", "write more"),)
-    books = Books(world.engine)
+    books = LedgerQueries(world.engine)
     world.stage([replace(event("a"), warnings=warning)])
     world.publish()
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
@@ -615,10 +614,10 @@ def test_an_ignored_held_row_is_not_sent_and_not_listed(world: World) -> None:
     resolved(world, "n2", SetAside())
     assert world.stage([event("n2")]).account.held == 1
     assert (world.states()["n2"], sent(world)) == ("held", [])
-    assert Books(world.engine).problems(BOOK, ProblemKind.HELD) == ()
+    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD) == ()
     resolved(world, "n2", TakeBack())
     world.stage([event("n2")])
-    assert len(Books(world.engine).problems(BOOK, ProblemKind.HELD)) == 1
+    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD)) == 1
 
 
 def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(world: World) -> None:
@@ -637,7 +636,7 @@ def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(wo
     assert (account.unchanged, account.held, sent(world)) == (1, 0, [])
     assert not is_listed(world, "a2")
     assert event_id is not None
-    assert Books(world.engine).owners(DESTINATION, [event_id]) == {event_id: "row n2 of agenda"}
+    assert LedgerQueries(world.engine).owners(DESTINATION, [event_id]) == {event_id: "row n2 of agenda"}
 
 
 def test_a_later_edit_of_an_adopted_event_is_drift_of_it(world: World) -> None:

@@ -6,7 +6,7 @@ from unit.state.world import DESTINATION, FEED, World
 
 from state.ledger.accounts import PublishAccount
 from state.ledger.standing import FeedScope
-from state.views.books import last_came, last_done
+from state.queries import last_came, last_done
 
 BOOK = FeedScope(DESTINATION, FEED)
 

@@ -9,14 +9,13 @@ from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, V
 from mappings.errors import TransientError
 from state.ledger.outbox import Settled
 from state.ledger.standing import FeedScope
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
 
 
 def _resent(world: World) -> list[tuple[str, int]]:
-    rows = Books(world.engine).every_row(FeedScope(DESTINATION, FEED), RowFilter(is_resent=True))
+    rows = LedgerQueries(world.engine).every_row(FeedScope(DESTINATION, FEED), RowFilter(is_resent=True))
     return [(row.row_key, row.copies) for row in rows]
 
 

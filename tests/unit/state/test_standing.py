@@ -17,9 +17,8 @@ from state.ledger.gate import UnchangedRead
 from state.ledger.outbox import Settled
 from state.ledger.reads import DEFAULT_POLICY
 from state.ledger.standing import FeedScope, OpenRows
+from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER, ENTRY, PROBLEM
-from state.views.books import Books
-from state.views.views import RowFilter
 
 BOOK = FeedScope(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)
@@ -32,8 +31,8 @@ def change(world: World, key: str, **columns: object) -> None:
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
 
 
-def books(world: World) -> Books:
-    return Books(world.engine, world.clock)
+def books(world: World) -> LedgerQueries:
+    return LedgerQueries(world.engine, world.clock)
 
 
 def listed(world: World, kind: Waiting) -> list[str]:

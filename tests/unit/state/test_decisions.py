@@ -45,10 +45,10 @@ from state.ledger.choices import (
     TakeEvent,
 )
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
+from state.ledger.entries import duplicate_digest_of
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.reads import StagePolicy
-from state.ledger.stage import duplicate_digest_of
 from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY

@@ -84,7 +84,7 @@ def row_digest(mapping_digest: bytes, cells: Iterable[str]) -> bytes:
     return hashlib.blake2b(mapping_digest + text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def twin_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:
+def duplicate_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:
     """Digest what makes two events look like copies of each other: 16 bytes."""
     digest = _UNKEYED.copy()
     for part in (str(channel_id), title.casefold(), start_at, place.casefold()):

@@ -64,7 +64,7 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
 
     Never raises for an answer.
     """
-    from pipelines.run.context import require_service  # only `check --live` loads what runs need
+    from pipelines.run.service import require_service  # only `check --live` loads what runs need
 
     async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _ask_lists(api)

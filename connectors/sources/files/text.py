@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError, as_bad_source
 from connectors.sources.files.opened_file import OpenedFile
-from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, has_undecodable
 
 _NO_CP932 = str.maketrans({"\x80": "\udc80", "\uf8f0": "\udca0", "\uf8f1": "\udcfd", "\uf8f2": "\udcfe", "\uf8f3": "\udcff"})
 """Python's cp932 maps five invalid bytes to private-use characters: treat them as undecodable."""

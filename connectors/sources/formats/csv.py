@@ -13,8 +13,16 @@ from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import FileAt, detect_change, opened, whole
 from connectors.sources.files.text import TextLines, chosen_encoding
-from connectors.sources.header import ColumnRequest, read_header, wanted_columns
-from connectors.sources.row_checks import LARGEST_CELL, CellChecks, RowChecks, replaced_bytes, within_limits
+from connectors.sources.rows import (
+    LARGEST_CELL,
+    CellChecks,
+    ColumnRequest,
+    RowChecks,
+    read_header,
+    replaced_bytes,
+    wanted_columns,
+    within_limits,
+)
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import DelimitedSource
 

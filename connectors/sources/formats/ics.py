@@ -17,9 +17,8 @@ from typing import Any
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile
 from connectors.sources.files.text import TextLines, chosen_encoding
-from connectors.sources.formats.nested import OWN_TEXT
-from connectors.sources.formats.records import Record
-from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
+from connectors.sources.formats.records import OWN_TEXT, Record
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, has_undecodable
 from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
 

@@ -16,9 +16,8 @@ from typing import Any
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
-from connectors.sources.formats.nested import JsonParser, TooManyValuesError, refuse_many_values
-from connectors.sources.formats.records import Record
-from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, short
+from connectors.sources.formats.records import JsonParser, Record, TooManyValuesError, refuse_many_values
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, short
 from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource, NdjsonSource
 

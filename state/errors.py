@@ -28,7 +28,7 @@ class StateBusyError(TransientError):
     """The state DB is locked by another process for longer than we wait, or cannot be reached just now."""
 
 
-class Trouble(Enum):
+class Failure(Enum):
     """What is wrong: the kind of error, what the database does or is, and what helps."""
 
     LOCKED = (
@@ -119,106 +119,106 @@ class Trouble(Enum):
 
 _PRIMARY = 0xFF
 _SQLITE_CODES = {
-    sqlite3.SQLITE_BUSY: Trouble.LOCKED,
-    sqlite3.SQLITE_LOCKED: Trouble.LOCKED,
-    sqlite3.SQLITE_PROTOCOL: Trouble.LOCKED,
-    sqlite3.SQLITE_READONLY: Trouble.READ_ONLY,
-    sqlite3.SQLITE_PERM: Trouble.READ_ONLY,
-    sqlite3.SQLITE_FULL: Trouble.FULL,
-    sqlite3.SQLITE_IOERR: Trouble.BROKEN_DISK,
-    sqlite3.SQLITE_CORRUPT: Trouble.DAMAGED,
-    sqlite3.SQLITE_NOTADB: Trouble.DAMAGED,
-    sqlite3.SQLITE_FORMAT: Trouble.DAMAGED,
-    sqlite3.SQLITE_ERROR: Trouble.STRANGE_TABLES,  # a statement that does not fit: all of ours fit our own tables
-    sqlite3.SQLITE_SCHEMA: Trouble.STRANGE_TABLES,
-    sqlite3.SQLITE_TOOBIG: Trouble.STRANGE_VALUE,
+    sqlite3.SQLITE_BUSY: Failure.LOCKED,
+    sqlite3.SQLITE_LOCKED: Failure.LOCKED,
+    sqlite3.SQLITE_PROTOCOL: Failure.LOCKED,
+    sqlite3.SQLITE_READONLY: Failure.READ_ONLY,
+    sqlite3.SQLITE_PERM: Failure.READ_ONLY,
+    sqlite3.SQLITE_FULL: Failure.FULL,
+    sqlite3.SQLITE_IOERR: Failure.BROKEN_DISK,
+    sqlite3.SQLITE_CORRUPT: Failure.DAMAGED,
+    sqlite3.SQLITE_NOTADB: Failure.DAMAGED,
+    sqlite3.SQLITE_FORMAT: Failure.DAMAGED,
+    sqlite3.SQLITE_ERROR: Failure.STRANGE_TABLES,  # a statement that does not fit: all of ours fit our own tables
+    sqlite3.SQLITE_SCHEMA: Failure.STRANGE_TABLES,
+    sqlite3.SQLITE_TOOBIG: Failure.STRANGE_VALUE,
 }
 _TORN = {sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS}
 _OS_TROUBLES = {
-    errno.EMFILE: Trouble.OUT_OF_FILES,
-    errno.ENFILE: Trouble.OUT_OF_FILES,
-    errno.EROFS: Trouble.READ_ONLY,
-    errno.EPERM: Trouble.READ_ONLY,
-    errno.EACCES: Trouble.READ_ONLY,
-    errno.ENOSPC: Trouble.FULL,
-    errno.EDQUOT: Trouble.FULL,
+    errno.EMFILE: Failure.OUT_OF_FILES,
+    errno.ENFILE: Failure.OUT_OF_FILES,
+    errno.EROFS: Failure.READ_ONLY,
+    errno.EPERM: Failure.READ_ONLY,
+    errno.EACCES: Failure.READ_ONLY,
+    errno.ENOSPC: Failure.FULL,
+    errno.EDQUOT: Failure.FULL,
 }
 _SQLSTATES = {
-    "25006": Trouble.READ_ONLY,
-    "25P03": Trouble.AWAY,  # idle in transaction for too long: the session was ended
-    "25P04": Trouble.AWAY,
-    "28000": Trouble.LOGIN,
-    "28P01": Trouble.LOGIN,
-    "3D000": Trouble.NO_DATABASE,
-    "40001": Trouble.LOCKED,
-    "40P01": Trouble.LOCKED,
-    "42501": Trouble.NO_RIGHTS,
-    "53100": Trouble.FULL,
-    "55P03": Trouble.LOCKED,
-    "57014": Trouble.LOCKED,  # a statement timeout of the server's own
-    "58030": Trouble.BROKEN_DISK,
-    "XX001": Trouble.DAMAGED,
-    "XX002": Trouble.DAMAGED,
+    "25006": Failure.READ_ONLY,
+    "25P03": Failure.AWAY,  # idle in transaction for too long: the session was ended
+    "25P04": Failure.AWAY,
+    "28000": Failure.LOGIN,
+    "28P01": Failure.LOGIN,
+    "3D000": Failure.NO_DATABASE,
+    "40001": Failure.LOCKED,
+    "40P01": Failure.LOCKED,
+    "42501": Failure.NO_RIGHTS,
+    "53100": Failure.FULL,
+    "55P03": Failure.LOCKED,
+    "57014": Failure.LOCKED,  # a statement timeout of the server's own
+    "58030": Failure.BROKEN_DISK,
+    "XX001": Failure.DAMAGED,
+    "XX002": Failure.DAMAGED,
 }
 _SQLSTATE_CLASSES = {
-    "08": Trouble.AWAY,
-    "22": Trouble.STRANGE_VALUE,
-    "3F": Trouble.STRANGE_TABLES,
-    "42": Trouble.STRANGE_TABLES,
-    "53": Trouble.CROWDED,
-    "57": Trouble.AWAY,
-    "58": Trouble.BROKEN_DISK,
+    "08": Failure.AWAY,
+    "22": Failure.STRANGE_VALUE,
+    "3F": Failure.STRANGE_TABLES,
+    "42": Failure.STRANGE_TABLES,
+    "53": Failure.CROWDED,
+    "57": Failure.AWAY,
+    "58": Failure.BROKEN_DISK,
 }
 # libpq keeps the SQLSTATE of a refused connection to itself; what follows are its and the server's words for people.
 _REFUSALS = (
-    ("authentication failed", Trouble.LOGIN),
-    ("no password supplied", Trouble.LOGIN),
-    ("pg_hba.conf", Trouble.LOGIN),
-    ("is not permitted to log in", Trouble.LOGIN),
-    ("permission denied for database", Trouble.NO_RIGHTS),
-    ("too many", Trouble.CROWDED),
-    ("connection slots", Trouble.CROWDED),
-    ("invalid connection option", Trouble.BAD_ADDRESS),
-    ("unrecognized configuration parameter", Trouble.BAD_ADDRESS),
-    ("invalid value for parameter", Trouble.BAD_ADDRESS),
-    ("invalid integer value", Trouble.BAD_ADDRESS),
-    ("certificate", Trouble.BAD_ADDRESS),
-    ("sslmode", Trouble.BAD_ADDRESS),
-    ("does not support ssl", Trouble.BAD_ADDRESS),
+    ("authentication failed", Failure.LOGIN),
+    ("no password supplied", Failure.LOGIN),
+    ("pg_hba.conf", Failure.LOGIN),
+    ("is not permitted to log in", Failure.LOGIN),
+    ("permission denied for database", Failure.NO_RIGHTS),
+    ("too many", Failure.CROWDED),
+    ("connection slots", Failure.CROWDED),
+    ("invalid connection option", Failure.BAD_ADDRESS),
+    ("unrecognized configuration parameter", Failure.BAD_ADDRESS),
+    ("invalid value for parameter", Failure.BAD_ADDRESS),
+    ("invalid integer value", Failure.BAD_ADDRESS),
+    ("certificate", Failure.BAD_ADDRESS),
+    ("sslmode", Failure.BAD_ADDRESS),
+    ("does not support ssl", Failure.BAD_ADDRESS),
 )
 
 
-def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Trouble, str]:
+def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
     """Return what is wrong and the reply. `path`: the file, where the database is one."""
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_MISUSE)  # the module's own complaints have none
     if code & _PRIMARY == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(path, str(error))
     if code in _TORN:
-        return Trouble.DAMAGED, str(error)
-    return _SQLITE_CODES.get(code & _PRIMARY, Trouble.OTHER), str(error)
+        return Failure.DAMAGED, str(error)
+    return _SQLITE_CODES.get(code & _PRIMARY, Failure.OTHER), str(error)
 
 
-def _cannot_open(path: str | None, reply: str) -> tuple[Trouble, str]:
+def _cannot_open(path: str | None, reply: str) -> tuple[Failure, str]:
     """Open the file as SQLite would, to get the system's reason."""
     if path is None:
-        return Trouble.NOT_OPENED, reply
+        return Failure.NOT_OPENED, reply
     try:
         os.close(os.open(path, os.O_RDWR))
         os.close(os.open(Path(path).parent, os.O_RDONLY))  # SQLite opens more than one file
     except OSError as error:
-        return _OS_TROUBLES.get(error.errno or 0, Trouble.NOT_OPENED), f"{reply} ({error.strerror})"
-    return Trouble.NOT_OPENED, reply
+        return _OS_TROUBLES.get(error.errno or 0, Failure.NOT_OPENED), f"{reply} ({error.strerror})"
+    return Failure.NOT_OPENED, reply
 
 
-def of_postgres(error: DBAPIError) -> Trouble:
+def of_postgres(error: DBAPIError) -> Failure:
     """Return what is wrong: by the SQLSTATE, or by the words of a refused connection, whose SQLSTATE libpq does not pass on."""
     if state := str(getattr(error.orig, "sqlstate", None) or ""):
-        return _SQLSTATES.get(state) or _SQLSTATE_CLASSES.get(state[:2], Trouble.OTHER)
+        return _SQLSTATES.get(state) or _SQLSTATE_CLASSES.get(state[:2], Failure.OTHER)
     if error.connection_invalidated:
-        return Trouble.AWAY
+        return Failure.AWAY
     if error.statement is not None:
-        return Trouble.STRANGE_VALUE
+        return Failure.STRANGE_VALUE
     reply = str(error.orig).lower()
     if "does not exist" in reply:
-        return Trouble.LOGIN if 'role "' in reply else Trouble.NO_DATABASE
-    return next((trouble for words, trouble in _REFUSALS if words in reply), Trouble.AWAY)
+        return Failure.LOGIN if 'role "' in reply else Failure.NO_DATABASE
+    return next((trouble for words, trouble in _REFUSALS if words in reply), Failure.AWAY)

@@ -1,35 +1,145 @@
-"""Reading the ledger across feeds, for people: what stands where, what waits for whom. Nothing is changed here."""
+"""What the ledger shows to people, as plain records: feeds, runs, entries, problems. Finding them is `books`'."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, or_, select, tuple_
 
+from mappings.refusals import Reason
 from mappings.row_key import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.holders import Holder, is_running
-from state.ledger.accounts import load_publish, load_read, load_reasons, load_report
-from state.ledger.claims import IS_SET_ASIDE
-from state.ledger.entries import earlier_events, find_owners
-from state.ledger.gate import read_gate
-from state.ledger.row_record import RECORDS, Book, OtherEntry, RowRecord, as_record
-from state.ledger.standing import has_earlier, has_warning, load_standing, read_standing, waits
+from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
+from state.ledger.entries import IS_SET_ASIDE, earlier_events, find_owners
+from state.ledger.gate import Gate, read_gate
+from state.ledger.standing import (
+    RECORDS,
+    FeedScope,
+    OpenRows,
+    OtherEntry,
+    RowRecord,
+    as_record,
+    has_earlier,
+    has_warning,
+    load_standing,
+    read_standing,
+    waits,
+)
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable
-from state.views.views import FeedStatus, LeaseHolder, ProblemRecord, RowFilter, RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """Who holds a feed. `expires_at` in the past, or `is_gone`, its process having ended here: the next run takes over."""
+
+    name: str
+    host: str
+    pid: int
+    acquired_at: datetime
+    expires_at: datetime
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run as it was recorded; what it did not reach is None. `notices`: what it noticed of the service as a whole.
+
+    `pace`: how fast it went, in numbers; empty where it did not send.
+    """
+
+    book: FeedScope
+    run_id: str
+    started_at: datetime
+    finished_at: datetime | None
+    launched_by: str
+    dagster_run_id: str | None
+    phase: Phase
+    outcome: str | None
+    exit_code: int | None
+    message: str
+    read: ReadAccount | None
+    stage_report: StageReport | None
+    publish: PublishAccount | None
+    brakes: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+    pace: Mapping[str, float] = field(default_factory=dict)
+    standing: Mapping[Waiting, OpenRows] | None = None
+    """What waited for a person when it ended; None for runs of earlier versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """Where one feed stands. `counts` has every state. Of the drift that waits for a person (`drifted`), `to_publish` are drafts
+    that the source calls published, `cancelled` events that it has called off, `returned` rows whose events were removed.
+
+    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what a person has ignored.
+    `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
+    """
+
+    book: FeedScope
+    counts: Mapping[EntryState, int]
+    drifted: int
+    to_publish: int
+    vanished: int
+    gate: Gate
+    lease: LeaseHolder | None
+    last_whole_read: int | None
+    last_run: RunRecord | None
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    set_aside: int = 0
+    last_read: RunRecord | None = None
+    cancelled: int = 0
+    slices_left: int = 0
+    returned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRecord:
+    """One row that people must see, with its raw cells; `run_id` is the last run that met it."""
+
+    problem_id: int
+    kind: ProblemKind
+    row_key: RowKey
+    origin: str
+    reasons: tuple[Reason, ...]
+    cells: Mapping[str, str]
+    run_id: str
+    first_seen_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which entries: in one of `states` (empty: any), with the key `row_key`, only drifted, vanished or resent ones.
+
+    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `is_kept`: without
+    those whose events were removed by hand; `has_earlier`: those with earlier events that a person still has to remove.
+    """
+
+    states: frozenset[EntryState] = field(default_factory=frozenset)
+    row_key: RowKey | None = None
+    is_drifted: bool = False
+    is_vanished: bool = False
+    is_resent: bool = False
+    is_ignored: bool = False
+    is_kept: bool = False
+    has_earlier: bool = False
+    waiting: Waiting | None = None
+
 
 _PAGE = 500
 _NEWER = PROBLEM.alias()
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
-class Books:
+class LedgerQueries:
     """All feeds of a state DB. Pages go by age: pass the last record's id as `after` to read on.
 
     `now`: by this clock, events that are over do not wait for a person; without it, none is over.
@@ -44,11 +154,11 @@ class Books:
         """The state DB."""
         return self._engine
 
-    def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[Book, ...]:
+    def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedScope, ...]:
         """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
         scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
-            return tuple(Book(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
+            return tuple(FeedScope(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
 
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return where each feed stands, by destination and name."""
@@ -69,7 +179,7 @@ class Books:
         with reading(self._engine) as connection:
             return tuple(_run(row) for row in connection.execute(runs))
 
-    def rows(self, book: Book, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
+    def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
@@ -82,13 +192,13 @@ class Books:
             for row in found
         )
 
-    def count(self, book: Book, which: RowFilter) -> int:
+    def count(self, book: FeedScope, which: RowFilter) -> int:
         """Count a feed's entries."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
             return _count(connection, *_filtered(which, scope_id, self._now()))
 
-    def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
+    def every_row(self, book: FeedScope, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
         after = 0
         while page := self.rows(book, which, after=after):
@@ -96,7 +206,7 @@ class Books:
             after = page[-1].entry_id
 
     def problems(
-        self, book: Book, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
+        self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
     ) -> tuple[ProblemRecord, ...]:
         """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
 
@@ -109,7 +219,7 @@ class Books:
             page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
             return tuple(_problem(row) for row in connection.execute(page.order_by(PROBLEM.c.id).limit(limit)))
 
-    def candidates(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
+    def candidates(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
         """Return the entries that these held rows, a page of them, resemble."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
@@ -121,14 +231,14 @@ class Books:
             found = _candidates(connection, scope_id, held.values())
         return {key: found[entry] for key, entry in held.items() if entry in found}
 
-    def every_problem(self, book: Book, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
+    def every_problem(self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
         """Yield all problems of one kind, however many there are."""
         after = 0
         while page := self.problems(book, kind, run_id=run_id, after=after):
             yield from page
             after = page[-1].problem_id
 
-    def is_held(self, book: Book, row_key: RowKey) -> bool:
+    def is_held(self, book: FeedScope, row_key: RowKey) -> bool:
         """Whether a row is held as a duplicate candidate."""
         with reading(self._engine) as connection:
             is_held = (ENTRY.c.state == EntryState.HELD.value, ENTRY.c.row_key == storable(row_key))
@@ -155,14 +265,14 @@ class Books:
             met = {tuple(row[:4]): row[4] for row in connection.execute(first)}
         return {problem_id: met.get(ours.get(problem_id, ()), at) for problem_id, at in named.items()}
 
-    def event_ids(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
+    def event_ids(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
         """Return the events of those of these rows, a page of them, that have one."""
         ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
         found = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*ours)
         with reading(self._engine) as connection:
             return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
 
-    def row_keys(self, book: Book) -> Iterator[RowKey]:
+    def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows."""
         keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
         with reading(self._engine) as connection:
@@ -196,7 +306,7 @@ def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None
     return query if feed is None else query.where(SCOPE.c.feed == feed)
 
 
-def _scope_id(connection: Connection, book: Book) -> int:
+def _scope_id(connection: Connection, book: FeedScope) -> int:
     """Return the id of the feed's scope; 0, which none has, where nothing of it was run."""
     ours = (SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
     return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar() or 0)
@@ -243,7 +353,7 @@ def _status(connection: Connection, scope: Row[*tuple[Any, ...]], now: datetime 
     run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
     last_read = None if read is None else _run(read)
     return FeedStatus(
-        book=Book(scope.destination, FeedName(scope.feed)),
+        book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
         drifted=standing.drift.count,
         to_publish=standing.drifts.get(DriftKind.TO_PUBLISH, 0),
@@ -307,7 +417,7 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         "standing": row.standing and load_standing(row.standing),
     }
     return RunRecord(
-        book=Book(row.destination, FeedName(row.feed)),
+        book=FeedScope(row.destination, FeedName(row.feed)),
         run_id=row.id,
         read=row.read_account and load_read(row.read_account),
         publish=row.publish_account and load_publish(row.publish_account),
@@ -329,13 +439,13 @@ def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:
     )
 
 
-def last_done(engine: Engine, destination: str | None = None) -> Mapping[Book, datetime]:
+def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedScope, datetime]:
     """Return when the last run of each feed ended that published and left with exit code 0; feeds without one are left out."""
     latest = select(SCOPE.c.destination, SCOPE.c.feed, func.max(RUN.c.finished_at)).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
     ended = latest.where(RUN.c.exit_code == 0, RUN.c.publish_account.is_not(None)).group_by(SCOPE.c.destination, SCOPE.c.feed)
     with reading(engine) as connection:
         rows = connection.execute(ended if destination is None else ended.where(SCOPE.c.destination == destination)).all()
-    return {Book(row[0], FeedName(row[1])): row[2] for row in rows}
+    return {FeedScope(row[0], FeedName(row[1])): row[2] for row in rows}
 
 
 def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:

@@ -26,7 +26,7 @@ from state.ledger.choices import Choice, NotPossibleError
 from state.ledger.decisions import Found
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
@@ -165,9 +165,9 @@ class Desk:
             self.world.ledger.open_decisions("ana@desk", self.world.lease.token).record_found([found])
 
     @property
-    def book(self) -> Book:
+    def book(self) -> FeedScope:
         """Where its rows stand."""
-        return Book(DESTINATION, self.world.feed)
+        return FeedScope(DESTINATION, self.world.feed)
 
     def retry(self) -> None:
         """Let a person send again what was turned away."""

@@ -31,7 +31,7 @@ from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING, outcome_of_publish
 from state.enums import Waiting
 from state.holders import HeldByAnotherError, LeaseLostError
-from state.ledger.row_record import Book, RowRecord
+from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
 StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
@@ -119,7 +119,7 @@ def waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
     Raises:
         SyncError: the state DB does not answer.
     """
-    books, book = LedgerQueries(context.engine, context.now), Book(context.settings.destination, mapping.feed)
+    books, book = LedgerQueries(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
     counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
     if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
         return WaitingRows(counts)

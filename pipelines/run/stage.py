@@ -36,11 +36,10 @@ from pipelines.run.options import RunOptions, Window
 from pipelines.run.publish import Advance
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from state.ledger.accounts import StageReport
-from state.ledger.gate import NO_BOOKMARK, Bookmark, ReadEnd
+from state.ledger.gate import NO_BOOKMARK, Bookmark, ReadEnd, UnchangedRead
 from state.ledger.ledger import Ledger
+from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
-from state.ledger.stage_policy import ReadKind, StagePolicy
-from state.ledger.unchanged_source import UnchangedRead
 
 _DAILY = timedelta(days=1)
 _EARLY = 0.05

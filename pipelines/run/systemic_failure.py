@@ -15,7 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_check import Drift, NoPage, PageBody, PageUnchanged, compare, read_page, upload_field
+from connectors.event_api.contract_check import Drift, compare, upload_field
+from connectors.event_api.openapi import NoPage, PageBody, read_page
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
 from mappings.outgoing import outgoing_of
@@ -249,7 +250,7 @@ class Outlook:
     @property
     def doubts(self) -> tuple[ExpectedRefusal, ...]:
         """The same as expected refusals."""
-        return tuple(ExpectedRefusal(drift.told, frozenset(drift.fields)) for drift in self.errors)
+        return tuple(ExpectedRefusal(drift.statement, frozenset(drift.fields)) for drift in self.errors)
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -308,15 +309,15 @@ class Preflight:
         is_ours = before is not None and (before.mapping, before.rules) == (self._mapping.digest.hex(), RULES)
         page = await api.contract(before.etag if before is not None and is_ours else "")
         match page:
-            case PageUnchanged() if before is not None:
-                return before.outlook
+            case None:
+                return before.outlook if before is not None else CLEAR
             case PageBody(body, etag):
                 digest = hashlib.blake2b(body, digest_size=16).hexdigest()
                 if before is not None and is_ours and before.page == digest:
                     return before.outlook
                 return await self._compared(body, etag, digest, before)
-            case _:
-                return _no_outlook(page.why if isinstance(page, NoPage) else "it answers 304 to nothing")
+            case NoPage(why):
+                return _no_outlook(why)
 
     def disprove(self) -> None:
         """Remember that rows passed in spite of what the page announces, until it changes."""

@@ -24,7 +24,7 @@ from pipelines.run.backfill import cut, usual_way, within
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadInputs, WindowFilter, plan_read
 from state.ledger.gate import Bookmark
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"

@@ -25,6 +25,7 @@ from connectors.rate_limit import RateReport
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Superseded, Verdict
 from mappings.errors import SyncError
 from pipelines.run.images import CoverImages, CoverProblem
+from pipelines.run.options import Advance
 from pipelines.run.signals import InterruptedRunError, run_async
 from pipelines.run.systemic_failure import CLEAR, CautiousStart, Outlook, Preflight, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
@@ -53,7 +54,6 @@ _MOST_USED = 1.05
 T = TypeVar("T")
 Task = asyncio.Task[Any]
 Deliver = Callable[[Intent], Awaitable[Verdict]]
-Advance = Callable[[int], None]
 OnLoss = Callable[[SyncError], None]
 
 

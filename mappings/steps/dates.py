@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from babel import Locale, UnknownLocaleError
 from babel.dates import get_day_names, get_month_names, get_period_names
@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from mappings.measures import Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.steps.text import SPACES
 from mappings.zones import DAY_END
 
@@ -445,7 +445,7 @@ MIDNIGHT = "24:00 is refuse (the default), or next_day: the midnight at which th
 DayEnd = Literal["refuse", "next_day"]
 
 
-class _Formatted(Step):
+class _Formatted(PureStep):
     """What the reading steps share: ordered formats, and the language of their names."""
 
     formats: Texts
@@ -472,16 +472,17 @@ class _Dated(_Formatted):
             raise mistake(f'the format "{form.spelling}" does not give a whole date', missing)
 
 
-class Date(_Dated, name="date", gives=Kind.DATE):
-    """Read a calendar day in the first of these formats that fits the whole text; nothing is guessed."""
+class Date(_Dated, name="date", family=Family.TIMES, gives=Kind.DATE):
+    """Read a calendar day in the first of these formats that fits the whole text; nothing is guessed.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{date: ["%Y-%m-%d", "%d/%m/%Y"]}', "3/4/2026", "2026-04-03"),
-        StepExample('{date: "%d de %B de %Y", locale: pt}', "28 de agosto de 2025", "2025-08-28"),
-        StepExample('{date: "%d %b", year: 2026-09-01}', "5 Feb", "2027-02-05"),
-        StepExample('{date: "%d/%m/%Y"}', "30/02/2026", ReasonCode.NOT_A_DATE),
-        StepExample('{date: "%d/%m/%Y"}', "TBA", ReasonCode.NOT_A_DATE),
-    )
+    Examples:
+        {date: ["%Y-%m-%d", "%d/%m/%Y"]}: "3/4/2026" -> "2026-04-03"
+        {date: "%d de %B de %Y", locale: pt}: "28 de agosto de 2025" -> "2025-08-28"
+        {date: "%d %b", year: 2026-09-01}: "5 Feb" -> "2027-02-05"
+        {date: "%d/%m/%Y"}: "30/02/2026" -> not_a_date
+        {date: "%d/%m/%Y"}: "TBA" -> not_a_date
+    """
+
     formats: Texts = Field(alias="date", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
@@ -495,17 +496,18 @@ class Date(_Dated, name="date", gives=Kind.DATE):
             raise mistake(f'the format "{form.spelling}" also reads a time', "use the step datetime")
 
 
-class Time(_Formatted, name="time", gives=Kind.CLOCK):
-    """Read a time of day in the first of these formats that fits the whole text (`clock` needs no formats)."""
+class Time(_Formatted, name="time", family=Family.TIMES, gives=Kind.CLOCK):
+    """Read a time of day in the first of these formats that fits the whole text (`clock` needs no formats).
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{time: ["%H:%M", "%Hh%M", "%Hh"]}', "14h30", "14:30:00"),
-        StepExample('{time: "%I.%M%p"}', "7.00pm", "19:00:00"),
-        StepExample('{time: "%p %I시 %M분", locale: ko}', "오후 7시 30분", "19:30:00"),
-        StepExample('{time: "%H:%M", day_end: next_day}', "24:00", "24:00:00"),
-        StepExample('{time: "%I:%M %p"}', "20:00 AM", ReasonCode.NOT_A_TIME),
-        StepExample('{time: "%H:%M"}', "24:00", ReasonCode.NOT_A_TIME),
-    )
+    Examples:
+        {time: ["%H:%M", "%Hh%M", "%Hh"]}: "14h30" -> "14:30:00"
+        {time: "%I.%M%p"}: "7.00pm" -> "19:00:00"
+        {time: "%p %I시 %M분", locale: ko}: "오후 7시 30분" -> "19:30:00"
+        {time: "%H:%M", day_end: next_day}: "24:00" -> "24:00:00"
+        {time: "%I:%M %p"}: "20:00 AM" -> not_a_time
+        {time: "%H:%M"}: "24:00" -> not_a_time
+    """
+
     formats: Texts = Field(alias="time", min_length=1, description=_FORMATS)
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
@@ -520,14 +522,15 @@ class Time(_Formatted, name="time", gives=Kind.CLOCK):
             raise mistake(f'the format "{form.spelling}" also reads a date or a zone', "use the step datetime")
 
 
-class Datetime(_Dated, name="datetime", gives=Kind.WALL):
-    """Read a date with its time. With `%z` in the format the result is a moment; without, `at` says in which zone it is."""
+class Datetime(_Dated, name="datetime", family=Family.TIMES, gives=Kind.WALL):
+    """Read a date with its time. With `%z` in the format the result is a moment; without, `at` says in which zone it is.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{datetime: "%m/%d/%Y %H:%M"}', "3/15/2016 18:00", "2016-03-15T18:00:00"),
-        StepExample('{datetime: "%Y-%m-%dT%H:%M:%S%z"}', "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
-        StepExample('{datetime: "%d/%m/%Y %H:%M"}', "3/15/2016 18:00", ReasonCode.NOT_A_DATE),
-    )
+    Examples:
+        {datetime: "%m/%d/%Y %H:%M"}: "3/15/2016 18:00" -> "2016-03-15T18:00:00"
+        {datetime: "%Y-%m-%dT%H:%M:%S%z"}: "2026-07-01T18:00:00Z" -> "2026-07-01T18:00:00+00:00"
+        {datetime: "%d/%m/%Y %H:%M"}: "3/15/2016 18:00" -> not_a_date
+    """
+
     formats: Texts = Field(alias="datetime", min_length=1, description=_FORMATS)
 
     def function(self) -> Run:

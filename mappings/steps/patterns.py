@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from mappings.measures import Pattern, Text, mistake
 from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.steps.text import SPACES
 
 LONGEST = 20_000
@@ -25,13 +25,14 @@ def _check_every(text: str) -> str:
 EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
 
 
-class RegexExtract(Step, name="regex_extract"):
-    """Keep what the pattern finds first: its first group, or all of it. Refuses a text without it."""
+class RegexExtract(PureStep, name="regex_extract", family=Family.PATTERNS):
+    r"""Keep what the pattern finds first: its first group, or all of it. Refuses a text without it.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample(r"{regex_extract: 'desde (\d+) €'}", "desde 15 €", "15"),
-        StepExample(r"{regex_extract: '\d+'}", "grátis", ReasonCode.BAD_TEXT),
-    )
+    Examples:
+        {regex_extract: 'desde (\d+) €'}: "desde 15 €" -> "15"
+        {regex_extract: '\d+'}: "grátis" -> bad_text
+    """
+
     pattern: Pattern = Field(alias="regex_extract", description="A regular expression (RE2), searched anywhere.")
     group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
 
@@ -55,10 +56,13 @@ class RegexExtract(Step, name="regex_extract"):
         return extract
 
 
-class RegexAll(Step, name="regex_all", gives=Kind.LIST):
-    """Collect everything the pattern finds, as a list."""
+class RegexAll(PureStep, name="regex_all", family=Family.PATTERNS, gives=Kind.LIST):
+    r"""Collect everything the pattern finds, as a list.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample(r"{regex_all: '#(\w+)'}", "#jazz #blues", ("jazz", "blues")),)
+    Examples:
+        {regex_all: '#(\w+)'}: "#jazz #blues" -> ["jazz", "blues"]
+    """
+
     pattern: EveryPattern = Field(
         alias="regex_all", description="A regular expression (RE2); its first group is kept, or all of it."
     )
@@ -74,12 +78,13 @@ class RegexAll(Step, name="regex_all", gives=Kind.LIST):
         return collect
 
 
-class RegexSplit(Step, name="regex_split", gives=Kind.LIST):
-    """Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped."""
+class RegexSplit(PureStep, name="regex_split", family=Family.PATTERNS, gives=Kind.LIST):
+    r"""Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample(r"{regex_split: '\s+(?:e|y|and)\s+|,'}", "jazz, blues and fado", ("jazz", "blues", "fado")),
-    )
+    Examples:
+        {regex_split: '\s+(?:e|y|and)\s+|,'}: "jazz, blues and fado" -> ["jazz", "blues", "fado"]
+    """
+
     pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2): what stands between the parts.")
 
     def function(self) -> Run:
@@ -95,12 +100,13 @@ class RegexSplit(Step, name="regex_split", gives=Kind.LIST):
         return split
 
 
-class RegexReplace(Step, name="regex_replace"):
-    r"""Replace every match of a pattern; `\1` is what its first group found."""
+class RegexReplace(PureStep, name="regex_replace", family=Family.PATTERNS):
+    r"""Replace every match of a pattern; `\1` is what its first group found.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),
-    )
+    Examples:
+        {regex_replace: '\s*\(.*?\)', with: ''}: "Hamlet (premiere)" -> "Hamlet"
+    """
+
     pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
     new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import date
 from itertools import product
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,7 +27,7 @@ from mappings.steps.dates import (
     values_of,
     year_chooser,
 )
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.steps.text import SPACES
 
 Values = dict[str, int]
@@ -155,34 +155,36 @@ _DASHES = ("–", "—", "〜", "～", "~")
 _FORMATS = "Formats of one whole day, in strptime notation, tried in order; a neighbour may leave out the month or the year."
 
 
-class RangeStart(Step, name="range_start"):
-    """Keep the text before the dash of a range such as 19:00-20:00; a text without a dash is kept whole."""
+class RangeStart(PureStep, name="range_start", family=Family.RANGES):
+    """Keep the text before the dash of a range such as 19:00-20:00; a text without a dash is kept whole.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("range_start", "19:00-20:00", "19:00"),
-        StepExample("range_start", "19:10", "19:10"),
-        StepExample("range_start", "19:00-20:00-21:00", ReasonCode.NOT_A_TIME),
-    )
+    Examples:
+        range_start: "19:00-20:00" -> "19:00"
+        range_start: "19:10" -> "19:10"
+        range_start: "19:00-20:00-21:00" -> not_a_time
+    """
+
     switch: Switch = Field(default=True, alias="range_start")
 
     def function(self) -> Run:
         return lambda text: _range(text)[0]
 
 
-class RangeEnd(Step, name="range_end"):
-    """Keep the text after the dash of a range such as 19:00-20:00; a text without a dash gives an empty value."""
+class RangeEnd(PureStep, name="range_end", family=Family.RANGES):
+    """Keep the text after the dash of a range such as 19:00-20:00; a text without a dash gives an empty value.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("range_end", "19:30 – 20:50", "20:50"),
-        StepExample("range_end", "19:10", ""),
-    )
+    Examples:
+        range_end: "19:30 – 20:50" -> "20:50"
+        range_end: "19:10" -> ""
+    """
+
     switch: Switch = Field(default=True, alias="range_end")
 
     def function(self) -> Run:
         return lambda text: _range(text)[1]
 
 
-class _Days(Step):
+class _Days(PureStep):
     """What both readers of several days share: the formats of one, their language, the year that is left out."""
 
     formats: Texts
@@ -205,22 +207,22 @@ class _Days(Step):
         return no_date_hint(text, examples, self.locale)
 
 
-class DateRange(_Days, name="date_range", gives=Kind.DATE):
+class DateRange(_Days, name="date_range", family=Family.RANGES, gives=Kind.DATE):
     """Read the first or the last day of a range such as 3-5 May 2026 or 28 Feb - 2 Mar 2026; a single day has no end.
 
     What a format writes before the day may be missing in the last day, what it writes after it in the first.
+
+    Examples:
+        {date_range: start, formats: "%d %B %Y"}: "3-5 May 2026" -> "2026-05-03"
+        {date_range: start, formats: "%d %b %Y"}: "28 Feb - 2 Mar 2026" -> "2026-02-28"
+        {date_range: end, formats: "%B %d, %Y"}: "May 3-5, 2026" -> "2026-05-05"
+        {date_range: start, formats: "%d.%m.%Y"}: "12.-14.06.2026" -> "2026-06-12"
+        {date_range: end, formats: "%d %B %Y", locale: fr}: "du 3 au 5 mai 2026" -> "2026-05-05"
+        {date_range: end, formats: "%d/%m/%Y"}: "3/5/2026" -> ""
+        {date_range: start, formats: "%d %b %Y"}: "28 Dec - 2 Jan 2027" -> not_a_date
+        {date_range: start, formats: "%d %B %Y"}: "May 2026" -> not_a_date
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{date_range: start, formats: "%d %B %Y"}', "3-5 May 2026", "2026-05-03"),
-        StepExample('{date_range: start, formats: "%d %b %Y"}', "28 Feb - 2 Mar 2026", "2026-02-28"),
-        StepExample('{date_range: end, formats: "%B %d, %Y"}', "May 3-5, 2026", "2026-05-05"),
-        StepExample('{date_range: start, formats: "%d.%m.%Y"}', "12.-14.06.2026", "2026-06-12"),
-        StepExample('{date_range: end, formats: "%d %B %Y", locale: fr}', "du 3 au 5 mai 2026", "2026-05-05"),
-        StepExample('{date_range: end, formats: "%d/%m/%Y"}', "3/5/2026", ""),
-        StepExample('{date_range: start, formats: "%d %b %Y"}', "28 Dec - 2 Jan 2027", ReasonCode.NOT_A_DATE),
-        StepExample('{date_range: start, formats: "%d %B %Y"}', "May 2026", ReasonCode.NOT_A_DATE),
-    )
     which: Literal["start", "end"] = Field(alias="date_range", description="Which of the two to keep: start or end.")
     formats: Texts = Field(min_length=1, description=_FORMATS)
 
@@ -235,21 +237,18 @@ class DateRange(_Days, name="date_range", gives=Kind.DATE):
         return memoised(read, ReasonCode.NOT_A_DATE, self._hint)
 
 
-class Dates(_Days, name="dates", gives=Kind.LIST, lists=Kind.DATE):
+class Dates(_Days, name="dates", family=Family.RANGES, gives=Kind.LIST, lists=Kind.DATE):
     """Read a list of days, all in the first of these formats that fits them all; one that is none refuses the whole text.
 
     A day may leave out the month or the year if the next one writes it.
+
+    Examples:
+        {dates: "%d/%m/%Y"}: "3/5/2026; 10/5/2026" -> ["2026-05-03", "2026-05-10"]
+        {dates: "%d de %B de %Y", by: [",", " e "], locale: pt}:
+            "3, 5 e 7 de maio de 2026" -> ["2026-05-03", "2026-05-05", "2026-05-07"]
+        {dates: "%d/%m/%Y"}: "3/5/2026; 31/4/2026; TBA" -> not_a_date
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{dates: "%d/%m/%Y"}', "3/5/2026; 10/5/2026", ("2026-05-03", "2026-05-10")),
-        StepExample(
-            '{dates: "%d de %B de %Y", by: [",", " e "], locale: pt}',
-            "3, 5 e 7 de maio de 2026",
-            ("2026-05-03", "2026-05-05", "2026-05-07"),
-        ),
-        StepExample('{dates: "%d/%m/%Y"}', "3/5/2026; 31/4/2026; TBA", ReasonCode.NOT_A_DATE),
-    )
     formats: Texts = Field(alias="dates", min_length=1, description=_FORMATS)
     by: Texts = Field(
         default=(",", ";", "\n"), min_length=1, description="What stands between the days (default: , ; and line ends)."

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Field
 
 from mappings.measures import OneOrMany
 from mappings.refusals import ReasonCode
 from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, memoised, no_date_hint, no_time_hint, real_day
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60
@@ -160,21 +160,22 @@ _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm:
 Half = Literal["any", "am_pm"]
 
 
-class Clock(Step, name="clock", gives=Kind.CLOCK):
-    """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number."""
+class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
+    """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("clock", "7.30pm", "19:30:00"),
-        StepExample("clock", "14h30", "14:30:00"),
-        StepExample("clock", "19 Uhr", "19:00:00"),
-        StepExample("clock", "kl. 19", "19:00:00"),
-        StepExample("clock", "noon", "12:00:00"),
-        StepExample("{clock: any, day_end: next_day}", "midnight", "24:00:00"),
-        StepExample("clock", "midnight", ReasonCode.NOT_A_TIME),
-        StepExample("clock", "20:00 AM", ReasonCode.NOT_A_TIME),
-        StepExample("clock", "19", ReasonCode.NOT_A_TIME),
-        StepExample("{clock: am_pm}", "7:30", ReasonCode.NOT_A_TIME),
-    )
+    Examples:
+        clock: "7.30pm" -> "19:30:00"
+        clock: "14h30" -> "14:30:00"
+        clock: "19 Uhr" -> "19:00:00"
+        clock: "kl. 19" -> "19:00:00"
+        clock: "noon" -> "12:00:00"
+        {clock: any, day_end: next_day}: "midnight" -> "24:00:00"
+        clock: "midnight" -> not_a_time
+        clock: "20:00 AM" -> not_a_time
+        clock: "19" -> not_a_time
+        {clock: am_pm}: "7:30" -> not_a_time
+    """
+
     half: Half = Field(default="any", alias="clock", description=_HALVES)
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
@@ -183,21 +184,21 @@ class Clock(Step, name="clock", gives=Kind.CLOCK):
         return _memoised(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
 
 
-class ClockRange(Step, name="clock_range", gives=Kind.CLOCK):
+class ClockRange(PureStep, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
     """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
 
     A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
+
+    Examples:
+        {clock_range: start}: "7-9pm" -> "19:00:00"
+        {clock_range: end}: "11am to 1pm" -> "13:00:00"
+        {clock_range: start}: "19-21 Uhr" -> "19:00:00"
+        {clock_range: start}: "20h30" -> "20:30:00"
+        {clock_range: end}: "20h30" -> ""
+        {clock_range: start}: "11-1pm" -> not_a_time
+        {clock_range: end}: "7pm-9" -> not_a_time
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{clock_range: start}", "7-9pm", "19:00:00"),
-        StepExample("{clock_range: end}", "11am to 1pm", "13:00:00"),
-        StepExample("{clock_range: start}", "19-21 Uhr", "19:00:00"),
-        StepExample("{clock_range: start}", "20h30", "20:30:00"),
-        StepExample("{clock_range: end}", "20h30", ""),
-        StepExample("{clock_range: start}", "11-1pm", ReasonCode.NOT_A_TIME),
-        StepExample("{clock_range: end}", "7pm-9", ReasonCode.NOT_A_TIME),
-    )
     which: Literal["start", "end"] = Field(alias="clock_range", description="Which of the two to keep: start or end.")
     half: Half = Field(default="any", description=_HALVES)
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
@@ -331,21 +332,21 @@ _LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
 _KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
 
 
-class Iso(Step, name="iso", gives=Kind.MOMENT):
+class Iso(PureStep, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
 
     `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
+
+    Examples:
+        {iso: moment}: "2026-07-01T18:00:00Z" -> "2026-07-01T18:00:00+00:00"
+        {iso: moment}: "2026-07-01 18:00:00.250 +0100" -> "2026-07-01T18:00:00.250000+01:00"
+        {iso: wall}: "20260701T1800" -> "2026-07-01T18:00:00"
+        {iso: date, forms: [week, ordinal]}: "2026-W53-1" -> "2026-12-28"
+        {iso: time, day_end: next_day}: "24:00" -> "24:00:00"
+        {iso: moment}: "2026-07-01T18:00:00" -> not_a_date
+        {iso: date}: "2026-W53-1" -> not_a_date
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{iso: moment}", "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
-        StepExample("{iso: moment}", "2026-07-01 18:00:00.250 +0100", "2026-07-01T18:00:00.250000+01:00"),
-        StepExample("{iso: wall}", "20260701T1800", "2026-07-01T18:00:00"),
-        StepExample("{iso: date, forms: [week, ordinal]}", "2026-W53-1", "2026-12-28"),
-        StepExample("{iso: time, day_end: next_day}", "24:00", "24:00:00"),
-        StepExample("{iso: moment}", "2026-07-01T18:00:00", ReasonCode.NOT_A_DATE),
-        StepExample("{iso: date}", "2026-W53-1", ReasonCode.NOT_A_DATE),
-    )
     kind: IsoKind = Field(alias="iso", description="What it is: moment (with its offset), wall (without), date, or time.")
     forms: Annotated[tuple[Forms, ...], OneOrMany()] = Field(
         default=(), description="Ways of writing the day to read beside 2026-07-01: week (2026-W27-3), ordinal (2026-182)."
@@ -366,16 +367,17 @@ class Iso(Step, name="iso", gives=Kind.MOMENT):
         return memoised(read, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, example, "en"))
 
 
-class Epoch(Step, name="epoch", gives=Kind.MOMENT):
-    """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date."""
+class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
+    """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{epoch: s}", "1782928800", "2026-07-01T18:00:00+00:00"),
-        StepExample("{epoch: ms}", "1782928800250", "2026-07-01T18:00:00.250000+00:00"),
-        StepExample("{epoch: s}", "1782928800250", ReasonCode.NOT_A_DATE),
-        StepExample("{epoch: ms}", "1782928800", ReasonCode.NOT_A_DATE),
-        StepExample("{epoch: s}", "0", ReasonCode.NOT_A_DATE),
-    )
+    Examples:
+        {epoch: s}: "1782928800" -> "2026-07-01T18:00:00+00:00"
+        {epoch: ms}: "1782928800250" -> "2026-07-01T18:00:00.250000+00:00"
+        {epoch: s}: "1782928800250" -> not_a_date
+        {epoch: ms}: "1782928800" -> not_a_date
+        {epoch: s}: "0" -> not_a_date
+    """
+
     unit: Literal["s", "ms"] = Field(alias="epoch", description="What is counted: s or ms.")
 
     def function(self) -> Run:
@@ -394,20 +396,20 @@ class Epoch(Step, name="epoch", gives=Kind.MOMENT):
         return memoised(moment, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, [example], "en"))
 
 
-class Serial(Step, name="serial", gives=Kind.WALL):
+class Serial(PureStep, name="serial", family=Family.TIMES, gives=Kind.WALL):
     """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
 
     `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.
+
+    Examples:
+        {serial: 1900}: "46204.75" -> "2026-07-01T18:00:00"
+        {serial: 1904}: "44742" -> "2026-07-01T00:00:00"
+        {serial: time}: "0,8125" -> "19:30:00"
+        {serial: 1900}: "60" -> not_a_date
+        {serial: 1900}: "0.75" -> not_a_date
+        {serial: time}: "1.5" -> not_a_time
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{serial: 1900}", "46204.75", "2026-07-01T18:00:00"),
-        StepExample("{serial: 1904}", "44742", "2026-07-01T00:00:00"),
-        StepExample("{serial: time}", "0,8125", "19:30:00"),
-        StepExample("{serial: 1900}", "60", ReasonCode.NOT_A_DATE),
-        StepExample("{serial: 1900}", "0.75", ReasonCode.NOT_A_DATE),
-        StepExample("{serial: time}", "1.5", ReasonCode.NOT_A_TIME),
-    )
     system: Literal["1900", "1904", "time"] = Field(
         alias="serial", description="How days are counted: from 1900, from 1904; time: a part of a day."
     )

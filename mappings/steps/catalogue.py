@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Discriminator, Tag
 
-from mappings.steps import dates, letters, lists, lookups, numbers, patterns, ranges, text, times, urls, zones  # noqa: F401 - declare steps
+from mappings.steps import dates, letters, lists, lookups, numbers, ranges, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.step import FAMILIES, Step
 
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}

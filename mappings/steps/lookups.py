@@ -19,7 +19,7 @@ from mappings.lookup_table import Ignorable, Result, Table, TableError, index, n
 from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
 from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal, nearest
-from mappings.steps.patterns import short_enough
+from mappings.steps.lists import short_enough
 from mappings.steps.step import Family, Kind, PureStep, Run, Step
 from mappings.steps.text import text_of
 from mappings.strict import MissPolicy, Policy

@@ -176,7 +176,7 @@ class _PlainStep(PureStep):
     run: ClassVar[Run]
 
     def function(self) -> Run:
-        return self.run
+        return type(self).run
 
 
 def plain_step(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -73,6 +74,7 @@ def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: S
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_every_step_promises_something_and_shows_it(step: type[Step]) -> None:
     assert (step.__doc__ or "").rstrip().endswith(".")
+    assert not inspect.isabstract(step)
     assert step.examples
     assert all(field.description for field in step.model_fields.values() if field.alias != step.name or field.is_required())
 

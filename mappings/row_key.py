@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NewType
 
@@ -95,7 +95,7 @@ def row_digest(mapping_digest: bytes, cells: Sequence[str]) -> bytes:
     return row_digester(mapping_digest)(cells)
 
 
-def twin_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:
+def duplicate_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:
     """Digest what makes two events look like copies of each other: 16 bytes."""
     digest = _UNKEYED.copy()
     for part in (str(channel_id), title.casefold(), start_at, place.casefold()):

@@ -32,7 +32,7 @@ class RowState:
     is called off. `rejected_by`: the place under `rows:` of the first rule that rejects the row, 0 if none does.
     """
 
-    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "named", "origin", "reasons", "rejected_by", "warnings")
+    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "location", "named", "reasons", "rejected_by", "warnings")
 
     def __init__(self, cells: Mapping[str, str], named: int) -> None:
         self.cells = cells
@@ -41,7 +41,7 @@ class RowState:
         self.warnings: list[Reason] = []
         self.is_draft = False
         self.cancelled = ""
-        self.origin = NOWHERE
+        self.location = NOWHERE
         self.item: Any = None
         self.day: Any = None
         self.rejected_by = 0
@@ -50,7 +50,7 @@ class RowState:
         """Return the state of one of the row's events: what is known of the row so far holds for it, too."""
         event = RowState(cells, len(self.named))
         event.reasons, event.warnings = self.reasons.copy(), self.warnings.copy()
-        for name in ("is_draft", "cancelled", "origin", "item", "day", "rejected_by"):
+        for name in ("is_draft", "cancelled", "location", "item", "day", "rejected_by"):
             setattr(event, name, getattr(self, name))
         return event
 

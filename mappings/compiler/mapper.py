@@ -14,12 +14,9 @@ from typing import Any
 
 from mappings.compiler.base import Compiler
 from mappings.compiler.evaluation import RowState, Watch, cells_reader
-from mappings.compiler.expand import ExpandedRow, given_item, is_of_item
-from mappings.compiler.group import GroupedParts
-from mappings.compiler.key import ReadKey, compile_key
+from mappings.compiler.expand import OVER, ExpandedRow, ReadKey, compile_key, given_item, is_of_item
 from mappings.compiler.payload import Payload, Validator, compile_payload
-from mappings.compiler.row_rules import OVER, only
-from mappings.compiler.rows import PlacedRule, RowRules, as_one_row, compile_plan, needs_the_moment
+from mappings.compiler.rows import GroupedParts, PlacedRule, RowRules, as_one_row, compile_plan, needs_the_moment, only
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
@@ -101,14 +98,14 @@ class RowMapper:
         found = self._read_key(row.cells)
         key, problems = (found, ()) if isinstance(found, str) else (NO_KEY, found)
         if row.is_gone:
-            return Gone(row.origin, key, bool(self._rules.expansions))
+            return Gone(row.location, key, bool(self._rules.expansions))
         if not key.strip("|") and not row.problems and _is_blank(row.cells):
-            return Skipped(row.origin, BLANK)
+            return Skipped(row.location, BLANK)
         state = RowState(row.cells, self._named)
-        state.origin = row.origin
+        state.location = row.location
         label, rule = _left_out(self._rules.rules, state)
         if label and not row.problems:
-            return Skipped(row.origin, label, key, rule=rule)
+            return Skipped(row.location, label, key, rule=rule)
         state.reasons.extend(problems)
         return ExpandedRow(key, state)
 
@@ -188,16 +185,16 @@ class RowMapper:
     def _map(self, row: SourceRow, event: ExpandedRow, joined: GroupedParts | None = None) -> RowOutcome:
         state = event.state
         if event.label and not row.problems:
-            return Skipped(row.origin, event.label, event.key, rule=event.rule)
+            return Skipped(row.location, event.label, event.key, rule=event.rule)
         payload = self._payload.build(state) or {}
         outside = "" if row.problems or event.is_refused else self._outside(state, payload)
         if state.cancelled and not row.problems and outside != OVER:
-            return Skipped(row.origin, state.cancelled, event.key, is_cancelled=True)
+            return Skipped(row.location, state.cancelled, event.key, is_cancelled=True)
         if joined is not None:
             joined.into(state, payload)
         outcome = self._validator.settled(row, event.key, state, payload)
         if outside and (state.cancelled or not isinstance(outcome, MappedRow)):
-            return Skipped(row.origin, outside, event.key)
+            return Skipped(row.location, outside, event.key)
         if isinstance(outcome, MappedRow):
             outcome.outside = outside
         return outcome if joined is None else joined.signed(outcome)

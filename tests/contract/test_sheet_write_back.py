@@ -14,7 +14,7 @@ from lookalikes.sheets_book import Book, Cell, Sheet
 from connectors.sources.catalogue import open_source, open_status_sheet
 from connectors.sources.contract import Access, Clock, GoogleAccess, StatusCell
 from connectors.sources.google_sheets.source import open_google_status_sheet
-from mappings.compiler.key import compile_key
+from mappings.compiler.expand import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn

@@ -244,8 +244,8 @@ class FilePart:
                 yield from reading.rows
                 return
             for row in reading.rows:
-                origin = RowLocation(f"{self.folder}{row.origin.place}", row.origin.number)
-                yield replace(row, origin=origin, cells={**blank, **row.cells})
+                origin = RowLocation(f"{self.folder}{row.location.place}", row.location.number)
+                yield replace(row, location=origin, cells={**blank, **row.cells})
 
 
 @contextmanager

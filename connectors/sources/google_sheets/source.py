@@ -445,7 +445,7 @@ class GoogleStatusSheet:
     def _read(self) -> tuple[tuple[str, ...], Sequence[StatusRow]]:
         with self.source.read() as reading:
             return reading.columns, [
-                StatusRow(row.origin.number, {column: row.cells.get(column, "") for column in self.source.asked.columns})
+                StatusRow(row.location.number, {column: row.cells.get(column, "") for column in self.source.asked.columns})
                 for row in reading.rows
             ]
 

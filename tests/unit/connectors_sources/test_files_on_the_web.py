@@ -50,7 +50,7 @@ def source_of(address: str, waits: Waits | None = None, since: str = "", **spec:
 
 def read(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> tuple[list[list[str]], bool, Ending]:
     with source_of(address, waits, since, **spec).read() as reading:
-        rows = [[row.origin.place, *row.cells.values()] for row in reading.rows]
+        rows = [[row.location.place, *row.cells.values()] for row in reading.rows]
         return rows, reading.is_whole, reading.ending()
 
 

@@ -80,11 +80,11 @@ def row_digester(mapping_digest: bytes) -> Callable[[Sequence[str]], bytes]:
     begun = hashlib.blake2b(mapping_digest, digest_size=16)
 
     def digest(cells: Sequence[str]) -> bytes:
-        text = "\0".join(cells)
-        if text.count("\0") >= len(cells):
-            text = f"{text}\0{[*map(len, cells)]}"
+        text = "\0".join(cells).encode("utf-8", "surrogatepass")
+        if text.count(b"\0") >= len(cells):
+            text += f"\0{[*map(len, cells)]}".encode()
         copy = begun.copy()  # takes half as long as beginning one (budget 2)
-        copy.update(text.encode("utf-8", "surrogatepass"))
+        copy.update(text)
         return copy.digest()
 
     return digest

@@ -462,7 +462,7 @@ def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> 
         digests = [digest_of_cells(one[1]) if isinstance(one, tuple) else digest(one) for one in chunk]
         entries = staging.unchanged(digests)
         changed = [plain.row(one) for one, entry_id in zip(chunk, entries, strict=True) if not entry_id]
-        map_all = partial(list, map_rows(map(plain.row, chunk)))
+        map_all: Callable[[], list[RowOutcome]] = partial(list, map_rows(map(plain.row, chunk)))
         with signals_deferred():
             staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
         job.advance(len(chunk))

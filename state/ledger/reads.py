@@ -93,9 +93,10 @@ class ReadMarks:
         """Whether a row of this read has already mapped to the entry's event."""
         return entry_id > self.boundary or self._has(entry_id, _MAPPED)
 
-    def is_unchanged(self, entry_id: int) -> bool:
-        """Whether the row was known by its digest."""
-        return self._has(entry_id, _UNCHANGED)
+    def only_unchanged(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the pairs of a digest and an entry whose row was known by its digest."""
+        flags = self._flags
+        return [pair for pair in pairs if flags[pair[1]] & _UNCHANGED]
 
     def is_staged(self, entry_id: int) -> bool:
         """Whether this read has staged the entry."""
@@ -305,7 +306,7 @@ class RowDigests:
 
     def _row(self, part: int, marks: ReadMarks) -> dict[str, object]:
         added = self._added[part]
-        pairs = [pair for pair in zip(*self._known[part], strict=True) if marks.is_unchanged(pair[1])]
+        pairs = marks.only_unchanged(zip(*self._known[part], strict=True))
         pairs += zip(added[::2], added[1::2], strict=True)
         pairs.sort()
         if marks.conflicting:

@@ -116,7 +116,7 @@ class _CsvRecords:
                 held = lines.record(reader.line_num)
                 cells = self._read_leniently(held)
                 # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
-                if lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
+                if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
                     raise self._unreadable(cells) from None
                 yield checks.misquoted(RowLocation(f"{name}:{start}", start), cells, held[0], self._dialect["quotechar"])
                 lines.start = start = reader.line_num + 1

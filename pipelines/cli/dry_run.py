@@ -32,8 +32,7 @@ from state.archive.moving import rehearsal_copy
 from state.database import existing_database
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.ledger.outbox import Outbox
-from state.ledger.row_record import Book
-from state.ledger.standing import NOTHING, Standing
+from state.ledger.standing import NOTHING, FeedScope, Standing
 from state.queries import LedgerQueries, RowFilter
 
 Days = TypedDict("Days", {"from": date, "to": date})
@@ -300,7 +299,7 @@ def _rest(outbox: Outbox) -> int:
 
 
 def _sending(run: FeedRun, intent: Intent) -> Sending:
-    book = Book(run.context.settings.destination, run.mapping.feed)
+    book = FeedScope(run.context.settings.destination, run.mapping.feed)
     entry = LedgerQueries(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))
 

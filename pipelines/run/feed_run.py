@@ -12,12 +12,10 @@ from structlog.contextvars import bound_contextvars
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
-from pipelines.run.context import RunContext
-from pipelines.run.drain import Advance
-from pipelines.run.lease import LeaseKeeper
+from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishJob, PublishReport, publish
+from pipelines.run.publish import Advance, PublishJob, PublishReport, publish
 from pipelines.run.signals import InterruptedRunError, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing

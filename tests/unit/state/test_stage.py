@@ -17,12 +17,12 @@ from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, ReadAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY, SCOPE
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def test_new_rows_are_pinned_under_their_key_and_counted(world: World) -> None:
@@ -228,7 +228,7 @@ def test_a_problem_that_stays_the_same_is_kept_once_and_seen_again(world: World)
 def test_cells_that_no_database_takes_as_text_are_kept_legibly(world: World) -> None:
     reason = Reason(ReasonCode.UNDECODABLE, "title", "TITLE", "\udce9\x00", "")
     bad = rejection("k\udce9\x00")
-    world.stage([type(bad)(bad.origin, bad.row_key, (reason,), {"TITLE": "\udce9\x00"})])
+    world.stage([type(bad)(bad.location, bad.row_key, (reason,), {"TITLE": "\udce9\x00"})])
     (problem,) = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
     assert (problem.row_key, problem.cells) == ("k\\udce9\\x00", {"TITLE": "\udce9\x00"})
 

@@ -10,6 +10,8 @@ from pydantic import Discriminator, Tag
 from mappings.steps import dates, letters, lists, lookups, numbers, ranges, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.step import FAMILIES, Step
 
+__all__ = ["FAMILIES", "STEPS", "AnyStep"]
+
 STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
 TAG = "step:"
 

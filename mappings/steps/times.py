@@ -200,7 +200,7 @@ _EXAMPLES: dict[IsoKind, str] = {
 _NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_S, _LAST_S = 10**8, 253_402_300_799
-_LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
+_LAST_SECOND = Decimal(86_399) / 86_400
 _KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
 
 
@@ -223,8 +223,7 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
     clock = _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
     if kind == "time":
         return clock
-    is_next_day = isinstance(clock, EndOfDay)
-    wall = _add(datetime.combine(day, time() if isinstance(clock, EndOfDay) else clock), timedelta(days=is_next_day))
+    wall = _add_days(datetime.combine(day, time()), 1) if isinstance(clock, EndOfDay) else datetime.combine(day, clock)
     return wall.replace(tzinfo=_offset(found["offset"])) if kind == "moment" else wall
 
 
@@ -261,9 +260,10 @@ def _read_clock(text: str, part: str | None, *, has_day_end: bool) -> TimeOfDay:
     return _clock(hour, minute, second, microsecond)
 
 
-def _add(wall: datetime, length: timedelta) -> datetime:
+def _add_days(wall: datetime, days: Decimal | int) -> datetime:
+    """Add days and parts of them; spreadsheets keep times as binary fractions, whose nearest second is what was typed."""
     try:
-        return wall + length
+        return wall + timedelta(seconds=round(days * 86_400))
     except OverflowError:
         raise NotRealError("a day up to 9999-12-31 would be accepted") from None
 
@@ -383,7 +383,7 @@ def _part_of_a_day(text: str) -> time | None:
         return None
     if not 0 <= part < 1:
         raise NotRealError("a part of one day, from 0 up to but not 1, would be accepted: 0.5 is 12:00")
-    return (datetime(1904, 1, 1) + min(_rounded(part), _LAST_SECOND)).time()  # noqa: DTZ001 - a wall time
+    return _add_days(datetime(1904, 1, 1), min(part, _LAST_SECOND)).time()  # noqa: DTZ001 - a wall time
 
 
 def _counted_day(text: str, system: Literal["1900", "1904"]) -> datetime | None:
@@ -398,9 +398,4 @@ def _counted_day(text: str, system: Literal["1900", "1904"]) -> datetime | None:
         zero, first = datetime(1899, 12, 31 if count < 60 else 30), 1  # noqa: DTZ001 - a wall time
     if count < first:
         raise NotRealError(f"days are counted from {first}: a part of a day is a time (serial: time)")
-    return _add(zero, _rounded(count))
-
-
-def _rounded(days: Decimal) -> timedelta:
-    """Spreadsheets keep times as binary fractions: the nearest second is what was typed."""
-    return timedelta(seconds=round(days * 86_400))
+    return _add_days(zero, count)

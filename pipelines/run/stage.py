@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.contract import Source
+from connectors.sources.contract import PlainRows, Source
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
@@ -434,16 +434,22 @@ def _read(
     return job.finish(report, brakes, notices, reading.stamp, missing)
 
 
-def _write_changed(job: StageJob, rows: Iterable[SourceRow], staging: Stage) -> None:
-    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped (budget 2)."""
-    map_rows, digest = job.mapper.over, job.mapper.digest
-    for chunk in batched(rows, CHUNK_ROWS):
+def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:
+    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped, or even made (budget 2)."""
+    plain = rows if isinstance(rows, PlainRows) else PlainRows(rows, tuple(job.mapper.columns), "")
+    map_rows, digest_of_cells = job.mapper.over, job.mapper.digest_of_cells(plain.columns)
+
+    def digest(row: SourceRow) -> bytes:
+        return b"" if row.problems or row.warnings or row.is_gone else job.mapper.digest(row)
+
+    for chunk in batched(plain.records, CHUNK_ROWS):
         raise_if_stopped()
-        digests = [b"" if row.problems or row.warnings or row.is_gone else digest(row) for row in chunk]
+        digests = [digest_of_cells(one[1]) if isinstance(one, tuple) else digest(one) for one in chunk]
         entries = staging.unchanged(digests)
-        changed = list(map_rows(row for row, entry_id in zip(chunk, entries, strict=True) if not entry_id))
+        changed = [plain.row(one) for one, entry_id in zip(chunk, entries, strict=True) if not entry_id]
+        map_all: Callable[[], list[RowOutcome]] = partial(list, map_rows(map(plain.row, chunk)))
         with signals_deferred():
-            staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
+            staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
         job.advance(len(chunk))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any
 
@@ -16,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
-    from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
+    from pipelines.run.reconcile import ListRead, RowVerdict, Verdict
     from pipelines.run.reconcile import reconcile as reconcile_rows
     from pipelines.run.service import open_api, require_service
     from pipelines.settings import current_settings
@@ -56,12 +57,15 @@ def reconcile(
         if not dry_run:
             _leave_if_held(session)
         with output.progress(f"{session.book.feed}: events read") as bar:
-            reconciled = reconcile_rows(_job(session, sought, bar.advance, is_dry=dry_run))
-    feed, read, counted = session.book.feed, reconciled.read, reconciled.counts()
+            read, verdicts = _reconcile(session, sought, bar.advance, is_dry=dry_run)
+    feed, found = session.book.feed, Counter(one.verdict for one in verdicts)
     counts = SoughtCounts(
-        sought=counted["sought"], found=counted["found"], candidates=counted["candidates"], absent=counted["absent"]
+        sought=len(verdicts),
+        found=found[Verdict.FOUND],
+        candidates=found[Verdict.CANDIDATE],
+        absent=found[Verdict.ABSENT],
     )
-    rows = [_document(feed, read, one, is_dry=dry_run) for one in reconciled.verdicts]
+    rows = [_document(feed, read, one, is_dry=dry_run) for one in verdicts]
     output.document(Reconciliation(feed=feed, counts=counts, list=read, rows=rows, is_dry=dry_run))
     for line in _lines(feed, read, counts, is_dry=dry_run):
         output.note(line)
@@ -114,12 +118,14 @@ def _leave_if_held(session: FeedSession) -> None:
         return
 
 
-def _job(session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool) -> ReconcileJob:
+def _reconcile(
+    session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool
+) -> tuple[ListRead, Sequence[RowVerdict]]:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with session.deciding("reconcile") as decisions:
             return decisions.record_found(found)
 
-    return ReconcileJob(
+    return reconcile_rows(
         rows=rows,
         open_api=lambda: open_api(session.settings, session.policy(), session.engine),
         owners=lambda event_ids: session.books.owners(session.book.destination, event_ids),

@@ -171,7 +171,7 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
 
     with nothing_fails(), open_context(settings) as workshop:
-        notifier_of(settings, workshop.engine).tell_of_lost_runs(feeds)
+        notifier_of(settings, workshop.engine).notify_of_lost_runs(feeds)
 
 
 def tell_after(
@@ -195,10 +195,10 @@ def tell_after(
         if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
     }
     with suppress(KeyboardInterrupt), nothing_fails(), open_context(settings) as workshop:
-        teller = notifier_of(settings, workshop.engine)
-        files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)
+        notifier = notifier_of(settings, workshop.engine)
+        files, concerns = ((), {}) if broken is None else notifier.files(broken, feeds)
         about = {one.feed: one for one in (*files, *feeds)}
-        teller.tell(about.values(), {**crashes, **concerns})
+        notifier.notify(about.values(), {**crashes, **concerns})
 
 
 @dataclass(slots=True)

@@ -17,11 +17,21 @@ from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
 from state.holders import Holder, is_running
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.claims import IS_SET_ASIDE
-from state.ledger.entries import earlier_events, find_owners
+from state.ledger.entries import IS_SET_ASIDE, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
-from state.ledger.row_record import RECORDS, Book, OtherEntry, RowRecord, as_record
-from state.ledger.standing import OpenRows, has_earlier, has_warning, load_standing, read_standing, waits
+from state.ledger.standing import (
+    RECORDS,
+    FeedScope,
+    OpenRows,
+    OtherEntry,
+    RowRecord,
+    as_record,
+    has_earlier,
+    has_warning,
+    load_standing,
+    read_standing,
+    waits,
+)
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable
 
 
@@ -44,7 +54,7 @@ class RunRecord:
     `pace`: how fast it went, in numbers; empty where it did not send.
     """
 
-    book: Book
+    book: FeedScope
     run_id: str
     started_at: datetime
     finished_at: datetime | None
@@ -73,7 +83,7 @@ class FeedStatus:
     `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
     """
 
-    book: Book
+    book: FeedScope
     counts: Mapping[EntryState, int]
     drifted: int
     to_publish: int
@@ -144,11 +154,11 @@ class LedgerQueries:
         """The state DB."""
         return self._engine
 
-    def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[Book, ...]:
+    def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedScope, ...]:
         """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
         scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
-            return tuple(Book(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
+            return tuple(FeedScope(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
 
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return where each feed stands, by destination and name."""
@@ -169,7 +179,7 @@ class LedgerQueries:
         with reading(self._engine) as connection:
             return tuple(_run(row) for row in connection.execute(runs))
 
-    def rows(self, book: Book, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
+    def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
         """Return one page of a feed's entries, oldest first."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
@@ -182,13 +192,13 @@ class LedgerQueries:
             for row in found
         )
 
-    def count(self, book: Book, which: RowFilter) -> int:
+    def count(self, book: FeedScope, which: RowFilter) -> int:
         """Count a feed's entries."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
             return _count(connection, *_filtered(which, scope_id, self._now()))
 
-    def every_row(self, book: Book, which: RowFilter) -> Iterator[RowRecord]:
+    def every_row(self, book: FeedScope, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
         after = 0
         while page := self.rows(book, which, after=after):
@@ -196,7 +206,7 @@ class LedgerQueries:
             after = page[-1].entry_id
 
     def problems(
-        self, book: Book, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
+        self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
     ) -> tuple[ProblemRecord, ...]:
         """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
 
@@ -209,7 +219,7 @@ class LedgerQueries:
             page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
             return tuple(_problem(row) for row in connection.execute(page.order_by(PROBLEM.c.id).limit(limit)))
 
-    def candidates(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
+    def candidates(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
         """Return the entries that these held rows, a page of them, resemble."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
@@ -221,14 +231,14 @@ class LedgerQueries:
             found = _candidates(connection, scope_id, held.values())
         return {key: found[entry] for key, entry in held.items() if entry in found}
 
-    def every_problem(self, book: Book, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
+    def every_problem(self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
         """Yield all problems of one kind, however many there are."""
         after = 0
         while page := self.problems(book, kind, run_id=run_id, after=after):
             yield from page
             after = page[-1].problem_id
 
-    def is_held(self, book: Book, row_key: RowKey) -> bool:
+    def is_held(self, book: FeedScope, row_key: RowKey) -> bool:
         """Whether a row is held as a duplicate candidate."""
         with reading(self._engine) as connection:
             is_held = (ENTRY.c.state == EntryState.HELD.value, ENTRY.c.row_key == storable(row_key))
@@ -255,14 +265,14 @@ class LedgerQueries:
             met = {tuple(row[:4]): row[4] for row in connection.execute(first)}
         return {problem_id: met.get(ours.get(problem_id, ()), at) for problem_id, at in named.items()}
 
-    def event_ids(self, book: Book, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
+    def event_ids(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
         """Return the events of those of these rows, a page of them, that have one."""
         ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
         found = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*ours)
         with reading(self._engine) as connection:
             return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
 
-    def row_keys(self, book: Book) -> Iterator[RowKey]:
+    def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows."""
         keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
         with reading(self._engine) as connection:
@@ -296,7 +306,7 @@ def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None
     return query if feed is None else query.where(SCOPE.c.feed == feed)
 
 
-def _scope_id(connection: Connection, book: Book) -> int:
+def _scope_id(connection: Connection, book: FeedScope) -> int:
     """Return the id of the feed's scope; 0, which none has, where nothing of it was run."""
     ours = (SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
     return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar() or 0)
@@ -343,7 +353,7 @@ def _status(connection: Connection, scope: Row[*tuple[Any, ...]], now: datetime 
     run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
     last_read = None if read is None else _run(read)
     return FeedStatus(
-        book=Book(scope.destination, FeedName(scope.feed)),
+        book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
         drifted=standing.drift.count,
         to_publish=standing.drifts.get(DriftKind.TO_PUBLISH, 0),
@@ -407,7 +417,7 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         "standing": row.standing and load_standing(row.standing),
     }
     return RunRecord(
-        book=Book(row.destination, FeedName(row.feed)),
+        book=FeedScope(row.destination, FeedName(row.feed)),
         run_id=row.id,
         read=row.read_account and load_read(row.read_account),
         publish=row.publish_account and load_publish(row.publish_account),
@@ -429,13 +439,13 @@ def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:
     )
 
 
-def last_done(engine: Engine, destination: str | None = None) -> Mapping[Book, datetime]:
+def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedScope, datetime]:
     """Return when the last run of each feed ended that published and left with exit code 0; feeds without one are left out."""
     latest = select(SCOPE.c.destination, SCOPE.c.feed, func.max(RUN.c.finished_at)).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
     ended = latest.where(RUN.c.exit_code == 0, RUN.c.publish_account.is_not(None)).group_by(SCOPE.c.destination, SCOPE.c.feed)
     with reading(engine) as connection:
         rows = connection.execute(ended if destination is None else ended.where(SCOPE.c.destination == destination)).all()
-    return {Book(row[0], FeedName(row[1])): row[2] for row in rows}
+    return {FeedScope(row[0], FeedName(row[1])): row[2] for row in rows}
 
 
 def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:

@@ -20,14 +20,13 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
-from pipelines.run.stage import Staged, StageJob, stage
+from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Choice, NotPossibleError
 from state.ledger.decisions import Found
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
@@ -166,9 +165,9 @@ class Desk:
             self.world.ledger.open_decisions("ana@desk", self.world.lease.token).record_found([found])
 
     @property
-    def book(self) -> Book:
+    def book(self) -> FeedScope:
         """Where its rows stand."""
-        return Book(DESTINATION, self.world.feed)
+        return FeedScope(DESTINATION, self.world.feed)
 
     def retry(self) -> None:
         """Let a person send again what was turned away."""

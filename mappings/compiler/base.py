@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -95,11 +95,11 @@ def read_cell(cells: Mapping[str, str], column: str) -> str:
     return nfc(cells.get(column, ""))
 
 
-def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Iterable[str]]:
+def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:
     """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
-    pick: Callable[[Any], Iterable[str]] = itemgetter(*columns) if len(columns) > 1 else lambda cells: (cells[columns[0]],)
+    pick: Callable[[Any], Sequence[str]] = itemgetter(*columns) if len(columns) > 1 else lambda cells: (cells[columns[0]],)
 
-    def read(cells: Mapping[str, str]) -> Iterable[str]:
+    def read(cells: Mapping[str, str]) -> Sequence[str]:
         try:
             return pick(cells)
         except KeyError:

@@ -27,10 +27,11 @@ if IS_WORKING:
     from pipelines.cli.run_report import RunReport, report_of, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, make_plan, plan_of_record
-    from pipelines.run.context import open_context, require_service
+    from pipelines.run.context import open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity
     from pipelines.run.options import RunOptions, Window
     from pipelines.run.outcome import ExitCode
+    from pipelines.run.service import require_service
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs

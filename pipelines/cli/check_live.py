@@ -10,8 +10,9 @@ from pathlib import Path
 from rapidfuzz import process
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing, in_short
-from connectors.event_api.contract_check import ContractPage, NoPage, compare
+from connectors.event_api.contract_check import compare
 from connectors.event_api.lists import Classifications
+from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
@@ -34,7 +35,7 @@ from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.preflight import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between
 from pipelines.settings import Channels, Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes
@@ -219,7 +220,7 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
     """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
     written_for = mapping.classifications_version
     if written_for is None:
-        before = memory.told(mapping.feed) if memory else None
+        before = memory.last_read_by(mapping.feed) if memory else None
         return "" if before is None or before == now else f"since the last run {change_between(before, now, mapping)}"
     if written_for == now.version:
         return ""
@@ -276,7 +277,7 @@ def _near(channels: Channels, name: str) -> str:
     return f"; it has {known}" if known else ": it names none"
 
 
-def of_contract(page: ContractPage | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def of_contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield the differences, errors first; one line where there are none, or where there is no page to compare with."""
     if isinstance(page, NoPage):
         yield unwise("contract", f"could not be compared: {page.why}; runs go on without it")

@@ -32,8 +32,7 @@ from state.archive.moving import rehearsal_copy
 from state.database import existing_database
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.ledger.outbox import Outbox
-from state.ledger.row_record import Book
-from state.ledger.standing import NOTHING, Standing
+from state.ledger.standing import NOTHING, FeedScope, Standing
 from state.queries import LedgerQueries, RowFilter
 
 Days = TypedDict("Days", {"from": date, "to": date})
@@ -242,7 +241,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             run = FeedRun(
                 context=RunContext(settings, copy),
                 mapping=mapping,
-                ticket=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
+                identity=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
                 options=options,
                 watcher=Watcher(read=bar.advance),
             )
@@ -283,7 +282,7 @@ def _waiting(run: FeedRun) -> Mapping[str, int]:
 def _owed(run: FeedRun) -> Owed:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
     with run.context.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
-        outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+        outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), SHOWN)
         first = tuple(_sending(run, intent) for intent in intents)
@@ -300,7 +299,7 @@ def _rest(outbox: Outbox) -> int:
 
 
 def _sending(run: FeedRun, intent: Intent) -> Sending:
-    book = Book(run.context.settings.destination, run.mapping.feed)
+    book = FeedScope(run.context.settings.destination, run.mapping.feed)
     entry = LedgerQueries(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))
 
@@ -388,7 +387,7 @@ def rehearse_backfill(
 def _show_end(output: Output, rehearsed: list[DrySlice], would_send: int) -> None:
     last = rehearsed[-1] if rehearsed else None
     if last and last.outcome.exit_code is not ExitCode.DONE:
-        output.note(f"it would stop at {last.days}: {last.outcome.told}")
+        output.note(f"it would stop at {last.days}: {last.outcome.text}")
     output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
 
 

@@ -27,7 +27,7 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, ProblemKind, Waiting
-    from state.ledger.row_record import Book, OtherEntry, RowRecord
+    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
@@ -165,7 +165,7 @@ class _Rows:
     """
 
     books: LedgerQueries
-    book: Book
+    book: FeedScope
     since: datetime | None
     link: str
     bar: Progress

@@ -25,7 +25,7 @@ from mappings.spec.source_words import WriteBack
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
-from state.ledger.row_record import Book, RowRecord
+from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
@@ -106,7 +106,7 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, books: LedgerQueri
     keys = mapping.key_columns
     try:
         with signals_raised(), open_status_sheet(source, frozenset(column.column for column in keys), settings.access) as sheet:
-            statuses = statuses_of(books, Book(settings.destination, mapping.feed), len(keys))
+            statuses = statuses_of(books, FeedScope(settings.destination, mapping.feed), len(keys))
             return write_back(sheet, columns, compile_key(keys), statuses)
     except SyncError as error:
         return WrittenBack(problem=_with_hint(error))
@@ -180,7 +180,7 @@ def _cell_texts(columns: WriteBack, row: RowStatus) -> Mapping[str, str]:
     return {column: text for column, text in texts.items() if column}
 
 
-def statuses_of(books: LedgerQueries, book: Book, row_parts: int) -> Mapping[RowKey, RowStatus]:
+def statuses_of(books: LedgerQueries, book: FeedScope, row_parts: int) -> Mapping[RowKey, RowStatus]:
     """Return the status of every row that the ledger, or the last read, knows by its key; a key has `row_parts` columns."""
     statuses: dict[RowKey, RowStatus] = {}
     for record in books.every_row(book, RowFilter()):

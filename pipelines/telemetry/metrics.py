@@ -22,7 +22,7 @@ from pipelines.clock import now
 from pipelines.settings import Settings
 from state.database import existing_database
 from state.enums import ProblemKind, Waiting
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import FeedStatus, LedgerQueries, RunRecord, last_done
 
 
@@ -89,7 +89,7 @@ GAUGES: Mapping[str, str] = {
 _Number = tuple[str, Mapping[str, str], float]
 
 
-def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[Book, datetime], *, is_up: bool = True) -> tuple[Gauge, ...]:
+def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[FeedScope, datetime], *, is_up: bool = True) -> tuple[Gauge, ...]:
     """Return the metrics of all feeds; names without a number are left out.
 
     `done`: when a run of each feed last ended with exit code 0. `is_up`: whether the state DB could be read.

@@ -16,7 +16,7 @@ from state.database import reading, schema_revision
 from state.enums import Decision, DriftKind, EntryState
 from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report
-from state.ledger.duplicates import MARK
+from state.ledger.entries import MARK
 from state.migrations.upgrade import HEAD, differences, is_known
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 

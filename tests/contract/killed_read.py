@@ -22,10 +22,8 @@ from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.run.drain import Advance
-from pipelines.run.options import RunOptions
-from pipelines.run.reading import ReadInputs, plan_read
-from pipelines.run.stage import Staged, StageJob, stage
+from pipelines.run.options import Advance, RunOptions
+from pipelines.run.stage import ReadInputs, Staged, StageJob, plan_read, stage
 from state.database import StateDb, open_database
 from state.ledger.ledger import Ledger
 

@@ -17,7 +17,7 @@ from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.outcome import MappedRow
-from pipelines.run.drain import Drain
+from pipelines.run.publish import Drain
 from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
 
 BARRED, FREE = 8, 7
@@ -49,7 +49,7 @@ def _drained(world: World, channels: Collection[int]) -> tuple[SyncError | None,
         async with http:
             drain = Drain(world.outbox(), 4, 5.0, lambda _: None, api.deliver)
             await drain.run()
-            return drain.cause or drain.systemic.cause_at_end()
+            return drain.cause or drain.systemic.scope_cause
 
     return at_once(main), asked
 

@@ -19,7 +19,7 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.row_key import RowKey
-from pipelines.run.drain import Drain
+from pipelines.run.publish import Drain
 from state.enums import Decision, EntryState
 from state.ledger.choices import Change, Resend
 from state.ledger.decisions import Retried
@@ -75,7 +75,7 @@ def _drained(world: World, service: Callable[[httpx.Request], Awaitable[httpx.Re
         async with http:
             drain = Drain(world.outbox(), 2, 5.0, lambda _: None, api.deliver)
             await drain.run()
-            return drain.cause or api.stopped or drain.systemic.cause_at_end()
+            return drain.cause or api.stopped or drain.systemic.scope_cause
 
     return at_once(main)
 

@@ -22,7 +22,7 @@ from pipelines.notifications.causes import Cause
 from state.archive.verify import examine
 from state.database import reading
 from state.enums import EntryState
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.notes import NoticesSent
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
@@ -55,7 +55,7 @@ def _assert_each_row_is_online_once(done: Played) -> None:
     assert Counter(event["title"] for event in done.service.events()) == Counter(done.partner.ever.values())
     keys = {event["idempotencyKey"] for event in done.service.events()}
     assert {request["idempotency_key"] for request in done.service.requests()} == keys
-    entries = list(LedgerQueries(done.engine).every_row(Book(done.office.settings.destination, FEED), RowFilter()))
+    entries = list(LedgerQueries(done.engine).every_row(FeedScope(done.office.settings.destination, FEED), RowFilter()))
     assert {entry.state for entry in entries} == {EntryState.DELIVERED}
     assert {entry.event_id for entry in entries} == {event["id"] for event in done.service.events()}
 

@@ -22,10 +22,10 @@ from pipelines.run.options import RunOptions
 from state.enums import ProblemKind
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 @dataclass(frozen=True)

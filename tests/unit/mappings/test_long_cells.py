@@ -42,7 +42,7 @@ def within(seconds: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("step", [step for step in STEPS.values() if step.takes is Kind.TEXT], ids=lambda step: step.name)
 def test_no_step_takes_long_over_a_long_cell(step: type[Step]) -> None:
-    for shown in step.shown:
+    for shown in step.examples:
         run = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader)).compile(TABLES)
         for part in PARTS:
             with within(20), contextlib.suppress(Refusal, Repair):

@@ -19,7 +19,7 @@ from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.preflight import CLEAR, Outlook, Preflight
+from pipelines.run.systemic_failure import CLEAR, Outlook, Preflight
 from state.database import open_database
 from state.notes import ServiceNotes
 
@@ -75,7 +75,7 @@ def _look(engine: Engine, pages: Pages, mapping: FeedMapping = MAPPING) -> tuple
     async def look() -> tuple[Outlook, float]:
         api, http = api_over(pages)
         async with http:
-            return await Preflight(_notes(engine), mapping).look(api), clock()
+            return await Preflight(_notes(engine), mapping).compare(api), clock()
 
     return at_once(look)
 

@@ -28,14 +28,14 @@ from state.database import open_database, reading, writing
 from state.holders import HeldByAnotherError
 from state.ledger.choices import SetAside
 from state.ledger.ledger import Ledger
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
 from state.notes import MediaMemory
 from state.queries import LedgerQueries, RowFilter
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def silent(_count: int) -> None:

@@ -32,9 +32,9 @@ from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.holders import LeaseLostError
 from state.ledger.choices import (
     Apply,
-    AsItIs,
     Change,
     Choice,
+    NoChange,
     NotPossibleError,
     Release,
     Remove,
@@ -45,17 +45,16 @@ from state.ledger.choices import (
     TakeEvent,
 )
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
+from state.ledger.entries import duplicate_digest_of
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
-from state.ledger.plan import twin_digest_of
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
-from state.ledger.standing import OpenRows
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
 
 ANN = "ann@desk"
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 REFUSED = Refusal(answer(400, "req-1"))
 
 
@@ -134,7 +133,7 @@ def test_a_person_who_lets_a_denied_row_out_under_its_next_key_is_told_of_the_ri
     change = resolved(world, "a", Resend()).outcome
     assert isinstance(change, Change)
     assert "there will be two" in change.risk
-    assert isinstance(resolved(world, "a", Resend()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Resend()).outcome, NoChange)
     (intent,) = world.outbox().settle_and_claim([], 1)
     assert intent.denial == Denial(verdict.answer.request_id, is_resent=True)
     world.crash()
@@ -225,7 +224,7 @@ def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdi
 def test_an_event_id_said_twice_is_kept_once_and_a_slip_can_be_corrected(world: World) -> None:
     ended(world, Conflict(answer(409)))
     resolved(world, "a", TakeEvent(11))
-    assert isinstance(resolved(world, "a", TakeEvent(11)).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", TakeEvent(11)).outcome, NoChange)
     resolved(world, "a", TakeEvent(12))
     assert world.known("a").event_id == 12
 
@@ -267,7 +266,7 @@ def test_a_forgotten_row_is_resent_as_it_was_on_a_persons_word(world: World) -> 
     outcome = resolved(world, "a", Resend()).outcome
     assert isinstance(outcome, Change)
     assert "there will be two" in outcome.risk
-    assert isinstance(resolved(world, "a", Resend()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Resend()).outcome, NoChange)
     world.clock.turn(days=6)  # the feed's next run is a week away
     world.crash()
     (intent,) = world.outbox().settle_and_claim([], 9)
@@ -324,7 +323,7 @@ def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_
     ended(world, verdict)
     before = world.known("a").state
     resolved(world, "a", SetAside())
-    assert isinstance(resolved(world, "a", SetAside()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
     assert world.outbox().settle_and_claim([], 9) == []
     (status,) = LedgerQueries(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
@@ -334,7 +333,7 @@ def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_
     resolved(world, "a", TakeBack())
     assert [one.row_key for one in LedgerQueries(world.engine).rows(BOOK, waiting)] == ["a"]
     assert world.known("a").decision is None
-    assert isinstance(resolved(world, "a", TakeBack()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", TakeBack()).outcome, NoChange)
 
 
 def test_a_resend_that_no_run_has_acted_on_can_be_taken_back(world: World) -> None:
@@ -377,7 +376,7 @@ def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
     """A row with a whole payload: rows of one title look like copies of each other."""
     place = {"approxLocation": {"city": {"placeId": "lis"}}, "channelId": 7}
     body = json.dumps({"status": "published", "title": title, "startAt": "2030-05-01T20:00:00+02:00", **place, **more}).encode()
-    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), duplicate_digest=twin_digest_of(body))
+    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), duplicate_digest=duplicate_digest_of(body))
 
 
 def held(world: World) -> None:
@@ -429,7 +428,7 @@ def test_a_drift_that_was_applied_by_hand_is_the_baseline_and_going_back_is_drif
     resolved(world, "a", Apply())
     entry = world.known("a")
     assert (entry.drift_kind, json.loads(entry.shown)["title"], entry.decision) == (None, "B", Decision.APPLIED)
-    assert isinstance(resolved(world, "a", Apply()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Apply()).outcome, NoChange)
     assert world.stage([event("a", "B")]).account.unchanged == 1
     assert world.stage([event("a", "A")]).account.drifted == 1
     assert (drift_of(world), sent(world)) == ("A", [])
@@ -550,7 +549,7 @@ def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> N
 
 def test_a_row_without_warnings_or_drift_has_nothing_to_ignore(world: World) -> None:
     delivered(world, "A")
-    assert isinstance(resolved(world, "a", SetAside()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
 
 
 def test_undo_of_an_ignored_row_that_was_pending_makes_it_pending_again(world: World) -> None:
@@ -567,7 +566,7 @@ def test_undo_of_an_ignored_row_that_was_pending_makes_it_pending_again(world: W
 def test_a_held_row_is_released_and_sent_once(world: World) -> None:
     held(world)
     resolved(world, "n2", Release())
-    assert isinstance(resolved(world, "n2", Release()).outcome, AsItIs)
+    assert isinstance(resolved(world, "n2", Release()).outcome, NoChange)
     (intent,) = sent(world)
     assert intent.key == idempotency_key("tests", FEED, RowKey("n2"))
     world.crash()
@@ -631,8 +630,8 @@ def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(wo
     assert (new.state, new.event_id, new.decision, new.drift_kind) == (EntryState.DELIVERED, event_id, Decision.SAME_AS, None)
     assert (old.state, old.event_id, old.candidate_id) == (EntryState.SUPERSEDED, None, new.entry_id)
     assert old.key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
-    assert isinstance(resolved(world, "n2", SameAs()).outcome, AsItIs)
-    assert isinstance(resolved(world, "n2", SameAs(RowKey("a2"))).outcome, AsItIs)
+    assert isinstance(resolved(world, "n2", SameAs()).outcome, NoChange)
+    assert isinstance(resolved(world, "n2", SameAs(RowKey("a2"))).outcome, NoChange)
     account = world.stage([event("n2")]).account
     assert (account.unchanged, account.held, sent(world)) == (1, 0, [])
     assert not is_listed(world, "a2")
@@ -782,7 +781,7 @@ def test_a_vanished_event_that_was_removed_is_off_the_list_and_returns_under_the
     assert isinstance(outcome, Change)
     assert outcome.removed == (event_id,)
     assert world.known("a").removed_at == world.clock()
-    assert isinstance(resolved(world, "a", Remove()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Remove()).outcome, NoChange)
     with pytest.raises(NotPossibleError, match="source does not ask for it"):
         resolved(world, "a", Resend())
     world.stage([event("a", "A")])

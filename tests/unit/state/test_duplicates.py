@@ -13,7 +13,7 @@ from mappings.outcome import MappedRow
 from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.ledger.accounts import StageReport
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 
 

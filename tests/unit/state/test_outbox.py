@@ -13,7 +13,7 @@ from state.enums import EntryState
 from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, PublishAccount
 from state.ledger.outbox import NotClaimedError, Settled
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
@@ -327,7 +327,7 @@ def test_the_status_counts_every_state(world: World) -> None:
 def test_rows_are_read_in_pages_and_by_filter(world: World) -> None:
     world.stage([row(key) for key in "abc"])
     world.publish(Refusal(answer(400)))
-    books, book = LedgerQueries(world.engine), Book(DESTINATION, FEED)
+    books, book = LedgerQueries(world.engine), FeedScope(DESTINATION, FEED)
     refused = RowFilter(states=frozenset({EntryState.REFUSED}))
     assert [entry.row_key for entry in books.every_row(book, refused)] == ["a"]
     first = books.rows(book, RowFilter(), limit=2)

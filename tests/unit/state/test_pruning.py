@@ -17,13 +17,13 @@ from state.database import reading, writing
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_THAT_TELL
 from state.ledger.choices import TakeEvent
-from state.ledger.row_record import Book, RowRecord
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope, RowRecord
 from state.notes import NoticesSent
 from state.queries import LedgerQueries, RowFilter
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def pruned(world: World, *, days: int = 90, is_dry: bool = False) -> Pruned:

@@ -21,8 +21,8 @@ from state.enums import ProblemKind
 from state.ledger.choices import Release
 from state.ledger.gate import GateClosedError
 from state.ledger.ledger import Ledger
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY
 
@@ -44,7 +44,7 @@ def desk(world: World, tmp_path: Path) -> Desk:
 def listed(desk: Desk) -> list[str]:
     """The rows that people are shown as rejected; the count of those that wait says the same."""
     books = LedgerQueries(desk.world.engine)
-    rows = [str(problem.row_key) for problem in books.every_problem(Book(DESTINATION, FEED), ProblemKind.REJECTED)]
+    rows = [str(problem.row_key) for problem in books.every_problem(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)]
     assert books.status()[0].waiting.get("rejected", 0) == len(rows)
     return rows
 

@@ -6,10 +6,10 @@ from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
 from mappings.row_key import RowKey
 from state.enums import ProblemKind
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def test_a_row_that_only_moved_in_its_file_is_met_since_it_was_first_met(world: World) -> None:

@@ -11,7 +11,7 @@ from unit.state.world import DESTINATION, FEED, World, row
 from mappings.outcome import MappedRow
 from mappings.row_key import fingerprint
 from state.ledger.accounts import StageReport
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 
 OVER, TO_COME = "2026-02-01T20:00:00+01:00", "2026-08-01T20:00:00+02:00"
@@ -42,7 +42,7 @@ def test_a_row_whose_event_is_over_is_past_and_any_other_has_vanished(
     assert (report.vanished, report.past, report.past_rows) == (vanished, past, past)
     (status,) = LedgerQueries(world.engine).status()
     assert (status.vanished, status.waiting.get("vanished", 0)) == (vanished, vanished)
-    assert len(LedgerQueries(world.engine).rows(Book(DESTINATION, FEED), RowFilter(is_vanished=True))) == vanished
+    assert len(LedgerQueries(world.engine).rows(FeedScope(DESTINATION, FEED), RowFilter(is_vanished=True))) == vanished
 
 
 def test_a_row_that_is_past_is_counted_once_and_comes_back_as_known_as_it_was(world: World) -> None:

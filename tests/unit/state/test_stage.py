@@ -17,12 +17,12 @@ from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, ReadAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY, SCOPE
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def test_new_rows_are_pinned_under_their_key_and_counted(world: World) -> None:

@@ -13,15 +13,14 @@ from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import reading, writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.gate import UnchangedRead
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import DEFAULT_POLICY
-from state.ledger.standing import OpenRows
-from state.ledger.unchanged_source import UnchangedRead
+from state.ledger.reads import DEFAULT_POLICY
+from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER, ENTRY, PROBLEM
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)
 WARNING = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
 

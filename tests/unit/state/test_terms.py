@@ -13,12 +13,12 @@ from mappings.event import as_draft
 from mappings.outcome import Cover, MappedRow
 from state.enums import EntryState
 from state.ledger.accounts import ReadAccount, StageReport
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 IGNORING = StagePolicy(on_change="ignore", on_vanish="ignore")
 DRAFTING = StagePolicy(on_change="create_draft_again")
 

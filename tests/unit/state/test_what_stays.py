@@ -15,12 +15,12 @@ from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.ledger.accounts import ReadAccount
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import EARLIER, ENTRY
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")
 WARNED = (Reason(ReasonCode.TOO_LONG, "title", "TITLE", "a long title", "write a shorter one"),)
 

@@ -20,8 +20,8 @@ from state.ledger.accounts import PublishAccount, StageReport
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.row_record import Book, RowRecord
-from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
+from state.ledger.reads import DEFAULT_POLICY, StagePolicy
+from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
 
@@ -166,7 +166,7 @@ class World:
         return outbox.account()
 
     def entry(self, key: str) -> RowRecord | None:
-        found = LedgerQueries(self.engine).rows(Book(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
+        found = LedgerQueries(self.engine).rows(FeedScope(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
         return found[0] if found else None
 
     def known(self, key: str) -> RowRecord:

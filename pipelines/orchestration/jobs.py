@@ -5,16 +5,20 @@ not postponed here, because Dagster reads those of a step's function.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from mappings.errors import ConfigError
 from mappings.spec.feed import FeedMapping
+from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.orchestration.failures import StepContext, as_failures, interrupted_for_good
+from pipelines.orchestration.assets import StepContext, as_failures, interrupted_for_good
+from pipelines.orchestration.automation import ENDED
 from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, has_days, usual_way
 from pipelines.run.brakes import raise_if_braked
 from pipelines.run.context import OpenContext, RunContext
@@ -109,3 +113,41 @@ def _backfill(context: StepContext, run_context: RunContext, mapping: FeedMappin
     window = options.window
     answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
     return {"days": str(window), "by": window.by if window else "", **asdict(staged.report.account), **answered}
+
+
+JOB = "forget_old_runs"
+CRON = "20 3 * * *"
+_AT_ONCE = 200
+
+
+class KeepFor(dg.Config):
+    """Which part of the history stays."""
+
+    days: int = Field(default=90, ge=7, description="Runs that began more days ago are forgotten; what feeds have sent is not.")
+
+
+def history_definitions() -> dg.Definitions:
+    """Return the job and its daily schedule, which is off: history is deleted only on request."""
+
+    @dg.op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
+    def forget(context: dg.OpExecutionContext, config: KeepFor) -> None:
+        count = sum(1 for _ in forget_runs(context.instance, now() - timedelta(days=config.days)))
+        context.log.info("%s runs that began more than %s days ago are forgotten", count, config.days)
+
+    @dg.job(name=JOB, description="Forgets old runs in Dagster; the state DB is `eventsync prune`'s.")
+    def forget_old_runs() -> None:
+        forget()
+
+    schedule = dg.ScheduleDefinition(name=names.schedule_of_job(JOB), job=forget_old_runs, cron_schedule=CRON)
+    return dg.Definitions(jobs=[forget_old_runs], schedules=[schedule])
+
+
+def forget_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
+    """Delete the runs that began before a moment and have ended, and yield their ids."""
+    old = dg.RunsFilter(statuses=ENDED, created_before=before)
+    while runs := instance.get_run_records(old, limit=_AT_ONCE, ascending=True):
+        for record in runs:
+            run_id = record.dagster_run.run_id
+            instance.compute_log_manager.delete_logs(prefix=[run_id])
+            instance.delete_run(run_id)
+            yield run_id

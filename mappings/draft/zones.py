@@ -16,7 +16,7 @@ from mappings.draft.columns import Column, Role
 from mappings.draft.roles import RoleGuess, Surety
 from mappings.draft.times import LANGUAGES
 from mappings.lookup_table import normaliser
-from mappings.steps.countries import LOCAL, country_codes
+from mappings.steps.lookups import LOCAL, country_codes
 from mappings.zones import find_zone, zone_table
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")

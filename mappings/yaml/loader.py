@@ -17,7 +17,6 @@ from pydantic_core import ErrorDetails
 
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
-from mappings.file_context import FileContext
 from mappings.lint.mistakes import find_circles, find_no_objects, find_overgrown, find_problems, find_unknown_names, item_names
 from mappings.lint.warnings import find_read_and_written, find_unwise, find_warnings, without_secrets
 from mappings.lookup_table import Table, TableError, parse_table
@@ -40,6 +39,7 @@ from mappings.spec.rules import RULES
 from mappings.spec.source import SOURCES
 from mappings.spec.values import MARKERS
 from mappings.steps.catalogue import STEPS
+from mappings.strict import FileContext
 from mappings.yaml.includes import FRAGMENT_MARK, include_files, insert_named_steps
 
 _CHOICES = {

@@ -27,10 +27,11 @@ if IS_WORKING:
     from pipelines.cli.run_report import RunReport, report_of, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, make_plan, plan_of_record
-    from pipelines.run.context import open_context, require_service
+    from pipelines.run.context import open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity
     from pipelines.run.options import RunOptions, Window
     from pipelines.run.outcome import ExitCode
+    from pipelines.run.service import require_service
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
@@ -38,7 +39,7 @@ if IS_WORKING:
     from state.database import existing_database
     from state.holders import HeldByAnotherError
     from state.notes import ServiceNotes
-    from state.views.books import Books
+    from state.queries import LedgerQueries
 
 
 def backfill(  # the options of the surface
@@ -326,7 +327,7 @@ def run_backfill(request: BackfillRequest, output: Output) -> int:
     with open_context(request.settings, output.aside) as context:
         kept = Backfills(context.engine, request.settings.destination, request.mapping.feed, now)
         record = _meant(request, kept, output)
-        _check_alone(request, record, Books(context.engine))
+        _check_alone(request, record, LedgerQueries(context.engine))
         run = BackfillRun(request, kept, record, output, context.notes)
         with leaving_on_second_signal(run.last_words):
             try:
@@ -353,7 +354,7 @@ def _meant(request: BackfillRequest, kept: Backfills, output: Output) -> Backfil
     return kept.open(new_run_id(now()), request.plan.model_dump_json(), days)
 
 
-def _check_alone(request: BackfillRequest, record: BackfillRecord, books: Books) -> None:
+def _check_alone(request: BackfillRequest, record: BackfillRecord, books: LedgerQueries) -> None:
     """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
 
     Raises:

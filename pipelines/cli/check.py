@@ -15,11 +15,11 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import FileProblem, MappingFileError
+    from pipelines.before_serving import settings_lacking
     from pipelines.cli.feed_files import SharedFile, every_mapping, mapping_or_error, shared_file
     from pipelines.cli.findings import ExampleFindings, FeedFindings, LiveFinding, find
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import worst
-    from pipelines.orchestration.dagster_home import settings_lacking
     from pipelines.settings import current_settings
 
 FeedsOrFiles = Annotated[

@@ -11,12 +11,12 @@ from rapidfuzz import process
 
 from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing, in_short
 from connectors.event_api.contract_check import compare
-from connectors.event_api.contract_page import ContractPage, NoPage
 from connectors.event_api.lists import Classifications
+from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.header import ColumnRequest, matched
+from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN
@@ -35,7 +35,7 @@ from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.preflight import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between
 from pipelines.settings import Channels, Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes
@@ -277,7 +277,7 @@ def _near(channels: Channels, name: str) -> str:
     return f"; it has {known}" if known else ": it names none"
 
 
-def of_contract(page: ContractPage | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def of_contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield the differences, errors first; one line where there are none, or where there is no page to compare with."""
     if isinstance(page, NoPage):
         yield unwise("contract", f"could not be compared: {page.why}; runs go on without it")

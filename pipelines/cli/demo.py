@@ -18,6 +18,7 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.yaml.loader import load_folder
+    from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import require_folder
     from pipelines.cli.output.console import Output
     from pipelines.cli.reload import watching
@@ -25,11 +26,9 @@ if IS_WORKING:
     from pipelines.cli.run_report import RunReport, show_accounts, show_report
     from pipelines.cli.subprocesses import Sandbox, free_port, running_dagster, running_sandbox
     from pipelines.clock import monotonic_s
-    from pipelines.orchestration.dagster_home import prepare_dagster_home
-    from pipelines.orchestration.reloading import read_folder_version
-    from pipelines.orchestration.webserver import note_path
-    from pipelines.run.context import require_service
+    from pipelines.orchestration.webserver import note_path, read_folder_version
     from pipelines.run.options import RunOptions
+    from pipelines.run.service import require_service
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
     from pipelines.telemetry.logs import configure_logs

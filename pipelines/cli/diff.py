@@ -20,8 +20,8 @@ if IS_WORKING:
     from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, Waiting
-    from state.ledger.row_record import RowRecord
-    from state.views.views import RowFilter, RunRecord
+    from state.ledger.standing import RowRecord
+    from state.queries import RowFilter, RunRecord
 
 
 def diff(

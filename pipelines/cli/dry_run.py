@@ -28,14 +28,12 @@ from pipelines.run.signals import InterruptedRunError, is_stop_asked
 from pipelines.run.stage import Staged
 from pipelines.run.standing import outcome_of_publish
 from pipelines.settings import Settings
-from state.archive.rehearsal import rehearsal_copy
+from state.archive.moving import rehearsal_copy
 from state.database import existing_database
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow, StageReport
 from state.ledger.outbox import Outbox
-from state.ledger.row_record import Book
-from state.ledger.standing import NOTHING, Standing
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import NOTHING, FeedScope, Standing
+from state.queries import LedgerQueries, RowFilter
 
 Days = TypedDict("Days", {"from": date, "to": date})
 
@@ -275,7 +273,7 @@ def _on_copy(run: FeedRun) -> DryRun:
 
 def _waiting(run: FeedRun) -> Mapping[str, int]:
     """Count what would wait for a person after the run, before any answer of the service."""
-    (status,) = Books(run.context.engine, run.context.now).status(
+    (status,) = LedgerQueries(run.context.engine, run.context.now).status(
         destination=run.context.settings.destination, feed=run.mapping.feed
     )
     return status.waiting
@@ -301,8 +299,8 @@ def _rest(outbox: Outbox) -> int:
 
 
 def _sending(run: FeedRun, intent: Intent) -> Sending:
-    book = Book(run.context.settings.destination, run.mapping.feed)
-    entry = Books(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
+    book = FeedScope(run.context.settings.destination, run.mapping.feed)
+    entry = LedgerQueries(run.context.engine).rows(book, RowFilter(row_key=intent.row_key))[0]
     return Sending(entry.origin, intent.row_key, intent.key, json.loads(intent.body))
 
 

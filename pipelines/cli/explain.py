@@ -31,7 +31,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
-    from state.views.views import RowFilter
+    from state.queries import RowFilter
 
 FeedOrFile = Annotated[
     str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
@@ -105,9 +105,9 @@ def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMap
     with closing(rows):
         for row in rows:
             seen = mapper.key_and_digest(row)
-            if row.origin.place == word or (seen is not None and seen[0] == wanted):
+            if row.location.place == word or (seen is not None and seen[0] == wanted):
                 return row
-            if str(row.origin.number) == word.lstrip("#:"):
+            if str(row.location.number) == word.lstrip("#:"):
                 numbered = row
             if seen is not None and len(keys) < _KEPT_KEYS:
                 keys[seen[0]] = None
@@ -137,7 +137,7 @@ def _document(
         feed=mapping.feed,
         lists=known.lists,
         why_offline=known.why_offline,
-        place=row.origin.place,
+        place=row.location.place,
         cells=row.cells,
         steps=explanation.steps,
         outcomes=[outcome_document(outcome) for outcome in explanation.outcomes],
@@ -148,7 +148,7 @@ def _document(
 def _show(output: Output, known: ResolvedLists, row: SourceRow, explanation: Explanation, entries: list[Entry]) -> None:
     if known.sentence:
         output.note(f"{known.sentence}\n")
-    output.table(f"{row.origin}, step by step", _COLUMNS, _lines(explanation.steps))
+    output.table(f"{row.location}, step by step", _COLUMNS, _lines(explanation.steps))
     for outcome in explanation.outcomes:
         output.note(_end(outcome))
     for entry in entries:
@@ -161,7 +161,7 @@ def _show(output: Output, known: ResolvedLists, row: SourceRow, explanation: Exp
 
 def _end(outcome: RowOutcome) -> str:
     if isinstance(outcome, Skipped):
-        return f'{outcome.origin}  left out by the rule labelled "{outcome.because}"\n'
+        return f'{outcome.location}  left out by the rule labelled "{outcome.because}"\n'
     return outcome_told(outcome)
 
 

@@ -24,8 +24,8 @@ from state.holders import HeldByAnotherError
 from state.ledger.decisions import Decisions
 from state.ledger.lease import Lease
 from state.ledger.ledger import Ledger
-from state.ledger.row_record import Book
-from state.views.books import Books
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 
 _ALIKE = 60.0
 
@@ -36,15 +36,15 @@ class FeedSession:
 
     settings: Settings
     engine: StateDb
-    book: Book
+    book: FeedScope
 
     @property
-    def books(self) -> Books:
+    def books(self) -> LedgerQueries:
         """What was written down so far."""
-        return Books(self.engine, now)
+        return LedgerQueries(self.engine, now)
 
     @contextmanager
-    def deciding(self, verb: str, others: Collection[Book] = ()) -> Iterator[Decisions]:
+    def deciding(self, verb: str, others: Collection[FeedScope] = ()) -> Iterator[Decisions]:
         """Hold the feed for the length of the block, and other feeds with it.
 
         Raises:
@@ -56,7 +56,7 @@ class FeedSession:
             lease, *more = [leases.enter_context(self._lease(book, holder)) for book in (self.book, *others)]
             yield self._ledger(self.book).open_decisions(who, lease.token, more)
 
-    def _lease(self, book: Book, holder: str) -> Lease:
+    def _lease(self, book: FeedScope, holder: str) -> Lease:
         try:
             return self._ledger(book).acquire_lease(holder)
         except HeldByAnotherError as held:
@@ -64,7 +64,7 @@ class FeedSession:
                 holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{book.feed} is held by"
             ) from held
 
-    def _ledger(self, book: Book) -> Ledger:
+    def _ledger(self, book: FeedScope) -> Ledger:
         # The ledger's own namespace: a person may decide where no service is configured.
         return Ledger(self.engine, book.destination, book.feed, namespace=split_destination(book.destination)[1], now=now)
 
@@ -100,7 +100,7 @@ def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url) as engine:
-        reader = StateReader(settings, None if engine is None else Books(engine, now), destination)
+        reader = StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
         name = reader.feed_name(word)
         book = reader.book(name)
         if engine is None or book is None:

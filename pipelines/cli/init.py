@@ -18,7 +18,7 @@ if IS_WORKING:
     from pydantic import TypeAdapter
 
     from connectors.sources.catalogue import open_source
-    from connectors.sources.environment import Access
+    from connectors.sources.contract import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
@@ -176,7 +176,7 @@ def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[Source
     with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         top = list(islice(reading.rows, _TOP))
     row = header_row([_without_blank_end(row.cells) for row in top])
-    number = top[row - 1].origin.number if top else 1
+    number = top[row - 1].location.number if top else 1
     if number != 1:
         guess = guess.plus("header", {"row": number}, f"row {number} is the first that is as wide as those below")
     plain = _read_rows(guess, source, access)

@@ -20,9 +20,8 @@ from pipelines.cli.output.csv import CsvRow, csv_row
 from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.choices import waits_for_access
-from state.ledger.row_record import Book, OtherEntry, RowRecord
-from state.views.books import Books
-from state.views.views import ProblemRecord, RowFilter
+from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
 class Problem(TypedDict):
@@ -324,13 +323,13 @@ def parse_choice(word: str | None) -> tuple[str, ...]:
     return (word,)
 
 
-def chosen_rows(books: Books, book: Book, choices: tuple[str, ...]) -> Iterator[Problem | Entry]:
+def chosen_rows(books: LedgerQueries, book: FeedScope, choices: tuple[str, ...]) -> Iterator[Problem | Entry]:
     """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
     for choice in choices:
         yield from _chosen(books, book, choice)
 
 
-def _chosen(books: Books, book: Book, choice: str) -> Iterator[Problem | Entry]:
+def _chosen(books: LedgerQueries, book: FeedScope, choice: str) -> Iterator[Problem | Entry]:
     if choice in tuple(ProblemKind):
         return _problems(books, book, ProblemKind(choice))
     entry_of = _ENTRY_OF.get(choice, of_entry)
@@ -343,7 +342,7 @@ def _filter(choice: str) -> RowFilter:
     return _FILTERS[choice] if choice in _FILTERS else RowFilter(states=frozenset({EntryState(choice)}))
 
 
-def _problems(books: Books, book: Book, kind: ProblemKind) -> Iterator[Problem]:
+def _problems(books: LedgerQueries, book: FeedScope, kind: ProblemKind) -> Iterator[Problem]:
     after = 0
     while page := books.problems(book, kind, after=after):
         keys = {record.row_key for record in page if record.row_key}

@@ -20,15 +20,26 @@ if IS_WORKING:
     from pipelines.cli.feed_session import FeedSession, open_feed_session, typed_key
     from pipelines.cli.listed_rows import chosen_rows, parse_choice
     from pipelines.cli.output.console import Output
-    from pipelines.run.context import open_api, sharing_over
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
+    from pipelines.run.service import open_api, sharing_over
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.ledger.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
-    from state.ledger.decisions import Resolved
-    from state.ledger.row_record import Book
-    from state.ledger.weighing import Weighed, raise_all, weigh
+    from state.ledger.choices import (
+        Apply,
+        Change,
+        Choice,
+        NoChange,
+        Release,
+        Remove,
+        Resend,
+        SameAs,
+        SetAside,
+        TakeBack,
+        TakeEvent,
+    )
+    from state.ledger.decisions import Proposal, Resolved, propose, raise_all
+    from state.ledger.standing import FeedScope
 
 _SAME_AS = "--same-as"
 
@@ -215,16 +226,16 @@ def _choice(request: Request) -> Choice:
     return SameAs(typed_key(request.same_as) if request.same_as else None)
 
 
-def _weighed(session: FeedSession, request: Request, choice: Choice) -> tuple[Weighed, ...]:
+def _weighed(session: FeedSession, request: Request, choice: Choice) -> tuple[Proposal, ...]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (request.state is None) is not bool(request.words):
         raise ConfigError("name either rows or a state", hint=f"for example `eventsync resolve {request.feed} --state held ...`")
     if request.state is not None:
         listed = chosen_rows(session.books, session.book, parse_choice(request.state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
-        weighed = weigh(session.engine, session.book, keys, choice)
+        weighed = propose(session.engine, session.book, keys, choice)
         return tuple(one for one in weighed if isinstance(one.outcome, Change))
-    weighed = weigh(session.engine, session.book, list(dict.fromkeys(map(typed_key, request.words))), choice)
+    weighed = propose(session.engine, session.book, list(dict.fromkeys(map(typed_key, request.words))), choice)
     unknown = [one.row_key for one in weighed if one.outcome is None]
     if unknown:
         raise session.unknown(unknown)
@@ -232,14 +243,14 @@ def _weighed(session: FeedSession, request: Request, choice: Choice) -> tuple[We
     return weighed
 
 
-def _other_feeds(weighed: Sequence[Weighed]) -> list[Book]:
+def _other_feeds(weighed: Sequence[Proposal]) -> list[FeedScope]:
     """Return the other feeds whose rows give up an event, or get it back."""
     changes = (one.outcome for one in weighed if isinstance(one.outcome, Change))
     others = (change.adopted for change in changes if change.adopted is not None and change.adopted.feed)
-    return list(dict.fromkeys(Book(other.destination, other.feed) for other in others))
+    return list(dict.fromkeys(FeedScope(other.destination, other.feed) for other in others))
 
 
-def _is_confirmed(request: Request, output: Output, weighed: Sequence[Weighed]) -> bool:
+def _is_confirmed(request: Request, output: Output, weighed: Sequence[Proposal]) -> bool:
     changes = {one.row_key: one.outcome for one in weighed if isinstance(one.outcome, Change)}
     risks = [f"{row_key}: {change.risk}" for row_key, change in changes.items() if change.risk]
     is_many = request.state is not None and len(weighed) > 1
@@ -282,7 +293,7 @@ def _told(resolved: Resolved) -> Told:
         event_id=after.event_id,
         decision=after.decision,
         is_changed=change is not None,
-        what=outcome.because if isinstance(outcome, AsItIs) else _what(outcome, resolved),
+        what=outcome.because if isinstance(outcome, NoChange) else _what(outcome, resolved),
         idempotency_key=after.key,
         removed_event_ids=() if change is None else change.removed,
         other_key=str(change.adopted) if change and change.adopted else None,

@@ -18,7 +18,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.ledger.decisions import RETRIABLE, LeftAlone, Retried
-    from state.views.views import RowFilter
+    from state.queries import RowFilter
 
 
 def retry(

@@ -9,7 +9,6 @@ from typing import Any, Literal, NotRequired, assert_never
 
 from typing_extensions import TypedDict
 
-from mappings.compiler.key import too_long_key
 from mappings.outcome import (
     WHOLE_ROW,
     Absorbed,
@@ -23,6 +22,7 @@ from mappings.outcome import (
     RowOutcome,
     Skipped,
     if_unknown,
+    too_long_key,
 )
 from mappings.refusals import REASON_TEXTS, Reason, ReasonCode
 from mappings.row_key import Fingerprint, RowKey
@@ -47,7 +47,7 @@ class Outcome(TypedDict):
 class Held:
     """A row that a run would hold: it looks like a copy of the row with the key `twin_key`."""
 
-    origin: RowLocation
+    location: RowLocation
     row_key: RowKey
     twin_key: RowKey
     part: Part = WHOLE_ROW
@@ -62,7 +62,7 @@ class _Claim:
     """The first row of a key: what it says, and where; `against` is why it is no event after all, once another disagrees."""
 
     fingerprint: Fingerprint
-    origin: RowLocation
+    location: RowLocation
     is_warned: bool
     against: Rejection | None = None
 
@@ -92,11 +92,11 @@ class Claims:
         if claim is None:
             return self._first(outcome)
         if outcome.fingerprint == claim.fingerprint and claim.against is None:
-            return Absorbed(outcome.origin, outcome.row_key, Absorption.DUPLICATE, outcome.part)
+            return Absorbed(outcome.location, outcome.row_key, Absorption.DUPLICATE, outcome.part)
         if claim.against is None:
-            claim.against = _claimed_twice(outcome.row_key, claim.origin, f"another one is at {outcome.origin}")
+            claim.against = _claimed_twice(outcome.row_key, claim.location, f"another one is at {outcome.location}")
             self._taken_back.append(TakenBack(claim.against, claim.is_warned))
-        rejection = _claimed_twice(outcome.row_key, outcome.origin, f"the first one is at {claim.origin}")
+        rejection = _claimed_twice(outcome.row_key, outcome.location, f"the first one is at {claim.location}")
         return replace(rejection, cells=outcome.cells, part=outcome.part)
 
     def taken_back(self) -> tuple[TakenBack, ...]:
@@ -116,11 +116,11 @@ class Claims:
     def _first(self, row: MappedRow) -> Foreseen:
         if rejection := too_long_key(row):
             return rejection
-        twin = self._twins.get(row.twin_digest)
+        twin = self._twins.get(row.duplicate_digest)
         if twin is not None:
-            return Held(row.origin, row.row_key, twin, row.part)
-        self._twins[row.twin_digest] = row.row_key
-        self._claims[row.row_key] = _Claim(row.fingerprint, row.origin, bool(row.warnings))
+            return Held(row.location, row.row_key, twin, row.part)
+        self._twins[row.duplicate_digest] = row.row_key
+        self._claims[row.row_key] = _Claim(row.fingerprint, row.location, bool(row.warnings))
         return row
 
 
@@ -148,7 +148,7 @@ def kind_of(outcome: Foreseen) -> OutcomeKind:
 
 def outcome_document(outcome: Foreseen) -> Outcome:
     """Return an outcome as scripts read it, with the row's place and key."""
-    document = Outcome(place=outcome.origin.place, row_key=outcome.row_key, warnings=())
+    document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
     match outcome:
         case MappedRow():
             document["event"] = json.loads(outcome.body)
@@ -178,18 +178,18 @@ def outcome_told(outcome: Foreseen) -> str:
             cover = [f"cover image: {outcome.cover.url}"] if outcome.cover else []
             outside = [f"outside the window: {outcome.outside}; compared with what was sent"] if outcome.outside else []
             extra = [*cover, *outside, *(f"warning: {reason_told(reason)}" for reason in outcome.warnings)]
-            return _block(f"{outcome.origin}  event {outcome.row_key}", [*payload.splitlines(), *extra])
+            return _block(f"{outcome.location}  event {outcome.row_key}", [*payload.splitlines(), *extra])
         case Rejection():
-            head = f"{outcome.origin}  REJECTED {outcome.row_key}".rstrip()
+            head = f"{outcome.location}  REJECTED {outcome.row_key}".rstrip()
             return _block(head, [reason_told(reason) for reason in outcome.reasons])
         case Held():
-            return f"{outcome.origin}  HELD {outcome.row_key}: it looks like a copy of {outcome.twin_key}\n"
+            return f"{outcome.location}  HELD {outcome.row_key}: it looks like a copy of {outcome.twin_key}\n"
         case Skipped():
-            return f"{outcome.origin}  left out: {outcome.because}\n"
+            return f"{outcome.location}  left out: {outcome.because}\n"
         case Absorbed():
-            return f"{outcome.origin}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
+            return f"{outcome.location}  {outcome.into}: another row of the key {outcome.row_key} speaks for it\n"
         case Gone():
-            return f"{outcome.origin}  gone: its source says that {outcome.row_key or 'the row'} was deleted\n"
+            return f"{outcome.location}  gone: its source says that {outcome.row_key or 'the row'} was deleted\n"
         case _:
             assert_never(outcome)
 

@@ -24,26 +24,19 @@ if IS_WORKING:
     from mappings.row_key import FeedName
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import LoadedFeed
+    from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.dry_run import rehearse_feeds
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.output.words import worst
     from pipelines.cli.run_report import RunReport, Runs, report_of, show_reports
     from pipelines.clock import new_run_id, now
-    from pipelines.orchestration.dagster_home import prepare_dagster_home
-    from pipelines.orchestration.webserver import (
-        Launch,
-        Webserver,
-        launch_config,
-        launch_tags,
-        launched_job,
-        wanted_assets,
-        webserver_url,
-    )
-    from pipelines.run.context import open_context, require_service
+    from pipelines.orchestration.webserver import Webserver, webserver_url
+    from pipelines.run.context import open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
     from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
+    from pipelines.run.service import require_service
     from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
@@ -279,10 +272,7 @@ def _on_webserver(
     launched_by: str,
 ) -> Iterator[RunReport]:
     for mapping in feeds:
-        tags = launch_tags(mapping, options, launched_by)
-        wanted = tuple(wanted_assets(mapping.feed, options))
-        launch = Launch(launched_job(mapping, options), launch_config(options), wanted, tags)
-        run_id = server.launch(launch)
+        run_id = server.launch(mapping, options, launched_by)
         try:
             with signals_raised():
                 status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
@@ -310,7 +300,7 @@ def run_in_process(
     prepare_dagster_home(settings.dagster_home)
     with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.orchestration.workers import run_job
+        from pipelines.launcher import run_job
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)

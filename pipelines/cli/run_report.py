@@ -18,8 +18,7 @@ from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from state.enums import Phase, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import OpenRows
-from state.views.books import Books
-from state.views.views import RunRecord
+from state.queries import LedgerQueries, RunRecord
 
 if TYPE_CHECKING:
     from pipelines.run.context import RunContext
@@ -156,7 +155,7 @@ def report_of(
     workshop: RunContext, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the books, what Dagster or `outcome` says of it."""
-    books = Books(workshop.engine)
+    books = LedgerQueries(workshop.engine)
     record = books.run(workshop.settings.destination, mapping.feed, run_id)
     if record is None:
         told = outcome or _unbooked(dagster_status)

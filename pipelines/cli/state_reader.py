@@ -17,10 +17,9 @@ from pipelines.clock import now
 from pipelines.settings import Settings
 from state.database import existing_database
 from state.enums import EntryState
-from state.ledger.alongside import Estranged, find_estranged
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import FeedStatus, RunRecord
+from state.ledger.duplicates import OrphanedFeed, find_orphaned_feeds
+from state.ledger.standing import FeedScope
+from state.queries import FeedStatus, LedgerQueries, RunRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class StateReader:
     """The books that a command may look into. `books` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
-    books: Books | None
+    books: LedgerQueries | None
     destination: str | None
 
     def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
@@ -63,7 +62,7 @@ class StateReader:
         if folder.broken:
             return ()  # a file that cannot be read may be the one
         feeds = {str(feed.mapping.feed) for feed in folder.feeds}
-        found = find_estranged(self.books.engine, self.destination, feeds, now())
+        found = find_orphaned_feeds(self.books.engine, self.destination, feeds, now())
         return tuple(map(estranged_told, found))
 
     def has_delivered(self, feed: str) -> bool:
@@ -80,11 +79,11 @@ class StateReader:
             return word
         return str(chosen_feeds(folder_of(self.settings, [word]), [word])[0].mapping.feed)
 
-    def books_of(self, feed: str) -> tuple[Book, ...]:
+    def books_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the books of one feed, at every destination in question."""
         return self.books.known(destination=self.destination, feed=FeedName(feed)) if self.books else ()
 
-    def book(self, feed: str) -> Book | None:
+    def book(self, feed: str) -> FeedScope | None:
         """Return the book of one feed, None if it never ran.
 
         Raises:
@@ -97,7 +96,7 @@ class StateReader:
         return books[0] if books else None
 
 
-def estranged_told(one: Estranged) -> str:
+def estranged_told(one: OrphanedFeed) -> str:
     """Say under which name rows are delivered already, and how to go on under it."""
     if one.namespace:
         return (
@@ -116,7 +115,7 @@ def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateRe
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield StateReader(settings, None if engine is None else Books(engine, now), destination)
+        yield StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
 
 
 def _age(status: FeedStatus) -> float:

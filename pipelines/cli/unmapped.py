@@ -9,8 +9,8 @@ from itertools import islice
 
 from mappings.refusals import Reason, ReasonCode
 from state.enums import ProblemKind
-from state.ledger.row_record import Book
-from state.views.books import Books
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 
 COLUMNS = ("column", "value", "rows", "hint")
 _DISTINCT_VALUES = 500
@@ -54,7 +54,7 @@ class Misses:
         return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
 
 
-def unmapped_of(books: Books, book: Book, run_id: str | None = None) -> tuple[Unmapped, ...]:
+def unmapped_of(books: LedgerQueries, book: FeedScope, run_id: str | None = None) -> tuple[Unmapped, ...]:
     """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
     misses = Misses()
     for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):

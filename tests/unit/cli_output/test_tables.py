@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.output.words import brake_rows, publish_line, read_line, rejection_rows
+from state.ledger.accounts import RejectedRow
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def test_each_reason_of_a_rejection_has_its_line_and_its_sentence() -> None:
         Reason(ReasonCode.NOT_A_DATE, "startAt", "INICIO", "31.02.", "like 24.12.2025"),
         Reason(ReasonCode.REQUIRED, "title", "", "", "a title"),
     )
-    rows = list(rejection_rows([Rejection(RowLocation("events.csv:42", 42), RowKey("1"), reasons, {})]))
+    rows = list(rejection_rows([RejectedRow("events.csv:42", RowKey("1"), reasons)]))
     assert rows == [
         (
             "events.csv:42",

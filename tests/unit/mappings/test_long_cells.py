@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from connectors.sources.salesforce.client import one_line
 from mappings.draft.formats import see_times
 from mappings.lookup_table import parse_table
-from mappings.refusals import Refusal, Repaired
+from mappings.refusals import Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Step
 from mappings.steps.text import Newlines
@@ -42,10 +42,10 @@ def within(seconds: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("step", [step for step in STEPS.values() if step.takes is Kind.TEXT], ids=lambda step: step.name)
 def test_no_step_takes_long_over_a_long_cell(step: type[Step]) -> None:
-    for shown in step.shown:
+    for shown in step.examples:
         run = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader)).compile(TABLES)
         for part in PARTS:
-            with within(20), contextlib.suppress(Refusal, Repaired):
+            with within(20), contextlib.suppress(Refusal, Repair):
                 run(part * (LENGTH // len(part)) + "x")
 
 

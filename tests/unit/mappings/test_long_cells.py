@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 import yaml
+from mappings.draft.formats import see_times
 from pydantic import TypeAdapter
 
 from connectors.sources.salesforce.client import one_line
-from mappings.draft.formats import see_times
 from mappings.lookup_table import parse_table
 from mappings.refusals import Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep

@@ -14,7 +14,7 @@ from mappings.positions import Loc, MappingProblem
 from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.values import All, Condition, Not, Test, TestName
 from mappings.spec.values import Any as AnyOf
-from mappings.steps.patterns import short_enough
+from mappings.steps.lists import short_enough
 from mappings.zones import EndOfDay
 
 Holds = Callable[[RowState], bool]

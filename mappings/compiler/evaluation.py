@@ -6,7 +6,7 @@ A value first takes the straight way through its steps; only where one refuses, 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -90,13 +90,13 @@ def column_reader(column: str) -> Getter:
     return lambda row: nfc(row.cells.get(column, ""))
 
 
-def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Iterable[str]]:
+def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:
     """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
     pick = itemgetter(*columns)
     if len(columns) == 1:
         return lambda cells: (cells.get(columns[0], ""),)
 
-    def read(cells: Mapping[str, str]) -> Iterable[str]:
+    def read(cells: Mapping[str, str]) -> Sequence[str]:
         try:
             found: tuple[str, ...] = pick(cells)
         except KeyError:

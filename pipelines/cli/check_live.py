@@ -220,7 +220,7 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
     """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
     written_for = mapping.classifications_version
     if written_for is None:
-        before = memory.told(mapping.feed) if memory else None
+        before = memory.last_read_by(mapping.feed) if memory else None
         return "" if before is None or before == now else f"since the last run {change_between(before, now, mapping)}"
     if written_for == now.version:
         return ""

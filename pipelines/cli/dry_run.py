@@ -241,7 +241,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
             run = FeedRun(
                 context=RunContext(settings, copy),
                 mapping=mapping,
-                ticket=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
+                identity=RunIdentity(new_run_id(now()), _LAUNCHED_BY),
                 options=options,
                 watcher=Watcher(read=bar.advance),
             )
@@ -282,7 +282,7 @@ def _waiting(run: FeedRun) -> Mapping[str, int]:
 def _owed(run: FeedRun) -> Owed:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
     with run.context.lease(run.mapping, _LAUNCHED_BY, is_patient=False) as lease:
-        outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+        outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), SHOWN)
         first = tuple(_sending(run, intent) for intent in intents)
@@ -387,7 +387,7 @@ def rehearse_backfill(
 def _show_end(output: Output, rehearsed: list[DrySlice], would_send: int) -> None:
     last = rehearsed[-1] if rehearsed else None
     if last and last.outcome.exit_code is not ExitCode.DONE:
-        output.note(f"it would stop at {last.days}: {last.outcome.told}")
+        output.note(f"it would stop at {last.days}: {last.outcome.text}")
     output.note(f"{would_send:,} row{'s' * (would_send != 1)} would be sent; a rehearsal: nothing was written or sent")
 
 

@@ -76,9 +76,14 @@ class ReadMarks:
         """A row of this entry has to be mapped, even if it is as it was."""
         self._put(entry_id, _DOUBTFUL)
 
-    def is_unmarked(self, entry_id: int) -> bool:
-        """Whether the entry is one of before this read, and the read has met nothing of it."""
-        return entry_id <= self.boundary and not self._flags[entry_id]
+    def only_unmarked(self, entries: Iterable[int]) -> list[int]:
+        """Put 0 in place of each entry that the read has met something of, or that stands there a second time."""
+        flags, chosen = self._flags, list[int]()
+        met = {0}
+        for entry_id in entries:
+            chosen.append(0 if flags[entry_id] or entry_id in met else entry_id)
+            met.add(entry_id)
+        return chosen
 
     def is_present(self, entry_id: int) -> bool:
         """Whether the source has the row."""
@@ -88,9 +93,10 @@ class ReadMarks:
         """Whether a row of this read has already mapped to the entry's event."""
         return entry_id > self.boundary or self._has(entry_id, _MAPPED)
 
-    def is_unchanged(self, entry_id: int) -> bool:
-        """Whether the row was known by its digest."""
-        return self._has(entry_id, _UNCHANGED)
+    def only_unchanged(self, pairs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return the pairs of a digest and an entry whose row was known by its digest."""
+        flags = self._flags
+        return [pair for pair in pairs if flags[pair[1]] & _UNCHANGED]
 
     def is_staged(self, entry_id: int) -> bool:
         """Whether this read has staged the entry."""
@@ -258,18 +264,17 @@ class RowDigests:
 
         Of several rows of an entry only the first one need not be.
         """
-        known, entries, chosen = self._known, list[int](), set[int]()
+        known, entries = self._known, list[int]()
         for digest in digests:
             entry_id = 0
             if digest:
                 numbers, of_numbers = known[digest[0]]
                 number = int.from_bytes(digest[:_USED_BYTES])
                 place = bisect_left(numbers, number)
-                if place < len(numbers) and numbers[place] == number and marks.is_unmarked(of_numbers[place]):
-                    entry_id = of_numbers[place] if of_numbers[place] not in chosen else 0
-                    chosen.add(entry_id)
+                if place < len(numbers) and numbers[place] == number:
+                    entry_id = of_numbers[place]
             entries.append(entry_id)
-        return entries
+        return marks.only_unmarked(entries)
 
     def add(self, digest: bytes, entry_id: int) -> None:
         """Remember a row that says what an entry says; b"": one that has to be mapped in every read."""
@@ -301,10 +306,12 @@ class RowDigests:
 
     def _row(self, part: int, marks: ReadMarks) -> dict[str, object]:
         added = self._added[part]
-        pairs = [pair for pair in zip(*self._known[part], strict=True) if marks.is_unchanged(pair[1])]
+        pairs = marks.only_unchanged(zip(*self._known[part], strict=True))
         pairs += zip(added[::2], added[1::2], strict=True)
-        kept = sorted(pair for pair in pairs if not marks.is_conflicting(pair[1]))
-        digests, entries = array("Q", (pair[0] for pair in kept)), array("Q", (pair[1] for pair in kept))
+        pairs.sort()
+        if marks.conflicting:
+            pairs = [pair for pair in pairs if not marks.is_conflicting(pair[1])]
+        digests, entries = array("Q", [pair[0] for pair in pairs]), array("Q", [pair[1] for pair in pairs])
         return {"part": part, "digests": digests.tobytes(), "entries": entries.tobytes()}
 
 

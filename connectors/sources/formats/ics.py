@@ -113,7 +113,7 @@ def _unfolded(lines: TextLines, encoding: str, name: str) -> Iterator[tuple[int,
     """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
     started, whole = 0, ""
     for number, line in enumerate(lines, start=1):
-        lines.clear()
+        lines.start = number + 1
         plain = line.rstrip("\r\n")
         if plain[:1] in {" ", "\t"} and started:
             whole += plain[1:]

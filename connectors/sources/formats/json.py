@@ -232,7 +232,7 @@ class NdjsonRecords:
         number, is_any, parser = 0, False, JsonParser()
         with closing(TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
             for number, line in enumerate(lines, start=1):
-                lines.clear()
+                lines.start = number + 1
                 if not line.strip():
                     continue
                 record = _record(parser, RowLocation(f"{file.name}:{number}", number), line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rapidfuzz import process
 
-from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing, in_short
+from connectors.event_api.answers import Kind, Meaning, in_short
 from connectors.event_api.contract_check import compare
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
@@ -75,16 +75,16 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
 def _probed(met: Meaning, listing: str, tail: str) -> LiveFinding:
     """Say what the answer to an event without any field proves, and what it does not."""
     said = in_short(met.answer)
-    match met:
-        case Refused():
+    match met.kind:
+        case Kind.REFUSED:
             return well("scopes", f"{listing}{_LET_THROUGH.format(said)} {_ORDER}")
-        case ScopeMissing() | NoAccess():
+        case Kind.SCOPE_MISSING | Kind.NO_ACCESS:
             told = f"{listing}the key {tail} may not create events: {said}; add the scope `events:create` on the page of the key"
             return wrong("scopes", told, ExitCode.REFUSED)
-        case KeyRefused():
+        case Kind.KEY_REFUSED:
             return wrong("scopes", f"the service refused the API key {tail} for creating events: {said}", ExitCode.REFUSED)
-        case Created(event_id=event_id):
-            told = f"{listing}the service created event {event_id} from an event without any field: delete it by hand"
+        case Kind.READ:
+            told = f"{listing}the service created event {met.value} from an event without any field: delete it by hand"
             return wrong("scopes", f"{told}, and do not probe this service again", ExitCode.ATTENTION)
         case _:
             return unwise("scopes", f"{listing}whether it may create events could not be told: {said}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 from rapidfuzz import fuzz, process
 
@@ -79,58 +79,42 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 class ReasonCode(StrEnum):
     """Why a row could not be used. Closed: every code has one sentence for the partner's editor in `REASON_TEXTS`."""
 
-    REQUIRED = "required"
-    NOT_A_DATE = "not_a_date"
-    NOT_A_TIME = "not_a_time"
-    NO_SUCH_TIME = "no_such_time"
-    AMBIGUOUS_TIME = "ambiguous_time"
-    NOT_A_ZONE = "not_a_zone"
-    END_BEFORE_START = "end_before_start"
-    NOT_A_NUMBER = "not_a_number"
-    NOT_A_URL = "not_a_url"
-    NOT_IN_LOOKUP = "not_in_lookup"
-    NOT_ACCEPTED = "not_accepted"
-    TOO_LONG = "too_long"
-    BAD_TEXT = "bad_text"
-    REPAIRED = "repaired"
-    BAD_KEY = "bad_key"
-    DUPLICATE_KEY = "duplicate_key"
-    NO_DAY = "no_day"
-    TOO_MANY = "too_many"
-    UNEVEN = "uneven"
-    TWIN = "twin"
-    RAGGED = "ragged"
-    UNDECODABLE = "undecodable"
-    ASSERTION = "assertion"
-    IMAGE = "image"
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> Self:
+        """Make a member that is equal to its code."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.sentence = sentence
+        return member
+
+    REQUIRED = "required", "A value is needed here, and there is none."
+    NOT_A_DATE = "not_a_date", "This is not a date in one of the formats agreed for this feed."
+    NOT_A_TIME = "not_a_time", "This is not a time of day in one of the formats agreed for this feed."
+    NO_SUCH_TIME = "no_such_time", "The clocks go forward here: this time does not exist on that day."
+    AMBIGUOUS_TIME = "ambiguous_time", "The clocks go back here: this time happens twice on that day."
+    NOT_A_ZONE = "not_a_zone", "This is not the name of a time zone."
+    END_BEFORE_START = "end_before_start", "The event ends before it starts."
+    NOT_A_NUMBER = "not_a_number", "This is not a number as this feed writes them."
+    NOT_A_URL = "not_a_url", "This is not a web address."
+    NOT_IN_LOOKUP = "not_in_lookup", "This value is not in the agreed list."
+    NOT_ACCEPTED = "not_accepted", "This value is not one that the service accepts."
+    TOO_LONG = "too_long", "This text is longer than agreed."
+    BAD_TEXT = "bad_text", "This text cannot be used as it is."
+    REPAIRED = "repaired", "This text was damaged by a wrong encoding and has been mended: please look at it."
+    BAD_KEY = "bad_key", "The row's identifier cannot be used as it is."
+    DUPLICATE_KEY = "duplicate_key", "Another row of the same file has the same identifier and says something else."
+    NO_DAY = "no_day", "The row is to happen again and again, and no day comes of it."
+    TOO_MANY = "too_many", "The row stands for more events than agreed."
+    UNEVEN = "uneven", "The lists of this row belong together and differ in length."
+    TWIN = "twin", "An event with the same channel, title, start and place is already known under another identifier."
+    RAGGED = "ragged", "The row does not have as many cells as the header has columns."
+    UNDECODABLE = "undecodable", "The cell holds bytes that are not text in the agreed encoding."
+    ASSERTION = "assertion", "The row breaks a rule agreed for this feed."
+    IMAGE = "image", "The image cannot be used."
 
 
-REASON_TEXTS: Mapping[ReasonCode, str] = {
-    ReasonCode.REQUIRED: "A value is needed here, and there is none.",
-    ReasonCode.NOT_A_DATE: "This is not a date in one of the formats agreed for this feed.",
-    ReasonCode.NOT_A_TIME: "This is not a time of day in one of the formats agreed for this feed.",
-    ReasonCode.NO_SUCH_TIME: "The clocks go forward here: this time does not exist on that day.",
-    ReasonCode.AMBIGUOUS_TIME: "The clocks go back here: this time happens twice on that day.",
-    ReasonCode.NOT_A_ZONE: "This is not the name of a time zone.",
-    ReasonCode.END_BEFORE_START: "The event ends before it starts.",
-    ReasonCode.NOT_A_NUMBER: "This is not a number as this feed writes them.",
-    ReasonCode.NOT_A_URL: "This is not a web address.",
-    ReasonCode.NOT_IN_LOOKUP: "This value is not in the agreed list.",
-    ReasonCode.NOT_ACCEPTED: "This value is not one that the service accepts.",
-    ReasonCode.TOO_LONG: "This text is longer than agreed.",
-    ReasonCode.BAD_TEXT: "This text cannot be used as it is.",
-    ReasonCode.REPAIRED: "This text was damaged by a wrong encoding and has been mended: please look at it.",
-    ReasonCode.BAD_KEY: "The row's identifier cannot be used as it is.",
-    ReasonCode.DUPLICATE_KEY: "Another row of the same file has the same identifier and says something else.",
-    ReasonCode.NO_DAY: "The row is to happen again and again, and no day comes of it.",
-    ReasonCode.TOO_MANY: "The row stands for more events than agreed.",
-    ReasonCode.UNEVEN: "The lists of this row belong together and differ in length.",
-    ReasonCode.TWIN: "An event with the same channel, title, start and place is already known under another identifier.",
-    ReasonCode.RAGGED: "The row does not have as many cells as the header has columns.",
-    ReasonCode.UNDECODABLE: "The cell holds bytes that are not text in the agreed encoding.",
-    ReasonCode.ASSERTION: "The row breaks a rule agreed for this feed.",
-    ReasonCode.IMAGE: "The image cannot be used.",
-}
+REASON_TEXTS: Mapping[ReasonCode, str] = {code: code.sentence for code in ReasonCode}
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,7 +288,7 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
         yield MappingProblem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
     for kind, name in ((Explode, "item"), (Recur, "day")):
         if kind in kinds and name in mapping.let:
-            message = f'"${name}" is what each event of a row is told apart by'
+            message = f'"${name}" is what distinguishes the events of a row'
             yield MappingProblem(("let", name), message, "call this value otherwise")
 
 

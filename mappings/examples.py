@@ -10,8 +10,18 @@ import orjson
 
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
-from mappings.refusals import ReasonCode
+from mappings.outcome import (
+    Absorbed,
+    Gone,
+    MappedRow,
+    ReasonCode,
+    Rejection,
+    RowLocation,
+    RowOutcome,
+    Skipped,
+    SourceRow,
+    if_unknown,
+)
 from mappings.spec.feed import Example, FeedMapping
 from mappings.spec.rules import Recur, Rule, WindowRule
 

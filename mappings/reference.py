@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
-from mappings.refusals import REASON_TEXTS, ReasonCode, did_you_mean
+from mappings.outcome import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
 from mappings.spec.rules import Rule
 from mappings.spec.soql import FieldTest, Incremental

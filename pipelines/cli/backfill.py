@@ -17,8 +17,8 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.measures import written
     from mappings.spec.feed import FeedMapping
+    from mappings.strict import written
     from pipelines.cli.dry_run import Days, rehearse_backfill
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import Output

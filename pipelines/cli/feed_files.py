@@ -11,7 +11,7 @@ from rapidfuzz import process
 from typing_extensions import TypedDict
 
 from mappings.errors import ConfigError, FileProblem, MappingFileError
-from mappings.refusals import did_you_mean
+from mappings.outcome import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.includes import including, is_shared

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from connectors.event_api.answers import in_short
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
-from mappings.refusals import REASON_TEXTS, Reason, did_you_mean
+from mappings.outcome import REASON_TEXTS, Reason, did_you_mean
 from mappings.row_key import RowKey
 from pipelines.cli.output.csv import CsvRow, csv_row
 from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING

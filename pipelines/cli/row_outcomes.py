@@ -10,6 +10,7 @@ from typing import Any, Literal, NotRequired, assert_never
 from typing_extensions import TypedDict
 
 from mappings.outcome import (
+    REASON_TEXTS,
     WHOLE_ROW,
     Absorbed,
     Absorption,
@@ -17,6 +18,8 @@ from mappings.outcome import (
     Gone,
     MappedRow,
     Part,
+    Reason,
+    ReasonCode,
     Rejection,
     RowLocation,
     RowOutcome,
@@ -24,7 +27,6 @@ from mappings.outcome import (
     if_unknown,
     too_long_key,
 )
-from mappings.refusals import REASON_TEXTS, Reason, ReasonCode
 from mappings.row_key import Fingerprint, RowKey
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict
 
-from mappings.measures import written, written_rate
 from mappings.spec.feed import FeedMapping
+from mappings.strict import written, written_rate
 from pipelines.cli.output.console import Output
 from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
 from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of

@@ -13,8 +13,8 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.measures import written
-    from mappings.refusals import REASON_TEXTS
+    from mappings.outcome import REASON_TEXTS
+    from mappings.strict import written
     from pipelines.cli.output.console import Output
     from pipelines.cli.output.words import REJECTION_COLUMNS, rejection_rows
     from pipelines.cli.run_report import Run, run_document, run_head, run_lines, run_told

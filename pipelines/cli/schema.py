@@ -14,7 +14,7 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.refusals import did_you_mean
+    from mappings.outcome import did_you_mean
     from mappings.spec.json_schema import feed_json_schema
     from pipelines.cli.documents import DOCUMENTS, SchemaFile, document_schema, file_name
     from pipelines.cli.output.console import Output

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode
 from state.enums import ProblemKind
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries

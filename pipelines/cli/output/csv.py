@@ -12,7 +12,7 @@ from tempfile import SpooledTemporaryFile
 from typing import IO, TextIO
 
 from mappings.errors import ConfigError
-from mappings.refusals import REASON_TEXTS, Reason
+from mappings.outcome import REASON_TEXTS, Reason
 from pipelines.control_characters import replaced
 
 _ADDED = ("place", "problem", "hint")

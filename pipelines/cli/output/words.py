@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Protocol
 
-from mappings.refusals import REASON_TEXTS, Reason
+from mappings.outcome import REASON_TEXTS, Reason
 
 REJECTION_COLUMNS = ("place", "column", "found", "problem", "hint")
 BRAKE_COLUMNS = ("brake", "verdict", "why")

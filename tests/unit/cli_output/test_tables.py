@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.output.words import brake_rows, publish_line, read_line, rejection_rows
 from state.ledger.accounts import RejectedRow

@@ -29,7 +29,7 @@ from worker import FIELDS
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import dump, judge
 from mappings.outcome import MappedRow, RowLocation, SourceRow
-from mappings.row_key import fingerprint, row_digest, twin_digest
+from mappings.row_key import duplicate_digest, fingerprint, row_digest
 from mappings.yaml.loader import load_feed
 
 ROWS = 20_000
@@ -106,7 +106,7 @@ def endings(map_row: RowMapper, rows: Sequence[SourceRow]) -> dict[str, float]:
         "dump: canonical JSON": lambda _row: dump(payload),
         "digest of the body": lambda _row: fingerprint(body),
         "digest of the cells": lambda _row: row_digest(bytes(16), used),
-        "digest of what twins share": lambda _row: twin_digest(*place),
+        "digest of what twins share": lambda _row: duplicate_digest(*place),
     }
     return dict(zip(works, costs([each(work) for work in works.values()], rows), strict=True))
 

@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,10 +22,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
-from connectors.rate_limit_state import Permit
+from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Sharing, Timing
 from connectors.retry import retry_after_s
-from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
+from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
@@ -198,9 +197,13 @@ class Cell:
     met_later: float
     early: int
 
+    @property
+    def is_within_budget(self) -> bool:
+        return self.used >= 0.85 and self.used_later >= 0.94 and max(self.met, self.met_later) < 0.02 and self.early == 0
+
     def __str__(self) -> str:
         early = f" [red]{self.early} early[/]" if self.early else ""
-        colour = "green" if self.used >= 0.85 and self.used_later >= 0.94 and max(self.met, self.met_later) < 0.02 else "yellow"
+        colour = "green" if self.is_within_budget else "yellow"
         return f"[{colour}]{self.used:.1%} / {self.met:.1%}, {self.used_later:.1%} / {self.met_later:.1%}[/]{early}"
 
 
@@ -231,34 +234,41 @@ def _wanted(words: list[str]) -> list[str]:
     return [one for one in LIMITS if not words or any(word in one for word in words)]
 
 
+def run_grid(limits: Sequence[str]) -> dict[tuple[str, str], list[Cell]]:
+    """Return the cells of each limit and each form of Retry-After, in the order of `WAYS`; on all cores."""
+    rows = list(product(limits, STYLES))
+    with ProcessPoolExecutor() as workers:
+        found = list(workers.map(cell, *zip(*((*row, way) for row in rows for way in WAYS), strict=True), chunksize=2))
+    return {row: found[number * len(WAYS) : (number + 1) * len(WAYS)] for number, row in enumerate(rows)}
+
+
+def mean(cells: Sequence[Cell]) -> Cell:
+    count = len(cells)
+    return Cell(
+        sum(one.used for one in cells) / count,
+        sum(one.met for one in cells) / count,
+        sum(one.used_later for one in cells) / count,
+        sum(one.met_later for one in cells) / count,
+        sum(one.early for one in cells),
+    )
+
+
 def main() -> None:
     table = Table(title="Share of the limit used / share answered 429: first minute, minutes 3 and 4")
     for heading in ("limit", "Retry-After", *map(str, WAYS)):
         table.add_column(heading, no_wrap=True)
-    rows = list(product(_wanted(sys.argv[1:]), STYLES))
-    with ProcessPoolExecutor() as workers:
-        found = list(workers.map(cell, *zip(*((*row, way) for row in rows for way in WAYS), strict=True), chunksize=2))
-    for number, row in enumerate(rows):
-        table.add_row(*row, *map(str, found[number * len(WAYS) : (number + 1) * len(WAYS)]))
+    found = run_grid(_wanted(sys.argv[1:]))
+    groups: dict[str, list[Cell]] = {}
+    for (limit, style), cells in found.items():
+        table.add_row(limit, style, *map(str, cells))
+        kind = "bucket, burst 1" if limit.endswith("burst 1") else limit.split()[0]
+        for way, one in zip(WAYS, cells, strict=True):
+            for name in ("all", kind):
+                groups.setdefault(f"{name}, {way.workers} workers", []).append(one)
     console = Console(width=220)
     console.print(table)
-    for name, cells in _groups(rows, found).items():
-        means = [
-            sum(values) / len(cells) for values in zip(*((c.used, c.met, c.used_later, c.met_later) for c in cells), strict=True)
-        ]
-        console.print(
-            f"{name}: " + " / ".join(f"{mean:.1%}" for mean in means) + f", {sum(c.early for c in cells)} sent in a pause"
-        )
-
-
-def _groups(rows: list[tuple[str, str]], found: list[Cell]) -> dict[str, list[Cell]]:
-    groups: dict[str, list[Cell]] = {}
-    for number, one in enumerate(found):
-        way, limit = WAYS[number % len(WAYS)], rows[number // len(WAYS)][0]
-        kind = "bucket, burst 1" if limit.endswith("burst 1") else limit.split()[0]
-        for name in (f"all, {way.workers} workers", f"{kind}, {way.workers} workers"):
-            groups.setdefault(name, []).append(one)
-    return groups
+    for name, cells in groups.items():
+        console.print(f"{name}: {mean(cells)}, {mean(cells).early} sent in a pause")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from pydantic import SecretStr
 from rich.console import Console
 from rich.table import Table
 
-from connectors.sources.environment import REAL_CLOCK, Access, SalesforceAccess
-from connectors.sources.header import ColumnRequest
+from connectors.sources.contract import REAL_CLOCK, Access, SalesforceAccess
+from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org, Shapes
 from connectors.sources.salesforce.query import select_object
 from connectors.sources.salesforce.source import SalesforceRecords

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.environment import Access, GoogleAccess
+from connectors.sources.contract import Access, GoogleAccess
 from mappings.spec.source import GoogleSheetsSource
 
 TESTS = Path(__file__).parents[1] / "tests"

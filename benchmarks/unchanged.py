@@ -18,13 +18,12 @@ from pathlib import Path
 from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.delivery import Answer, Receipt
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
-from pipelines.run.stage import Staged, StageJob, stage
+from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from state.database import open_database
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled

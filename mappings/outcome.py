@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mappings.refusals import Reason
+from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import NO_KEY, Fingerprint, RowKey
 
 
@@ -35,7 +35,7 @@ class SourceRow:
     `is_gone`: the source says that this row was deleted; only the cells of its key mean anything.
     """
 
-    origin: RowLocation
+    location: RowLocation
     cells: Mapping[str, str]
     problems: tuple[Reason, ...] = ()
     warnings: tuple[Reason, ...] = ()
@@ -86,17 +86,17 @@ class MappedRow:
     """A row that became an event: `body` is canonical JSON, the very bytes that are sent (before a cover's id).
 
     `fingerprint` digests the body and the cover's address; `row_digest` the used cells and the mapping;
-    `twin_digest` (channel, title, start, place), to notice a delivered event under a new row key. `warnings` are
+    `duplicate_digest` (channel, title, start, place), to notice a delivered event under a new row key. `warnings` are
     problems that the mapping tolerates, counted and shown.  `outside`: the label of the window
     or horizon that keeps the event from being sent for the first time, "" if none does.
     """
 
-    origin: RowLocation
+    location: RowLocation
     row_key: RowKey
     body: bytes
     fingerprint: Fingerprint
     row_digest: bytes
-    twin_digest: bytes
+    duplicate_digest: bytes
     channel_id: int
     cells: Mapping[str, str]
     cover: Cover | None = None
@@ -109,7 +109,7 @@ class MappedRow:
 class Rejection:
     """A row that could not become an event, with all of its reasons. `row_key` is "" where not even that is known."""
 
-    origin: RowLocation
+    location: RowLocation
     row_key: RowKey
     reasons: tuple[Reason, ...]
     cells: Mapping[str, str]
@@ -126,7 +126,7 @@ class Skipped:
     `is_cancelled`: the source says that the event is off, which matters where it was delivered before.
     """
 
-    origin: RowLocation
+    location: RowLocation
     because: str
     row_key: RowKey = NO_KEY
     is_cancelled: bool = False
@@ -145,7 +145,7 @@ class Absorption(StrEnum):
 class Absorbed:
     """A row that gives no event of its own: another row of the same key speaks for it."""
 
-    origin: RowLocation
+    location: RowLocation
     row_key: RowKey
     into: Absorption
     part: Part = WHOLE_ROW
@@ -158,7 +158,7 @@ class Gone:
     `is_stem`: the row stands for several events, whose keys begin with its own; all of them are gone.
     """
 
-    origin: RowLocation
+    location: RowLocation
     row_key: RowKey
     is_stem: bool = False
     part: Part = WHOLE_ROW
@@ -170,5 +170,21 @@ RowOutcome = MappedRow | Rejection | Skipped | Absorbed | Gone
 def if_unknown(outcome: RowOutcome) -> RowOutcome:
     """Return what becomes of a row that was never sent before: one outside the window is left out under its label."""
     if isinstance(outcome, MappedRow) and outcome.outside:
-        return Skipped(outcome.origin, outcome.outside, outcome.row_key, part=outcome.part)
+        return Skipped(outcome.location, outcome.outside, outcome.row_key, part=outcome.part)
     return outcome
+
+
+_MOST_BYTES = 2_000
+_SHOWN = 80
+
+
+def too_long_key(row: MappedRow) -> Rejection | None:
+    """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
+    if len(row.row_key) * 4 <= _MOST_BYTES:
+        return None
+    length = len(row.row_key.encode("utf-8", "backslashreplace"))
+    if length <= _MOST_BYTES:
+        return None
+    hint = f"an identifier of at most {_MOST_BYTES:,} bytes would be accepted, and this one has {length:,}: shorten it"
+    reason = Reason(ReasonCode.BAD_KEY, "", "", f"{row.row_key[:_SHOWN]}…", hint)
+    return Rejection(row.location, row.row_key, (reason,), row.cells, row.part)

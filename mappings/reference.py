@@ -10,13 +10,12 @@ from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.refusals import REASON_TEXTS, ReasonCode, did_you_mean
-from mappings.spec.conditions import Condition, Test
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
 from mappings.spec.rules import Rule
 from mappings.spec.soql import FieldTest, Incremental
 from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
-from mappings.spec.values import MARKERS, Value
+from mappings.spec.values import MARKERS, Condition, Test, Value
 from mappings.steps.catalogue import FAMILIES
 from mappings.steps.step import Step
 from mappings.strict import Strict, union_members

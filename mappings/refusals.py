@@ -44,7 +44,7 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
         return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step)
 
 
-class Repaired(Refusal):
+class Repair(Refusal):
     """A value that is used all the same, while its row is counted and shown: it was not as its source meant it."""
 
     def __init__(self, value: Any, hint: str) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
 
-from mappings.measures import Text
+from mappings.lookup_table import Table, TableError
+from mappings.measures import Text, mistake
 from mappings.positions import Block
+from mappings.refusals import did_you_mean
 
 
 class Strict(BaseModel):
@@ -62,3 +66,49 @@ MissPolicy = Annotated[
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]
 """The same, or keep: a value that a list does not know stays as it is."""
+
+
+@dataclass(slots=True)
+class FileContext:
+    """`names`: the keys of `let`. `open_table` returns a lookup file by its name in the feed, or raises TableError."""
+
+    names: frozenset[str]
+    open_table: Callable[[str], Table]
+    tables: dict[str, Table] = field(default_factory=dict)
+
+    def table(self, name: str) -> Table:
+        """Return a lookup file, read once."""
+        if name not in self.tables:
+            self.tables[name] = self.open_table(name)
+        return self.tables[name]
+
+
+def table_of(name: str, info: ValidationInfo) -> Table | None:
+    """Return the lookup file that a model names, or None where no file is being loaded."""
+    if not isinstance(info.context, FileContext):
+        return None
+    try:
+        return info.context.table(name)
+    except TableError as error:
+        raise mistake(str(error)) from error
+
+
+def _check_table(name: str, info: ValidationInfo) -> str:
+    table_of(name, info)
+    return name
+
+
+def _check_reference(text: str, info: ValidationInfo) -> str:
+    name = text[1:]
+    if not text.startswith("$") or name.startswith("$") or not isinstance(info.context, FileContext):
+        return text
+    if name not in info.context.names:
+        near = did_you_mean(name, info.context.names).replace('"', '"$', 1)
+        raise mistake(f'unknown name "{text}"', near or "define it under let")
+    return text
+
+
+TableFile = Annotated[Text, AfterValidator(_check_table)]
+"""The name of a lookup file: beside the feed file, or in the folder `lookups` next to the feed's folder."""
+Referring = Annotated[Text, AfterValidator(_check_reference)]
+"""A text that means the named value `name` if it reads `$name`; `$$` at its beginning is a plain `$`."""

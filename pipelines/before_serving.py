@@ -1,39 +1,90 @@
-"""Prepare for a code server's first run: read the environment, make Dagster's home and storage, end a predecessor's runs.
+"""Dagster's home folder, and what a code server needs before its first run.
 
-`python -m pipelines.before_serving`, in the environment of the server and on its host. A host of the same name that died with
-runs at work leaves them STARTED, and their feeds waiting for them.
+`python -m pipelines.before_serving`, in the environment of the server and on its host, makes the home and the storage, so that
+no process of the deployment finds storage that another is still making, and ends the runs of a predecessor of the same host
+name that died: they would stay STARTED, and their feeds would wait for them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import re
 import sys
-
-import dagster as dg
+from pathlib import Path
 
 from mappings.errors import SyncError
 from pipelines.control_characters import replaced
-from pipelines.orchestration.dagster_home import prepare_dagster_home
-from pipelines.orchestration.workers import end_runs_of_the_dead
 from pipelines.run.outcome import outcome_of
 from pipelines.settings import current_settings
+from state.private_files import keep_private, make_private_folder
+
+DAGSTER_YAML = """\
+# Written once by eventsync; yours from then on.
+telemetry: {enabled: false}
+nux: {enabled: false}
+python_logs: {python_log_level: INFO}
+run_launcher: {module: pipelines.launcher, class: PidCheckingRunLauncher}
+run_queue: {dequeue_interval_seconds: 1}
+concurrency:
+  pools: {granularity: op, default_limit: 4}
+  runs:
+    max_concurrent_runs: 4
+    tag_concurrency_limits:
+      - {key: eventsync/feed, value: {applyLimitPerUniqueValue: true}, limit: 1}
+run_monitoring:
+  enabled: true
+  poll_interval_seconds: 10
+  start_timeout_seconds: 60
+  cancel_timeout_seconds: 60
+  free_slots_after_run_end_seconds: 30
+run_retries: {enabled: true, max_retries: 0}  # only runs that ask for it by a tag: dagster/max_retries
+schedules: {use_threads: true, num_workers: 4}
+sensors: {use_threads: true, num_workers: 4}
+freshness: {enabled: true}
+retention:
+  schedule: {purge_after_days: 30}
+  sensor: {purge_after_days: {skipped: 3, success: 30, failure: 30}}
+"""
+FORMER = frozenset({"e3bfe54e13b2381bbe0b5d3b2585a11487b1246dc9175225d740621d37657173"})
+"""The SHA-256 of each text that an earlier version wrote."""
+_SETTING = re.compile(r"^[a-z]\w*", re.IGNORECASE | re.MULTILINE)
 
 
-def prepare() -> None:
-    """Make the home and the storage, so that no process of the deployment finds storage that another is still making.
+def prepare_dagster_home(home: Path) -> None:
+    """Make the folder with its settings, and point this process and its children at it; what they make is private.
 
-    Raises:
-        ConfigError: the environment is not fit to serve in.
+    Settings that a person wrote or changed are left alone; unchanged ones of an earlier version are brought up to date.
     """
-    settings = current_settings()
-    prepare_dagster_home(settings.dagster_home)
-    with dg.DagsterInstance.get() as instance:
-        end_runs_of_the_dead(instance)
+    keep_private()
+    make_private_folder(home.absolute())
+    settings = home / "dagster.yaml"
+    if not settings.exists() or hashlib.sha256(settings.read_bytes()).hexdigest() in FORMER:
+        new = home / f".dagster.yaml.{os.getpid()}"
+        new.write_text(DAGSTER_YAML, encoding="utf-8")
+        new.replace(settings)  # a concurrent reader finds the old text or the new one, never a part
+    os.environ["DAGSTER_HOME"] = str(home)
+
+
+def settings_lacking(home: Path) -> tuple[str, ...]:
+    """Return which of our settings a home's own file does not name, so that Dagster's defaults hold; none without a file."""
+    try:
+        present = _SETTING.findall((home / "dagster.yaml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(name for name in _SETTING.findall(DAGSTER_YAML) if name not in present)
 
 
 def main() -> int:
     """Prepare, and return the exit code; print what is wrong to stderr."""
+    import dagster as dg  # noqa: PLC0415  # takes a second, and commands need only the home
+
+    from pipelines.launcher import end_runs_of_the_dead  # noqa: PLC0415  # as above
+
     try:
-        prepare()
+        prepare_dagster_home(current_settings().dagster_home)
+        with dg.DagsterInstance.get() as instance:
+            end_runs_of_the_dead(instance)
     except SyncError as error:
         sys.stderr.write(replaced(f"{error}\n{error.hint}\n"))
         return int(outcome_of(error).exit_code)

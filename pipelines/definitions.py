@@ -9,14 +9,11 @@ import dagster as dg
 
 from mappings.yaml.loader import LoadedFeed, load_folder
 from pipelines.orchestration import names
-from pipelines.orchestration.assets import feed_assets
+from pipelines.orchestration.assets import LaunchOptions, feed_assets
+from pipelines.orchestration.automation import feed_schedules, feed_sensors, notices_sensors
 from pipelines.orchestration.broken_feeds import broken_definitions, broken_feeds
 from pipelines.orchestration.dagster_private import own_job
-from pipelines.orchestration.history import history_definitions
-from pipelines.orchestration.launch_options import LaunchOptions
-from pipelines.orchestration.partitions import backfill_definitions
-from pipelines.orchestration.schedules import feed_schedules
-from pipelines.orchestration.sensors import feed_sensors, notices_sensors
+from pipelines.orchestration.jobs import backfill_definitions, history_definitions
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs

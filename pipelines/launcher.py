@@ -1,24 +1,73 @@
-"""Dagster's default launcher, extended to notice that the process of a run on this machine is gone.
+"""Runs and the processes that work on them: run a job in this process, and end the runs whose process has died.
 
-Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. The module keeps its
-path because dagster.yaml files name it.
+A process id alone does not identify a process, because ids are reused; its start time is recorded beside it. The module keeps
+its path because dagster.yaml files name the launcher in it.
 """
 
 from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import dagster as dg
+import psutil
 
-from pipelines.orchestration.dagster_private import GRPC_INFO_TAG, CheckRunHealthResult, DefaultRunLauncher, WorkerStatus
-from pipelines.orchestration.workers import TOLERANCE_S, Worker, tagged_worker
+from mappings.spec.feed import FeedMapping
+from pipelines.orchestration.dagster_private import (
+    GRPC_INFO_TAG,
+    CheckRunHealthResult,
+    DefaultRunLauncher,
+    RunFailureReason,
+    WorkerStatus,
+)
+from pipelines.orchestration.webserver import launch_config, launch_tags, launched_job, wanted_assets
+from pipelines.run.options import RunOptions
 
-THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+PID_TAG = "eventsync/pid"
+HOST_TAG = "eventsync/host"
+BORN_TAG = "eventsync/process_started"
+TOLERANCE_S = 1.0
+"""The start time of one process, read twice, may differ by corrections of the clock."""
+NOT_ENDED = [
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+_QUIET = {"console": {"config": {"log_level": "CRITICAL"}}}
+"""The event log keeps everything, stack traces included; the terminal shows the report of the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A process of a host, started between the two times (seconds since the epoch)."""
+
+    pid: int
+    host: str
+    born_from: float
+    born_until: float
+
+    def is_dead(self) -> bool:
+        """Whether it is surely gone; False for a process of another host, of which we cannot know."""
+        if self.host != socket.gethostname():
+            return False
+        try:
+            process = psutil.Process(self.pid)
+            is_same = self.born_from <= process.create_time() <= self.born_until
+            return not is_same or process.status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return True
 
 
 class PidCheckingRunLauncher(DefaultRunLauncher):
-    """Answers the daemon's run monitoring for runs of this host; those of other hosts count as running."""
+    """Dagster's default launcher, extended to notice that the process of a run on this machine is gone.
+
+    Without it a run stays STARTED for ever after a reboot or a `kill -9`, and keeps its place in the queue. Runs of other hosts
+    count as running.
+    """
 
     @property
     def supports_check_run_worker_health(self) -> bool:
@@ -27,17 +76,69 @@ class PidCheckingRunLauncher(DefaultRunLauncher):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
         """Return whether the run's process is alive; RUNNING where that cannot be known from here."""
-        worker = tagged_worker(run) or self._launched_worker(run)
-        if worker is None or not worker.is_dead:
-            return CheckRunHealthResult(WorkerStatus.RUNNING)
-        return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"process {worker.pid} is gone")
+        worker = _tagged_worker(run) or self._launched_worker(run)
+        if worker is not None and worker.is_dead():
+            return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"process {worker.pid} is gone")
+        return CheckRunHealthResult(WorkerStatus.RUNNING)
 
     def _launched_worker(self, run: dg.DagsterRun) -> Worker | None:
         """Return the process of a launched run, as Dagster's own event names it: on the host of its code server."""
-        if json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("host") not in THIS_MACHINE:
+        if json.loads(run.tags.get(GRPC_INFO_TAG, "{}")).get("host") not in _THIS_MACHINE:
             return None
         for entry in self._instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ENGINE_EVENT):
             pid = entry.get_dagster_event().engine_event_data.metadata.get("pid")
             if pid is not None:
                 return Worker(int(str(pid.value)), socket.gethostname(), 0.0, entry.timestamp + TOLERANCE_S)
         return None
+
+
+def process_tags() -> Mapping[str, str]:
+    """Return the tags of a run that name this process as its worker."""
+    process = psutil.Process()
+    return {PID_TAG: str(process.pid), HOST_TAG: socket.gethostname(), BORN_TAG: f"{process.create_time():.2f}"}
+
+
+def _tagged_worker(run: dg.DagsterRun) -> Worker | None:
+    try:
+        pid, born = int(run.tags[PID_TAG]), float(run.tags[BORN_TAG])
+    except (KeyError, ValueError):
+        return None
+    return Worker(pid, run.tags.get(HOST_TAG, ""), born - TOLERANCE_S, born + TOLERANCE_S)
+
+
+def end_runs_of_the_dead(instance: dg.DagsterInstance) -> None:
+    """Fail the runs of dead processes of this host, so that no pool and no schedule waits for them."""
+    for run in instance.get_runs(dg.RunsFilter(statuses=NOT_ENDED, tags={HOST_TAG: socket.gethostname()})):
+        worker = _tagged_worker(run)
+        if worker is not None and worker.is_dead():
+            instance.report_run_failed(run, f"process {worker.pid} is gone; the state is intact: the next run goes on")
+            instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+
+
+def run_job(definitions: dg.Definitions, mapping: FeedMapping, options: RunOptions, run_id: str, launched_by: str = "cli") -> str:
+    """Run the job of one feed in this process, listed in the Dagster UI like any other; return the run's status.
+
+    A run that a signal interrupted counts as CANCELED, though Dagster records a failure, or no end at all.
+    """
+    job = definitions.resolve_job_def(launched_job(mapping, options))
+    with dg.DagsterInstance.get() as instance:
+        end_runs_of_the_dead(instance)
+        try:
+            result = job.execute_in_process(
+                instance=instance,
+                run_id=run_id,
+                run_config={**launch_config(options), "loggers": _QUIET},
+                asset_selection=[dg.AssetKey(path) for path in wanted_assets(mapping.feed, options)] or None,
+                tags={**launch_tags(mapping, options, launched_by), **process_tags()},
+                raise_on_error=False,
+            )
+        finally:
+            run = instance.get_run_by_id(run_id)
+            if run is not None and not run.is_finished:
+                instance.report_run_canceled(run, "interrupted; the state is intact: the next run goes on")
+                instance.event_log_storage.free_concurrency_slots_for_run(run_id)
+    if result.success:
+        return "SUCCESS"
+    ends = [event.job_failure_data for event in result.all_events if event.event_type is dg.DagsterEventType.RUN_FAILURE]
+    is_interrupted = any(end.failure_reason is RunFailureReason.UNEXPECTED_TERMINATION for end in ends)
+    return "CANCELED" if is_interrupted else "FAILURE"

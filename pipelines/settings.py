@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from connectors.addresses import is_loopback, refusal_of_host
 from connectors.masking import Mask, passwords_in
-from connectors.sources.environment import Access, GoogleAccess, SalesforceAccess
+from connectors.sources.contract import Access, GoogleAccess, SalesforceAccess
 from mappings.delivery import destination_of, service_of
 from mappings.errors import ConfigError
 

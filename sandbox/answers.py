@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Literal
+import asyncio
+import math
+import socket
+import struct
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from email.utils import formatdate
+from hashlib import blake2b
+from typing import Final, Literal, assert_never
 
 import orjson
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from sandbox.switches import ErrorKind, FaultKind, RetryAfterStyle, Switches
 
 STATUS_OF: Final = {
     "invalid_request": 400,
@@ -18,7 +30,6 @@ STATUS_OF: Final = {
     "internal_error": 500,
 }
 """The specification's error codes, each with its status."""
-
 JSON: Final = "application/json"
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
 
@@ -63,3 +74,225 @@ def invalid(field: str, issue: str) -> ApiError:
 def json_answer(document: object, status: int = 200) -> Answer:
     """Return a success whose body is `document` as JSON."""
     return Answer(status, orjson.dumps(document))
+
+
+def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tuple[str, str], ...]:
+    """Return the `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch says; () where it is absent."""
+    seconds, at = math.ceil(wait_s), math.ceil(now + wait_s)
+    texts: dict[RetryAfterStyle, tuple[str, ...]] = {
+        "absent": (),
+        "seconds": (str(seconds),),
+        "fraction": (f"{math.ceil(wait_s * 1000) / 1000:.3f}",),
+        "date": (formatdate(at, usegmt=True),),  # the three forms of an HTTP date (RFC 9110, 5.6.7)
+        "rfc850_date": (time.strftime("%A, %d-%b-%y %H:%M:%S GMT", time.gmtime(at)),),
+        "asctime_date": (time.asctime(time.gmtime(at)),),
+        "several": ("0", str(seconds)),
+        "garbage": ("soon",),
+        "negative": ("-1",),
+        "absurd": ("31536000",),
+    }
+    return tuple(("Retry-After", text) for text in texts[style])
+
+
+Moment = Literal["before", "after"]
+_HTML: Final = "text/html; charset=utf-8"
+_BREAK_S: Final = 0.2
+"""The wait that the `Retry-After` of a 429 or 503 asks for, as precisely as its form allows."""
+_WRONG_IDS: Final = ("100001", 100001.5, True, -1)
+_GATEWAY_PAGE: Final = (
+    b"<!doctype html><html><head><title>One moment</title></head><body><h1>One moment, please</h1></body></html>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """How one attempt goes wrong, `before` or `after` its work is done and stored. `draw`: a random byte for variants."""
+
+    kind: FaultKind
+    moment: Moment
+    draw: int = 0
+
+
+class FaultPlan:
+    """Draws the faults. It counts the attempts under each key, so that a retry gets a draw of its own."""
+
+    def __init__(self) -> None:
+        self._attempts: Counter[str] = Counter()
+
+    def draw(self, name: str, switches: Switches) -> Fault | None:
+        """Return the fault of the next attempt called `name` (route and idempotency key, or the body's digest without one)."""
+        if switches.fault_per_mille == 0:
+            return None
+        self._attempts[name] += 1
+        if 0 < switches.fault_attempts < self._attempts[name]:
+            return None
+        drawn = blake2b(f"{switches.fault_seed}:{name}:{self._attempts[name]}".encode(), digest_size=12).digest()
+        if int.from_bytes(drawn[:4]) % 1000 >= switches.fault_per_mille:
+            return None
+        kind = switches.faults[int.from_bytes(drawn[4:8]) % len(switches.faults)]
+        return Fault(kind, _moment(switches, is_late=bool(drawn[8] & 1)), drawn[9])
+
+    def reset(self) -> None:
+        """Forget every attempt."""
+        self._attempts.clear()
+
+
+def _moment(switches: Switches, *, is_late: bool) -> Moment:
+    match switches.fault_moment:
+        case "before" | "after" as moment:
+            return moment
+        case "either":
+            return "after" if is_late else "before"
+
+
+def faulty_answer(fault: Fault, answer: Answer | None, request_id: str, switches: Switches, now: float) -> Answer:
+    """Return what is sent instead of `answer` (None where there is none yet)."""
+    match fault.kind:
+        case "error_408" | "error_425" | "error_429" | "error_500" | "error_503" | "stored_500":
+            return _error_answer(fault.kind, request_id, switches, now)
+        case "error_502" | "error_504" | "error_520":
+            return Answer(int(fault.kind[-3:]), _GATEWAY_PAGE, media_type=_HTML)
+        case "reset" | "closed" | "hang" | "late":
+            # The connection of a `late` one was reset before its work: the client is gone by now.
+            return Answer(0, b"", breakage="hang" if fault.kind == "late" else fault.kind)
+        case "reset_midway" | "drip" | "truncated" | "twice":
+            return replace(answer or _empty_doc(switches), breakage=fault.kind)
+        case "empty" | "no_content" | "no_doc" | "malformed" | "wrong_id" | "html":
+            return _answer_without_id(fault, answer or _empty_doc(switches), switches)
+        case "redirect":
+            # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
+            return Answer(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),))
+
+
+def _error_answer(kind: ErrorKind, request_id: str, switches: Switches, now: float) -> Answer:
+    match kind:
+        case "error_500" | "stored_500":
+            return ApiError("internal_error", "Something went wrong on our side.").answer(request_id)
+        case "error_408":
+            return ApiError("internal_error", "The request took too long.", status=408).answer(request_id)
+        case "error_425":
+            return ApiError("internal_error", "Too early.", status=425).answer(request_id)
+        case "error_429":
+            refusal = ApiError("rate_limited", "Too many requests just now.")
+        case "error_503":
+            refusal = ApiError("internal_error", "The service is taking a break.", status=503)
+        case _:
+            assert_never(kind)
+    refusal.headers = retry_after(switches.retry_after, _BREAK_S, now)
+    return refusal.answer(request_id)
+
+
+def _answer_without_id(fault: Fault, answer: Answer, switches: Switches) -> Answer:
+    """Return a success without the id of what was created."""
+    match fault.kind:
+        case "no_content":
+            return Answer(204, b"")
+        case "no_doc":
+            return Answer(switches.success_status, b"{}")
+        case "malformed":
+            return replace(answer, body=answer.body.replace(b":", b"=>", 1))
+        case "wrong_id":
+            return json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, switches.success_status)
+        case "html":
+            return Answer(200, _GATEWAY_PAGE, media_type=_HTML)
+        case _:
+            return Answer(switches.success_status, b"")
+
+
+def _empty_doc(switches: Switches) -> Answer:
+    return json_answer({"doc": {"id": 0, "title": ""}}, switches.success_status)
+
+
+_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
+_DRIP_S: Final = 0.05
+
+
+class Wire:
+    """The open connections of a server, by the client's host and port."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, int], asyncio.Transport] = {}
+
+    def opened(self, transport: asyncio.Transport) -> tuple[str, int]:
+        """Add a new connection and return the client's address, its key for `closed`."""
+        client = _address(transport.get_extra_info("peername"))
+        self._open[client] = transport
+        return client
+
+    def closed(self, client: tuple[str, int]) -> None:
+        """Remove a closed connection."""
+        self._open.pop(client, None)
+
+    def reset(self, scope: Scope) -> None:
+        """Reset the connection of `scope` at once. Raises ConnectionResetError where no server holds one."""
+        transport = self._transport(scope)
+        connection: socket.socket | None = transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        transport.abort()
+
+    def cut(self, scope: Scope) -> None:
+        """Close the connection of `scope` once what was written is sent. Raises ConnectionResetError without one."""
+        self._transport(scope).close()
+
+    def write(self, scope: Scope, raw: bytes) -> None:
+        """Send bytes that no request asked for. Raises ConnectionResetError without a connection."""
+        self._transport(scope).write(raw)
+
+    def _transport(self, scope: Scope) -> asyncio.Transport:
+        try:
+            return self._open[_address(scope.get("client"))]
+        except KeyError:
+            raise ConnectionResetError("the sandbox broke this exchange on purpose") from None
+
+
+class BrokenResponse(Response):
+    """A response that never arrives complete, or arrives twice."""
+
+    def __init__(self, answer: Answer, wire: Wire) -> None:
+        super().__init__(answer.body, answer.status or 500, dict(answer.headers), answer.media_type)
+        self._answer = answer
+        self._wire = wire
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Break the exchange as the answer's `breakage` says."""
+        match self._answer.breakage:
+            case "" | "twice":
+                await super().__call__(scope, receive, send)
+                if self._answer.breakage:
+                    self._wire.write(scope, self._copy())
+                return
+            case "reset":
+                self._wire.reset(scope)
+            case "closed":
+                self._wire.cut(scope)
+            case "hang":
+                pass
+            case "drip":
+                await self._drip(receive, send)
+                return
+            case "reset_midway" | "truncated":
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": self.body[: len(self.body) // 2], "more_body": True})
+                (self._wire.cut if self._answer.breakage == "truncated" else self._wire.reset)(scope)
+            case _:
+                assert_never(self._answer.breakage)
+        # uvicorn notices in the next round of the loop that the peer is gone; returning sooner would be logged as an error.
+        await receive()
+
+    async def _drip(self, receive: Receive, send: Send) -> None:
+        """Send blanks, which are valid before any JSON, until the peer is gone."""
+        gone = asyncio.ensure_future(receive())
+        headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        while not gone.done():
+            await send({"type": "http.response.body", "body": b" ", "more_body": True})
+            await asyncio.wait({gone}, timeout=_DRIP_S)
+
+    def _copy(self) -> bytes:
+        head = b"".join(b"%b: %b\r\n" % header for header in self.raw_headers)
+        return b"HTTP/1.1 %d Again\r\n%b\r\n%b" % (self.status_code, head, bytes(self.body))
+
+
+def _address(peer: tuple[str, int] | list[object] | None) -> tuple[str, int]:
+    return (str(peer[0]), int(str(peer[1]))) if peer else ("", 0)

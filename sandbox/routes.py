@@ -15,10 +15,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from sandbox.answers import JSON, Answer, ApiError, invalid, json_answer
-from sandbox.faults import Fault, faulty_answer
-from sandbox.idempotency import NewWork, Replay, Slot, digest_of, read_key, uses_up_key
-from sandbox.service import RequestContext, Sandbox
+from sandbox.answers import JSON, Answer, ApiError, Fault, faulty_answer, invalid, json_answer
+from sandbox.service import NewWork, Replay, RequestContext, Sandbox, Slot, digest_of, read_key, uses_up_key
 from sandbox.store import ApiKey, StoredEvent, classifications
 from sandbox.switches import Contract
 from sandbox.validation import contract_text, read_event

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 import zoneinfo
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple, Protocol
 
 from starlette.requests import Request
 
-from sandbox.answers import Answer, ApiError
-from sandbox.faults import FaultPlan, Wire
-from sandbox.idempotency import HEADER as KEY_HEADER
-from sandbox.idempotency import IdempotencyKeys
-from sandbox.limits import Limiter
+from sandbox.answers import Answer, ApiError, FaultPlan, Wire, invalid, retry_after
 from sandbox.store import (
     ALL_SCOPES,
     CHANNELS,
@@ -28,17 +27,265 @@ from sandbox.store import (
     Channel,
     Keyring,
     Store,
+    StoredAnswer,
     classifications,
     make_key,
     open_database,
     seed_keys,
 )
-from sandbox.switches import Rate, Switches
+from sandbox.switches import Rate, RateHeaders, RateKind, Switches
 from sandbox.validation import Rules
+
+HEADER: Final = "Idempotency-Key"
+_SOON_S: Final = 0.2
+
+
+class Slot(NamedTuple):
+    """The scope of one idempotency key: the API key's name, the route, the key itself."""
+
+    key_name: str
+    route: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewWork:
+    """The work is still to be done; its answer is stored in `slot`, or nowhere if None."""
+
+    slot: Slot | None
+    digest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The work was done before and is not repeated."""
+
+    answer: Answer
+
+
+class IdempotencyKeys:
+    """Decides whether a key means new work or a stored answer. Work in progress is kept in memory: a crash ends it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._in_progress: set[Slot] = set()
+
+    def enter(self, slot: Slot | None, digest: bytes, switches: Switches, now: float) -> NewWork | Replay:
+        """Begin the work of a request, or return its stored answer. Raises ApiError 409; call `leave` afterwards."""
+        if slot is None or switches.idempotency == "ignore":
+            return NewWork(None, digest)
+        if slot in self._in_progress:
+            raise _in_progress(switches, now)
+        stored = self._store.stored_answer(slot)
+        if stored is None or (switches.idempotency_memory_s and now - stored.at >= switches.idempotency_memory_s):
+            self._in_progress.add(slot)
+            return NewWork(slot, digest)
+        return _replay(stored, digest, switches)
+
+    def store(self, work: NewWork, answer: Answer, now: float) -> None:
+        """Store the answer: the key will never bring another one."""
+        if work.slot is not None:
+            self._store.store_answer(work.slot, StoredAnswer(work.digest, answer, now))
+
+    def leave(self, decision: NewWork | Replay) -> None:
+        """End what `enter` began."""
+        if isinstance(decision, NewWork) and decision.slot is not None:
+            self._in_progress.discard(decision.slot)
+
+
+def read_key(headers: Mapping[str, str], switches: Switches) -> str:
+    """Return the request's idempotency key, "" without one. Raises ApiError 400 for a blank or overlong one."""
+    key = headers.get(HEADER)
+    if key is None:
+        return ""
+    if not key.strip():
+        raise invalid(HEADER, "must not be blank")
+    if len(key) > switches.key_max_chars:
+        raise invalid(HEADER, f"must not be longer than {switches.key_max_chars} characters")
+    return key
+
+
+def digest_of(body: bytes) -> bytes:
+    """Return the digest by which two bodies are the same: 16 bytes of BLAKE2b."""
+    return blake2b(body, digest_size=16).digest()
+
+
+def _replay(stored: StoredAnswer, digest: bytes, switches: Switches) -> Replay:
+    if switches.idempotency == "refuse":
+        raise ApiError("conflict", "This Idempotency-Key was used before.")
+    if stored.digest != digest and switches.idempotency_other_body == "conflict":
+        raise ApiError("conflict", "This Idempotency-Key was used before with another body.")
+    return Replay(stored.answer)
+
+
+def uses_up_key(answer: Answer, switches: Switches) -> bool:
+    """Whether an answer is stored under its key, as the switches say."""
+    match switches.stored_refusals:
+        case "all":
+            return True
+        case "validation":
+            return answer.code in {"", "invalid_request"}
+        case "none":
+            return answer.code == ""
+
+
+def _in_progress(switches: Switches, now: float) -> ApiError:
+    refusal = ApiError("conflict", "The first request with this Idempotency-Key is still in progress.")
+    if switches.in_progress == "retry_after":
+        refusal.headers = retry_after(switches.retry_after, _SOON_S, now)
+    return refusal
+
+
+class Meter(Protocol):
+    """Counts the requests of one route and key."""
+
+    def take(self, now: float) -> float:
+        """Return 0 if the request is admitted, otherwise the seconds until one would be."""
+
+    def left(self, now: float) -> int:
+        """Return how many requests would be admitted at once."""
+
+
+class TokenBucket:
+    """Fills steadily up to `burst` tokens; a request takes one."""
+
+    def __init__(self, rate: Rate, burst: int) -> None:
+        self._per_s = rate.count / rate.period_s
+        self._burst = float(burst or max(1, math.floor(self._per_s)))
+        self._tokens = self._burst
+        self._at: float | None = None
+
+    def take(self, now: float) -> float:
+        """Take a token and return 0, or return the seconds until there is one."""
+        self._fill(now)
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0
+        return (1 - self._tokens) / self._per_s
+
+    def left(self, now: float) -> int:
+        """Return the whole tokens in the bucket."""
+        self._fill(now)
+        return int(self._tokens)
+
+    def _fill(self, now: float) -> None:
+        # The tiny addition lets a client that waits exactly as long as asked find a whole token.
+        passed = max(0.0, now - self._at) if self._at is not None else 0.0
+        self._tokens = min(self._burst, self._tokens + passed * self._per_s + 1e-9)
+        self._at = now
+
+
+class FixedWindow:
+    """`count` requests in each period of the clock; unused ones are lost when the next one begins."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._window = -1
+        self._used = 0
+
+    def take(self, now: float) -> float:
+        """Return 0, or the seconds until the next window begins."""
+        self._advance(now)
+        if self._used < self._rate.count:
+            self._used += 1
+            return 0
+        return (self._window + 1) * self._rate.period_s - now
+
+    def left(self, now: float) -> int:
+        """Return the requests left in this window."""
+        self._advance(now)
+        return self._rate.count - self._used
+
+    def _advance(self, now: float) -> None:
+        window = int(now // self._rate.period_s)
+        if window != self._window:
+            self._window, self._used = window, 0
+
+
+class SlidingWindow:
+    """`count` requests in any stretch of one period's length."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._taken: deque[float] = deque()
+
+    def take(self, now: float) -> float:
+        """Return 0, or the seconds until the oldest counted request is a period old."""
+        self._forget(now)
+        if len(self._taken) < self._rate.count:
+            self._taken.append(now)
+            return 0
+        return self._taken[0] + self._rate.period_s - now
+
+    def left(self, now: float) -> int:
+        """Return the requests left at this instant."""
+        self._forget(now)
+        return self._rate.count - len(self._taken)
+
+    def _forget(self, now: float) -> None:
+        while self._taken and self._taken[0] <= now - self._rate.period_s:
+            self._taken.popleft()
+
+
+class Limiter:
+    """All meters of a sandbox. A meter starts again when its policy is switched."""
+
+    def __init__(self) -> None:
+        self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
+
+    def admit(self, route: str, key_name: str, rate: Rate | None, switches: Switches, now: float) -> tuple[tuple[str, str], ...]:
+        """Count one request and return the rate limit headers. Raises ApiError 429 with `Retry-After`."""
+        if rate is None:
+            return ()
+        slot, policy = (route, key_name), (switches.rate_kind, rate, switches.rate_burst)
+        if slot not in self._meters or self._meters[slot][0] != policy:
+            self._meters[slot] = (policy, _new_meter(*policy))
+        meter = self._meters[slot][1]
+        wait_s = meter.take(now)
+        headers = _limit_headers(switches.rate_headers, rate, meter.left(now), wait_s)
+        if wait_s <= 0:
+            return headers
+        refusal = ApiError(
+            "rate_limited", f"The limit of {rate} on this route is used up. Wait, then send the same request again."
+        )
+        refusal.headers = (*headers, *retry_after(switches.retry_after, wait_s, now))
+        raise refusal
+
+    def reset(self) -> None:
+        """Forget every count."""
+        self._meters.clear()
+
+
+def _new_meter(kind: RateKind, rate: Rate, burst: int) -> Meter:
+    match kind:
+        case "bucket":
+            return TokenBucket(rate, burst)
+        case "window":
+            return FixedWindow(rate)
+        case "sliding":
+            return SlidingWindow(rate)
+
+
+def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:
+    reset_s = math.ceil(wait_s) or rate.period_s
+    match style:
+        case "none":
+            return ()
+        case "x-ratelimit":
+            return (
+                ("X-RateLimit-Limit", str(rate.count)),
+                ("X-RateLimit-Remaining", str(left)),
+                ("X-RateLimit-Reset", str(reset_s)),
+            )
+        case "ratelimit":  # draft-ietf-httpapi-ratelimit-headers
+            return (
+                ("RateLimit-Policy", f'"default";q={rate.count};w={rate.period_s}'),
+                ("RateLimit", f'"default";r={left};t={reset_s}'),
+            )
+
 
 RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
 """The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
-
 _SLUGS: Final = {
     "first": frozenset(one.slug for one in classifications("first")[1]),
     "revised": frozenset(one.slug for one in classifications("revised")[1]),
@@ -89,7 +336,7 @@ class Sandbox:
     def begin(self, request: Request, route: RouteName) -> RequestContext:
         """Return the context of a request that has just come in."""
         attempt = Attempt(self.environment.clock(), self.environment.new_request_id(), route)
-        attempt.idempotency_key = request.headers.get(KEY_HEADER, "")
+        attempt.idempotency_key = request.headers.get(HEADER, "")
         return RequestContext(request, route, attempt)
 
     def admit(self, context: RequestContext, scope: str) -> ApiKey:

@@ -37,12 +37,12 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from mappings.errors import ConfigError, SyncError
-from state import trouble
+from state import errors
+from state.errors import Failure, StateUnavailableError
 from state.holders import boot_clock, held_by, is_free
 from state.migrations.upgrade import HEAD, is_known, upgrade
 from state.private_files import make_private_file, make_private_folder, narrow
 from state.tables import LEASE, SCOPE
-from state.trouble import StateUnavailableError, Trouble
 
 StateDb = Engine
 """The open state DB, for callers that only pass it on."""
@@ -346,7 +346,7 @@ def _check_file(connection: Connection) -> None:
     except OSError as error:
         change = str(error.strerror)
     if change:
-        raise Trouble.MOVED.error(path, change)
+        raise Failure.MOVED.error(path, change)
 
 
 def _bring_to_head(engine: Engine) -> None:
@@ -392,7 +392,7 @@ def _lock_postgres(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
     encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
     if encoding != "UTF8":
-        raise Trouble.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
+        raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
 
 
 def _refuse_while_held(connection: Connection, revision: str) -> None:
@@ -431,14 +431,14 @@ def _explained(url: URL) -> Iterator[None]:
         if interruption := _interruption(error):
             raise interruption from None
         if isinstance(error.orig, sqlite3.Error):
-            what, reply = trouble.of_sqlite(error.orig, url.database if _is_file(url) else None)
+            what, reply = errors.of_sqlite(error.orig, url.database if _is_file(url) else None)
         else:
-            what, reply = trouble.of_postgres(error), " ".join(str(error.orig).split())
+            what, reply = errors.of_postgres(error), " ".join(str(error.orig).split())
         raise what.error(shown_url(url), _masked(reply, url)) from error
     except PoolTimeoutError as error:
-        raise Trouble.SLOW_POOL.error(shown_url(url), "all connections of this process are at work") from error
+        raise Failure.SLOW_POOL.error(shown_url(url), "all connections of this process are at work") from error
     except (OverflowError, UnicodeEncodeError) as error:  # the driver's, of what cannot even be sent
-        raise Trouble.STRANGE_VALUE.error(shown_url(url), str(error)) from error
+        raise Failure.STRANGE_VALUE.error(shown_url(url), str(error)) from error
 
 
 def _masked(reply: str, url: URL) -> str:

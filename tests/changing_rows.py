@@ -16,8 +16,7 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ReadInputs, ReadPlan, plan_read
-from pipelines.run.stage import CHUNK_ROWS, Staged, StageJob, stage
+from pipelines.run.stage import CHUNK_ROWS, ReadInputs, ReadPlan, Staged, StageJob, plan_read, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")
 FEED_TEXT = """\

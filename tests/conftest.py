@@ -1,15 +1,21 @@
 """What holds for every test: the environment of whoever runs it is not part of it."""
 
+from __future__ import annotations
+
 import os
 import signal
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 from postgres import Postgres, postgres_server
 from profiles import load_profile
+
+if TYPE_CHECKING:
+    from integration.desk import WarmStart
 
 OURS = ("EVENT_API_", "EVENTSYNC_", "DAGSTER_")
 KEPT = ("EVENTSYNC_TEST_",)
@@ -93,3 +99,12 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server, started by the first test that asks for one."""
     with postgres_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmStart]:
+    """The process that forks commands, one for each test process."""
+    from integration.desk import WarmStart  # noqa: PLC0415  # most tests need neither it nor what it imports
+
+    with closing(WarmStart()) as started:
+        yield started

@@ -12,24 +12,22 @@ from pathlib import Path
 from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.environment import REAL_CLOCK, Clock
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.contract import REAL_CLOCK, Clock
+from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import LookupShelf, parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
-from pipelines.run.stage import Staged, StageJob, stage
+from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Choice, NotPossibleError
 from state.ledger.decisions import Found
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries, RowFilter
 
 COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]
@@ -167,9 +165,9 @@ class Desk:
             self.world.ledger.open_decisions("ana@desk", self.world.lease.token).record_found([found])
 
     @property
-    def book(self) -> Book:
+    def book(self) -> FeedScope:
         """Where its rows stand."""
-        return Book(DESTINATION, self.world.feed)
+        return FeedScope(DESTINATION, self.world.feed)
 
     def retry(self) -> None:
         """Let a person send again what was turned away."""
@@ -177,7 +175,7 @@ class Desk:
 
     def stands(self) -> dict[str, object]:
         """All that people are shown and that later runs build on, but for ids and times of writing that carry no meaning."""
-        books = Books(self.world.engine)
+        books = LedgerQueries(self.world.engine)
         entries = {
             row.row_key: (
                 *(row.state, row.key, row.revision, row.body, row.attempts, row.drift_body, row.drift_kind, row.vanished_at),

@@ -7,13 +7,12 @@ from contextlib import suppress
 from datetime import datetime
 from typing import cast
 
-from connectors.circuit_breaker import CircuitBreaker
 from connectors.event_api import lists
 from connectors.event_api.answers import Foreign, Lost, Meaning, NotReached, interpret
-from connectors.event_api.contract_page import PageAnswer, ask_page
-from connectors.event_api.delivery import Delivery
+from connectors.event_api.delivery import CircuitBreaker, Delivery
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
+from connectors.event_api.openapi import NoPage, PageBody, fetch_page
 from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, MayLeave, Questions, Route
 from connectors.event_api.transport import Exchange, HttpAnswer, ServiceHttp, key_tail
 from connectors.rate_limit import RateLimiter, RateReport
@@ -89,9 +88,9 @@ class EventApi:
         """Return the classification list, asked without the key first; errors as `Questions.ask` names them."""
         return await lists.classifications(self._questions(_SLUGS), self._questions(_SLUGS))
 
-    async def contract(self, etag: str = "") -> PageAnswer:
-        """Return the service's OpenAPI page, asked once, without the key; with `etag`, only if it is another by now."""
-        return await ask_page(self._exchange, etag)
+    async def contract(self, etag: str = "") -> PageBody | NoPage | None:
+        """Return the service's OpenAPI page, asked once, without the key; None where it is still the one of `etag`."""
+        return await fetch_page(self._exchange, etag)
 
     def events(self) -> EventList:
         """Return the list of the account's events, to be read once; nothing is asked yet."""

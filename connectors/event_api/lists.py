@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
+from connectors.event_api.answers import Channel, ChannelPage, ClassificationList, Paging, WireModel
 from connectors.event_api.route import Questions
 from connectors.event_api.transport import LONGEST_BODY
-from connectors.event_api.wire import Channel, ChannelPage, ClassificationList, Paging, WireModel
 from mappings.delivery import Answer
 from mappings.errors import PermanentError
 

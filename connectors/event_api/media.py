@@ -19,10 +19,9 @@ import httpx
 from pydantic import ValidationError
 
 from connectors.addresses import is_usual_port, refusal_of_host
-from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused, in_short
+from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused, WireModel, in_short
 from connectors.event_api.route import Closed, Questions, Read
 from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
-from connectors.event_api.wire import WireModel
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 

@@ -38,8 +38,7 @@ from connectors.event_api.answers import (
     interpret_failure,
 )
 from connectors.event_api.transport import Exchange, HttpAnswer
-from connectors.rate_limit import RateLimiter
-from connectors.rate_limit_state import Permit
+from connectors.rate_limit import Permit, RateLimiter
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until, rate_hint
 from mappings.delivery import Answer
 from mappings.errors import SyncError

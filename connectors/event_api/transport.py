@@ -28,8 +28,7 @@ from pydantic import SecretStr
 
 from connectors.addresses import is_loopback, refusal_of, refusal_of_host
 from connectors.errors import BaseUrlError, KeyFormatError
-from connectors.event_api.answers import Lost, NotReached
-from connectors.event_api.wire import API_PREFIX
+from connectors.event_api.answers import API_PREFIX, Lost, NotReached
 from connectors.masking import Mask
 from mappings.delivery import Answer
 

@@ -17,12 +17,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Protocol
 
-from mappings.outcome import SourceRow
+from pydantic import SecretStr
+
+from connectors.masking import Mask
+from mappings.outcome import RowLocation, SourceRow
+
+PlainRecord = tuple[int, list[str]] | SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,28 @@ class Reading:
         return replace(self, columns=self.columns + columns, rows=rows)
 
 
+class PlainRows(Iterator[SourceRow]):
+    """Rows that are made as they are asked for, of `records`: a line's number and its cells in the order of `columns`, or a row.
+
+    A reader that knows most records from earlier takes these instead, and makes rows of the others (budget 2).
+    """
+
+    def __init__(self, records: Iterator[PlainRecord], columns: tuple[str, ...], name: str) -> None:
+        self.records = records
+        self.columns = columns
+        self._name = name
+
+    def __next__(self) -> SourceRow:
+        return self.row(next(self.records))
+
+    def row(self, record: PlainRecord) -> SourceRow:
+        """Make the row of a record."""
+        if isinstance(record, SourceRow):
+            return record
+        number, cells = record
+        return SourceRow(RowLocation(f"{self._name}:{number}", number), dict(zip(self.columns, cells, strict=True)))
+
+
 def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:
     """Return the reading of a source that has not changed since the reading that gave `cursor`."""
     notice = f"{name} has not changed since it was last read"
@@ -92,3 +122,107 @@ class Source(Protocol):
 def stamp_of_all(stamps: Sequence[str]) -> str:
     """Return the stamp of a source whose own rows and second tables have these; "" where one gives no evidence."""
     return " ".join(stamps) if all(stamps) else ""
+
+
+NO_SECRET = SecretStr("")
+
+
+@dataclass(frozen=True, slots=True)
+class GoogleAccess:
+    """Access to Google Sheets.
+
+    `credentials`: the file of a service account or of an authorised user; None: the machine's application-default
+    credentials. `api_url`: where the API answers, "" for Google's own address.
+    """
+
+    credentials: Path | None = None
+    api_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SalesforceAccess:
+    """Access to one Salesforce org, named as simple-salesforce names its arguments.
+
+    Either `username`, `password` and `security_token`; or `consumer_key` and `consumer_secret` (client credentials); or
+    `username`, `consumer_key` and `privatekey_file` (JWT). `domain`: "login", "test", or the My Domain prefix.
+    `instance_url`: where the org answers, "" for where the login says.
+    """
+
+    username: str = ""
+    password: SecretStr = NO_SECRET
+    security_token: SecretStr = NO_SECRET
+    consumer_key: str = ""
+    consumer_secret: SecretStr = NO_SECRET
+    privatekey_file: Path | None = None
+    domain: str = "login"
+    instance_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All that a feed's source may need to be let in.
+
+    `mask` hides all of it wherever a text leaves this process; a token obtained later is added to the mask.
+    """
+
+    google: GoogleAccess = field(default_factory=GoogleAccess)
+    salesforce: SalesforceAccess = field(default_factory=SalesforceAccess)
+    mask: Mask = field(default_factory=Mask, repr=False, compare=False)
+
+
+NO_ACCESS = Access()
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """Time and chance, handed in so that tests need not wait.
+
+    `now`: seconds since 1970; `clock_s`: seconds on a clock that never goes back; `sleep` waits so many seconds;
+    `chance`: a number from 0 up to, not including, 1.
+    """
+
+    now: Callable[[], float] = time.time
+    clock_s: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep  # noqa: TID251  # the default of what is handed in
+    chance: Callable[[], float] = random.random
+
+
+REAL_CLOCK = Clock()
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """A row as it is now: its number in the sheet, and the cells of the key's and the status columns."""
+
+    number: int
+    cells: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCell:
+    """The text for one cell: its row by number, its column by name; "" empties the cell."""
+
+    number: int
+    column: str
+    text: str
+
+
+class StatusSheet(Protocol):
+    """A sheet whose owner lets us write into some columns. No other column is ever written."""
+
+    def read(self) -> Sequence[StatusRow]:
+        """Return all rows as they are now.
+
+        Raises:
+            MissingColumnsError: one of the columns to write into, or of the key, is not there.
+            SyncError: the sheet cannot be read.
+        """
+        ...
+
+    def write(self, cells: Sequence[StatusCell]) -> bool:
+        """Write these cells as plain text and return True, if the rows are still where the last `read` found them.
+
+        Raises:
+            SyncError: the sheet cannot be written; some of the cells may have been.
+        """
+        ...

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from connectors.masking import Mask
 from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.formats.nested import Flattener, JsonParser, RepeatedName, picks_among
-from connectors.sources.header import ColumnRequest, folded
-from connectors.sources.row_checks import short
+from connectors.sources.formats.records import Flattener, JsonParser, RepeatedName, picks_among
+from connectors.sources.rows import ColumnRequest, folded, short
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 from mappings.refusals import Reason, ReasonCode
@@ -186,7 +185,7 @@ def read_table(join: Join, source: Source) -> SecondTable:
             if not any(key):
                 continue
             _check_row(join, row, key, places)
-            places[key] = row.origin.place
+            places[key] = row.location.place
             found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
             size += sum(map(len, row.cells.values()))
             if len(found) > _MOST_ROWS or size > _MOST_TEXT:
@@ -198,12 +197,12 @@ def read_table(join: Join, source: Source) -> SecondTable:
 
 def _check_row(join: Join, row: SourceRow, key: Key, places: Mapping[Key, str]) -> None:
     if key in places:
-        message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.origin.place}'
+        message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'
         hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
         raise BadSourceError(join.source.place, message, hint=hint)
     if row.problems:
         first = row.problems[0]
-        raise BadSourceError(str(row.origin), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
+        raise BadSourceError(str(row.location), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
 
 
 @dataclass(frozen=True, slots=True)

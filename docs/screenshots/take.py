@@ -23,7 +23,7 @@ from mappings.yaml.loader import load_folder
 from pipelines.cli.demo import free_port, running_dagster, running_sandbox
 from pipelines.cli.output.console import Output
 from pipelines.cli.run import run_in_process
-from pipelines.orchestration.dagster_home import prepare_dagster_home
+from pipelines.before_serving import prepare_dagster_home
 from pipelines.telemetry.logs import configure_logs
 from pipelines.run.options import RunOptions
 from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings

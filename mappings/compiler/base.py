@@ -31,8 +31,7 @@ from mappings.compiler.evaluation import (
 from mappings.lookup_table import Table
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Refusal
-from mappings.spec.conditions import Condition
-from mappings.spec.values import At, ChannelValue, Choose, FirstOf, InZoneValue, JoinedText, TableValue, Value
+from mappings.spec.values import At, ChannelValue, Choose, Condition, FirstOf, InZoneValue, JoinedText, TableValue, Value
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.step import Kind
 from mappings.strict import Policy

@@ -12,8 +12,8 @@ from mappings.lookup_table import normaliser
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, MappingProblem
 from mappings.refusals import ReasonCode, Refusal
-from mappings.spec.conditions import All, Condition, Not, Test, TestName
-from mappings.spec.conditions import Any as AnyOf
+from mappings.spec.values import All, Condition, Not, Test, TestName
+from mappings.spec.values import Any as AnyOf
 from mappings.steps.patterns import short_enough
 from mappings.zones import EndOfDay
 

@@ -6,7 +6,7 @@ A value first takes the straight way through its steps; only where one refuses, 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -15,7 +15,7 @@ from typing import Any, assert_never
 
 from mappings.lookup_table import Table
 from mappings.outcome import RowLocation
-from mappings.refusals import Reason, ReasonCode, Refusal, Repaired
+from mappings.refusals import Reason, ReasonCode, Refusal, Repair
 from mappings.steps.step import Kind, Run, Step
 from mappings.strict import Policy, UsePolicy
 
@@ -32,7 +32,7 @@ class RowState:
     is called off. `rejected_by`: the place under `rows:` of the first rule that rejects the row, 0 if none does.
     """
 
-    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "named", "origin", "reasons", "rejected_by", "warnings")
+    __slots__ = ("cancelled", "cells", "day", "is_draft", "item", "location", "named", "reasons", "rejected_by", "warnings")
 
     def __init__(self, cells: Mapping[str, str], named: int) -> None:
         self.cells = cells
@@ -41,7 +41,7 @@ class RowState:
         self.warnings: list[Reason] = []
         self.is_draft = False
         self.cancelled = ""
-        self.origin = NOWHERE
+        self.location = NOWHERE
         self.item: Any = None
         self.day: Any = None
         self.rejected_by = 0
@@ -50,7 +50,7 @@ class RowState:
         """Return the state of one of the row's events: what is known of the row so far holds for it, too."""
         event = RowState(cells, len(self.named))
         event.reasons, event.warnings = self.reasons.copy(), self.warnings.copy()
-        for name in ("is_draft", "cancelled", "origin", "item", "day", "rejected_by"):
+        for name in ("is_draft", "cancelled", "location", "item", "day", "rejected_by"):
             setattr(event, name, getattr(self, name))
         return event
 
@@ -90,13 +90,13 @@ def column_reader(column: str) -> Getter:
     return lambda row: nfc(row.cells.get(column, ""))
 
 
-def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Iterable[str]]:
+def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:
     """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
     pick = itemgetter(*columns)
     if len(columns) == 1:
         return lambda cells: (cells.get(columns[0], ""),)
 
-    def read(cells: Mapping[str, str]) -> Iterable[str]:
+    def read(cells: Mapping[str, str]) -> Sequence[str]:
         try:
             found: tuple[str, ...] = pick(cells)
         except KeyError:
@@ -191,7 +191,7 @@ class CompiledStep:
             try:
                 result = run(value)
             except Refusal as refusal:
-                watch(self.path, self.name, value, refusal.value if isinstance(refusal, Repaired) else refusal)
+                watch(self.path, self.name, value, refusal.value if isinstance(refusal, Repair) else refusal)
                 raise
             watch(self.path, self.name, value, result)
             return result
@@ -208,7 +208,7 @@ class CompiledStep:
     def _careful_one(self, row: RowState, item: Any, found: str, column: str) -> Any:
         try:
             return self.one(item)
-        except Repaired as repaired:
+        except Repair as repaired:
             refusal = repaired.about(column, found, self.name)
             if self.policy is None:
                 row.warnings.append(refusal.reason(self.path))

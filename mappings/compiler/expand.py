@@ -11,13 +11,67 @@ from typing import Any
 
 from mappings.compiler.base import CompiledValue, Compiler
 from mappings.compiler.evaluation import Flow, RowState, nfc, read_cell, required
-from mappings.compiler.key import key_refusal
 from mappings.outcome import Silence
-from mappings.refusals import ReasonCode, Refusal
-from mappings.row_key import RowKey, event_key
+from mappings.refusals import Reason, ReasonCode, Refusal
+from mappings.row_key import RowKey, event_key, row_key
 from mappings.spec.feed import KeyColumn
 from mappings.spec.rules import Explosion
 from mappings.steps.step import Kind
+
+_ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
+_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
+_PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
+"""A key that is itself, as most are: nothing to trim, to escape or to doubt."""
+_HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
+"""A PostgreSQL index entry holds 2,704 bytes; the rest is room for the scope and for escapes."""
+ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
+
+
+def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
+    """Return the function that gives a row's key, or every reason why it has none."""
+    if len(columns) == 1:
+        return _one_column(columns[0])
+
+    def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
+        parts, reasons = [], []
+        for column in columns:
+            part = read_cell(cells, column.column)
+            parts.append(part)
+            refusal = key_refusal(part.strip(), column)
+            if refusal is not None:
+                reasons.append(refusal.reason(""))
+        return tuple(reasons) or row_key(parts)
+
+    return read
+
+
+def _one_column(column: KeyColumn) -> ReadKey:
+    name, is_plain = column.column, _PLAIN.fullmatch
+
+    def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
+        part = cells.get(name, "")
+        if is_plain(part):
+            return RowKey(part)
+        part = nfc(part)
+        refusal = key_refusal(part.strip(), column)
+        return row_key((part,)) if refusal is None else (refusal.reason(""),)
+
+    return read
+
+
+def key_refusal(part: str, column: KeyColumn) -> Refusal | None:
+    """Return why a trimmed text cannot be a part of a key, None if it can."""
+    if not part:
+        hint = f'every row needs its identifier in "{column.column}"'
+        return None if column.optional else required(column.column, hint)
+    if part[0] == "#" and _SHEET_ERROR.fullmatch(part):
+        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
+    if "E" in part.upper() and _ROUNDED.fullmatch(part):
+        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
+    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
+        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column.column)
+    return None
+
 
 _STEP = "explode"
 
@@ -183,3 +237,7 @@ def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
     if isinstance(part, dict):
         for name, inner in part.items():
             yield from _item_cells(inner, f"{column}.{name}")
+
+
+OVER = "already over"
+TOO_FAR = "beyond the horizon"

@@ -20,7 +20,7 @@ from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
-from mappings.row_key import RowKey, fingerprint, row_digest, twin_digest
+from mappings.row_key import RowKey, duplicate_digest, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind
 from mappings.zones import EndOfDay
@@ -284,14 +284,14 @@ _NO_ROW = ReasonCode.NOT_IN_LOOKUP
 class Validator:
     """Validates the payloads of a feed by the service's rules, and by the classifications that it knows, if asked.
 
-    `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
-    table begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
+    `used` gives the cells that the mapping reads, `digest_cells` digests them; `joined`: what the columns of each joined table
+    begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
     """
 
     payload: Payload
     slugs: frozenset[str] | None
-    used: Callable[[Mapping[str, str]], Iterable[str]]
-    mapping: bytes
+    used: Callable[[Mapping[str, str]], Sequence[str]]
+    digest_cells: Callable[[Sequence[str]], bytes]
     joined: Mapping[str, str] = field(default_factory=dict)
     drafts_warned: bool = False
 
@@ -303,17 +303,17 @@ class Validator:
         self._check(state, payload)
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            return Rejection(row.origin, key, once((*row.problems, *self._besides(row.problems, state.reasons))), row.cells)
+            return Rejection(row.location, key, once((*row.problems, *self._besides(row.problems, state.reasons))), row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
         # In the order of its fields: to name them takes three times as long.
         return MappedRow(
-            row.origin,
+            row.location,
             key,
             body,
             fingerprint(body, "" if cover is None else cover.url),
             self.digest(state.cells),
-            twin_digest(payload["channelId"], payload["title"], payload["startAt"], place),
+            duplicate_digest(payload["channelId"], payload["title"], payload["startAt"], place),
             payload["channelId"],
             row.cells,
             cover,
@@ -322,7 +322,7 @@ class Validator:
 
     def digest(self, cells: Mapping[str, str]) -> bytes:
         """Digest the cells that the mapping uses, and the mapping."""
-        return row_digest(self.mapping, self.used(cells))
+        return self.digest_cells(self.used(cells))
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Validate the payload; a field that has a reason already gets no second one."""

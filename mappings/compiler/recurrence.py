@@ -13,8 +13,7 @@ from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekd
 
 from mappings.compiler.base import CompiledValue, Compiler, lenient
 from mappings.compiler.evaluation import Getter, RowState, required
-from mappings.compiler.expand import Expand, ExpandedRow, refused
-from mappings.compiler.row_rules import OVER, TOO_FAR
+from mappings.compiler.expand import OVER, TOO_FAR, Expand, ExpandedRow, refused
 from mappings.outcome import Silence
 from mappings.positions import Loc, ValuePosition
 from mappings.refusals import ReasonCode, Refusal

@@ -63,7 +63,7 @@ def _source(compiler: Compiler, value: Meta) -> CompiledValue:
     match value.meta:
         case "row":
             compiler.asks_the_line = True
-            return CompiledValue(lambda row: row.origin.number or None, Flow(Kind.NUMBER))
+            return CompiledValue(lambda row: row.location.number or None, Flow(Kind.NUMBER))
         case "file":
             return CompiledValue(_of_origin(file_of), Flow(Kind.TEXT))
         case "tab":
@@ -77,22 +77,22 @@ def _source(compiler: Compiler, value: Meta) -> CompiledValue:
 
 
 def _of_origin(read: Callable[[RowLocation], str]) -> Callable[[RowState], Any]:
-    return lambda row: read(row.origin)
+    return lambda row: read(row.location)
 
 
-def file_of(origin: RowLocation) -> str:
+def file_of(location: RowLocation) -> str:
     """Return the file that a row stands in, as its place names it, "" where it names none."""
-    if _QUOTED.fullmatch(origin.place):
+    if _QUOTED.fullmatch(location.place):
         return ""
-    found = _LINE.fullmatch(origin.place) or _CELL.fullmatch(origin.place)
+    found = _LINE.fullmatch(location.place) or _CELL.fullmatch(location.place)
     return (found["file"] or "") if found else ""
 
 
-def tab_of(origin: RowLocation) -> str:
+def tab_of(location: RowLocation) -> str:
     """Return the sheet that a row stands in, "" where its source has none."""
-    if quoted := _QUOTED.fullmatch(origin.place):
+    if quoted := _QUOTED.fullmatch(location.place):
         return quoted["tab"].replace("''", "'")
-    found = _CELL.fullmatch(origin.place)
+    found = _CELL.fullmatch(location.place)
     return found["tab"] if found else ""
 
 

@@ -10,8 +10,8 @@ from functools import cache, lru_cache, partial
 from itertools import product
 from typing import Any
 
-from mappings.lint.values import order_of, swapped
-from mappings.steps.formats import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
+from mappings.lint.warnings import order_of, swapped
+from mappings.steps.dates import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
 from mappings.steps.ranges import read_listed, read_span, span_format
 from mappings.steps.times import TimeOptions, read_clock_span
 

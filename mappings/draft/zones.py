@@ -15,7 +15,7 @@ from mappings.draft.columns import ColumnSeen, Role
 from mappings.draft.formats import LANGUAGES
 from mappings.draft.roles import RoleGuess, Surety
 from mappings.lookup_table import normaliser
-from mappings.steps.countries import LOCAL, country_codes
+from mappings.steps.lookups import LOCAL, country_codes
 from mappings.zones import find_zone, zone_table
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")

@@ -7,8 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from mappings.measures import Duration, Text, Texts, mistake
-from mappings.spec.conditions import Condition
-from mappings.spec.values import Value
+from mappings.spec.values import Condition, Value
 from mappings.strict import Strict, union_members
 
 _MANY = 400

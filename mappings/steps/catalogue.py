@@ -7,22 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Union
 
 from pydantic import Discriminator, Tag
 
-from mappings.steps import (
-    countries,
-    dates,
-    html,
-    lists,
-    lookups,
-    numbers,
-    patterns,
-    prices,
-    ranges,
-    stamps,
-    text,
-    times,
-    urls,
-    zones,
-)
+from mappings.steps import dates, lists, lookups, numbers, patterns, ranges, text, times, urls, zones
 from mappings.steps.step import Step
 
 FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
@@ -55,7 +40,7 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         text.Slugify,
         text.Hash,
     ),
-    "Mark-up": (html.HtmlUnescape, html.HtmlToText, html.MarkdownToText, html.Unescape),
+    "Mark-up": (text.HtmlUnescape, text.HtmlToText, text.MarkdownToText, text.Unescape),
     "Patterns": (patterns.RegexExtract, patterns.RegexAll, patterns.RegexSplit, patterns.RegexReplace),
     "Lists": (
         lists.Split,
@@ -68,10 +53,10 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         lists.Sort,
         lists.Unique,
     ),
-    "Dates and times": (dates.Date, dates.Time, dates.Datetime, times.Clock, stamps.Iso, stamps.Epoch, stamps.Serial),
+    "Dates and times": (dates.Date, dates.Time, dates.Datetime, times.Clock, times.Iso, times.Epoch, times.Serial),
     "Ranges and lists of days": (ranges.RangeStart, ranges.RangeEnd, ranges.DateRange, times.ClockRange, ranges.Dates),
     "Moments": (zones.WallTimeIn, zones.InZone, zones.Plus, zones.DayOf, zones.ClockOf, zones.NamedZone),
-    "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn, countries.Country),
+    "Lookups": (lookups.Map, lookups.Lookup, lookups.LastIn, lookups.Country),
     "Web addresses": (
         urls.EncodeSpaces,
         urls.Url,
@@ -82,7 +67,7 @@ FAMILIES: Mapping[str, tuple[type[Step], ...]] = {
         urls.OnlyHosts,
         urls.Email,
     ),
-    "Numbers": (numbers.Number, numbers.Round, prices.Price, numbers.YesNo),
+    "Numbers": (numbers.Number, numbers.Round, numbers.Price, numbers.YesNo),
     "Kinds": (text.ToText, text.Part),
 }
 """The steps by family, in the order of the reference page."""

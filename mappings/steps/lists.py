@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from mappings.lookup_table import normaliser
 from mappings.measures import Switch, Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import SPACES, text_of
 from mappings.strict import Strict
 
@@ -19,9 +19,9 @@ _MOST = 100_000
 class Prefix(Step, name="prefix", refuses=False):
     """Put a text before the value, unless it begins with it already."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{prefix: "Sala "}', "Azul", "Sala Azul"),
-        Shown('{prefix: "#"}', "#jazz", "#jazz"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{prefix: "Sala "}', "Azul", "Sala Azul"),
+        StepExample('{prefix: "#"}', "#jazz", "#jazz"),
     )
     text: Text = Field(alias="prefix", min_length=1, description="What the value begins with afterwards.")
 
@@ -33,7 +33,7 @@ class Prefix(Step, name="prefix", refuses=False):
 class Suffix(Step, name="suffix", refuses=False):
     """Put a text after the value, unless it ends with it already."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown('{suffix: " (repeat)"}', "Hamlet", "Hamlet (repeat)"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{suffix: " (repeat)"}', "Hamlet", "Hamlet (repeat)"),)
     text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
 
     def function(self) -> Run:
@@ -44,10 +44,10 @@ class Suffix(Step, name="suffix", refuses=False):
 class Pad(Step, name="pad", refuses=False):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{pad: 5}", "2134", "02134"),
-        Shown('{pad: 4, with: "."}', "ab", "..ab"),
-        Shown("{pad: 3}", "1234", "1234"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{pad: 5}", "2134", "02134"),
+        StepExample('{pad: 4, with: "."}', "ab", "..ab"),
+        StepExample("{pad: 3}", "1234", "1234"),
     )
     length: int = Field(alias="pad", ge=1, le=1000, description="How many characters there are afterwards, at least.")
     filler: Text = Field(default="0", alias="with", min_length=1, max_length=1, description="The character that fills up.")
@@ -60,10 +60,10 @@ class Pad(Step, name="pad", refuses=False):
 class Characters(Step, name="characters", refuses=False):
     """Keep only some of a text's characters, counted from 1; negative numbers count from the end."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{characters: 1, to: 10}", "2026-07-01T18:00:00", "2026-07-01"),
-        Shown("{characters: -4}", "Ref. 2026", "2026"),
-        Shown("{characters: 5}", "Jazz", ""),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{characters: 1, to: 10}", "2026-07-01T18:00:00", "2026-07-01"),
+        StepExample("{characters: -4}", "Ref. 2026", "2026"),
+        StepExample("{characters: 5}", "Jazz", ""),
     )
     first: int = Field(alias="characters", ge=-_MOST, le=_MOST, description="The first character to keep; -1 is the last.")
     last: int | None = Field(default=None, alias="to", ge=-_MOST, le=_MOST, description="The last one (default: the end).")
@@ -113,10 +113,10 @@ class Bounds(Strict):
 class Length(Step, name="length"):
     """Refuse a text that is shorter or longer than agreed; `truncate` shortens instead."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{length: {at_least: 3, at_most: 80}}", "Jazz", "Jazz"),
-        Shown("{length: {at_least: 3}}", "x", ReasonCode.BAD_TEXT),
-        Shown("{length: {at_most: 5}}", "Jazz and the blues", ReasonCode.TOO_LONG),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{length: {at_least: 3, at_most: 80}}", "Jazz", "Jazz"),
+        StepExample("{length: {at_least: 3}}", "x", ReasonCode.BAD_TEXT),
+        StepExample("{length: {at_most: 5}}", "Jazz and the blues", ReasonCode.TOO_LONG),
     )
     bounds: Bounds = Field(alias="length", description="`at_least` and `at_most`, in characters.")
 
@@ -136,10 +136,10 @@ class Length(Step, name="length"):
 class Split(Step, name="split", gives=Kind.LIST, refuses=False):
     """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{split: ","}', "jazz, blues,,", ("jazz", "blues")),
-        Shown('{split: ["/", ";"]}', "a/b;c", ("a", "b", "c")),
-        Shown('{split: ";", keep_empty: true}', "5 €;;8 €", ("5 €", "", "8 €")),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{split: ","}', "jazz, blues,,", ("jazz", "blues")),
+        StepExample('{split: ["/", ";"]}', "a/b;c", ("a", "b", "c")),
+        StepExample('{split: ";", keep_empty: true}', "5 €;;8 €", ("5 €", "", "8 €")),
     )
     separators: Texts = Field(alias="split", min_length=1, description="One separator or several, taken literally.")
     keep_empty: bool = Field(default=False, description="Keep empty parts too: their places count (see for_each).")
@@ -166,9 +166,9 @@ class Split(Step, name="split", gives=Kind.LIST, refuses=False):
 class Nth(Step, name="nth", takes=Kind.LIST, gives=Kind.ANY):
     """Take one part of a list, counted from 1; from the end with -1. Refuses a list without it."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{nth: 2}", ("Porto", "Lisboa"), "Lisboa"),
-        Shown("{nth: 3}", ("Porto", "Lisboa"), ReasonCode.BAD_TEXT),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{nth: 2}", ("Porto", "Lisboa"), "Lisboa"),
+        StepExample("{nth: 3}", ("Porto", "Lisboa"), ReasonCode.BAD_TEXT),
     )
     position: int = Field(alias="nth", ge=-1000, le=1000, description="Which part: 1 is the first, -1 the last.")
 
@@ -195,7 +195,7 @@ class Nth(Step, name="nth", takes=Kind.LIST, gives=Kind.ANY):
 class First(Step, name="first", takes=Kind.LIST, gives=Kind.ANY, refuses=False):
     """Take the first part of a list; an empty list gives an empty value."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("first", ("Porto", "Lisboa"), "Porto"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("first", ("Porto", "Lisboa"), "Porto"),)
     switch: Switch = Field(default=True, alias="first")
 
     def function(self) -> Run:
@@ -205,7 +205,7 @@ class First(Step, name="first", takes=Kind.LIST, gives=Kind.ANY, refuses=False):
 class Last(Step, name="last", takes=Kind.LIST, gives=Kind.ANY, refuses=False):
     """Take the last part of a list; an empty list gives an empty value."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("last", ("Porto", "Lisboa"), "Lisboa"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("last", ("Porto", "Lisboa"), "Lisboa"),)
     switch: Switch = Field(default=True, alias="last")
 
     def function(self) -> Run:
@@ -215,7 +215,7 @@ class Last(Step, name="last", takes=Kind.LIST, gives=Kind.ANY, refuses=False):
 class JoinParts(Step, name="join", takes=Kind.LIST, refuses=False):
     """Put the parts of a list together, with a text between them."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown('{join: ", "}', ("Porto", "Lisboa"), "Porto, Lisboa"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{join: ", "}', ("Porto", "Lisboa"), "Porto, Lisboa"),)
     separator: Text = Field(alias="join", description="What stands between the parts.")
 
     def function(self) -> Run:
@@ -226,9 +226,9 @@ class JoinParts(Step, name="join", takes=Kind.LIST, refuses=False):
 class Slice(Step, name="slice", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Keep only some parts of a list, counted from 1; negative numbers count from the end."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{slice: 2}", ("Portugal", "Porto", "Bolhão"), ("Porto", "Bolhão")),
-        Shown("{slice: 1, to: 2}", ("Portugal", "Porto", "Bolhão"), ("Portugal", "Porto")),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{slice: 2}", ("Portugal", "Porto", "Bolhão"), ("Porto", "Bolhão")),
+        StepExample("{slice: 1, to: 2}", ("Portugal", "Porto", "Bolhão"), ("Portugal", "Porto")),
     )
     first: int = Field(alias="slice", ge=-1000, le=1000, description="The first part to keep; -1 is the last.")
     last: int | None = Field(default=None, alias="to", ge=-1000, le=1000, description="The last one (default: the end).")
@@ -246,7 +246,7 @@ class Slice(Step, name="slice", takes=Kind.LIST, gives=Kind.LIST, refuses=False)
 class Count(Step, name="count", takes=Kind.LIST, gives=Kind.NUMBER, refuses=False):
     """Count the parts of a list."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("count", ("Porto", "Lisboa"), "2"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("count", ("Porto", "Lisboa"), "2"),)
     switch: Switch = Field(default=True, alias="count")
 
     def function(self) -> Run:
@@ -256,7 +256,7 @@ class Count(Step, name="count", takes=Kind.LIST, gives=Kind.NUMBER, refuses=Fals
 class Sort(Step, name="sort", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Put the parts of a list in order; capitals and accents do not count."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("sort", ("Porto", "Évora", "lisboa"), ("Évora", "lisboa", "Porto")),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("sort", ("Porto", "Évora", "lisboa"), ("Évora", "lisboa", "Porto")),)
     switch: Switch = Field(default=True, alias="sort")
 
     def function(self) -> Run:
@@ -267,7 +267,7 @@ class Sort(Step, name="sort", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
 class Unique(Step, name="unique", takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Drop the parts that already stand earlier in the list."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("unique", ("jazz", "blues", "jazz"), ("jazz", "blues")),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("unique", ("jazz", "blues", "jazz"), ("jazz", "blues")),)
     switch: Switch = Field(default=True, alias="unique")
 
     def function(self) -> Run:

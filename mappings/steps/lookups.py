@@ -9,17 +9,19 @@ from functools import lru_cache
 from itertools import islice
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, model_validator
+from babel import Locale, UnknownLocaleError
+from babel.core import get_global
+from babel.languages import get_official_languages
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from mappings.file_context import TableFile, table_of
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
 from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
 from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal, nearest
 from mappings.steps.patterns import short_enough
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import text_of
-from mappings.strict import MissPolicy, Policy
+from mappings.strict import MissPolicy, Policy, TableFile, table_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
 MATCH = (
@@ -270,14 +272,14 @@ class _Lookup(Step):
 class Map(_Lookup, name="map"):
     """Replace a value by what stands beside it in a list written here."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{map: {SEG: MO, TER: TU}}", "SEG", "MO"),
-        Shown("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
-        Shown("{map: {SEG: MO}}", "XYZ", ReasonCode.NOT_IN_LOOKUP),
-        Shown("{map: {Fair: [market, food], Jazz: music}}", "Fair", ("market", "food")),
-        Shown("{map: {A: music}, on_miss: {use: culture}}", "B", "culture"),
-        Shown("{map: {Lisbon: Lisboa}, on_miss: keep}", "Porto", "Porto"),
-        Shown("{map: {jazz: music, expo: art}, match: keyword, ignore: [case]}", "Late Jazz night", "music"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{map: {SEG: MO, TER: TU}}", "SEG", "MO"),
+        StepExample("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
+        StepExample("{map: {SEG: MO}}", "XYZ", ReasonCode.NOT_IN_LOOKUP),
+        StepExample("{map: {Fair: [market, food], Jazz: music}}", "Fair", ("market", "food")),
+        StepExample("{map: {A: music}, on_miss: {use: culture}}", "B", "culture"),
+        StepExample("{map: {Lisbon: Lisboa}, on_miss: keep}", "Porto", "Porto"),
+        StepExample("{map: {jazz: music, expo: art}, match: keyword, ignore: [case]}", "Late Jazz night", "music"),
     )
     table: dict[str, Texts] = Field(
         alias="map", min_length=1, description="The known values, and what each becomes: a text, or a list of them."
@@ -349,11 +351,11 @@ class _TableLookup(_Lookup):
 class Lookup(_TableLookup, name="lookup", gives=Kind.ANY):
     """Replace a value by what a CSV file says of it: its first column is the key, the others are the result."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{lookup: categories.csv}", "categories/music/jazz", "music"),
-        Shown("{lookup: categories.csv}", "categories/music/jaz", ReasonCode.NOT_IN_LOOKUP),
-        Shown("{lookup: categories.csv, match: prefix}", "music/fado", "music"),
-        Shown("{lookup: categories.csv, match: keyword}", "live music, food", "music"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{lookup: categories.csv}", "categories/music/jazz", "music"),
+        StepExample("{lookup: categories.csv}", "categories/music/jaz", ReasonCode.NOT_IN_LOOKUP),
+        StepExample("{lookup: categories.csv, match: prefix}", "music/fado", "music"),
+        StepExample("{lookup: categories.csv, match: keyword}", "live music, food", "music"),
     )
     source: TableFile = Field(alias="lookup", description="The lookup file, a CSV with a header.")
     match: Match = Field(default="whole", description=MATCH)
@@ -372,9 +374,9 @@ class Lookup(_TableLookup, name="lookup", gives=Kind.ANY):
 class LastIn(_TableLookup, name="last_in", takes=Kind.LIST, gives=Kind.ANY):
     """Of a path's segments, look up the last one that the CSV file knows: `a/b/new` falls back to what it says of `b`."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{last_in: categories.csv}", ("categories", "music", "fado-vadio"), "music"),
-        Shown("{last_in: categories.csv}", ("categories", "fado-vadio"), ReasonCode.NOT_IN_LOOKUP),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{last_in: categories.csv}", ("categories", "music", "fado-vadio"), "music"),
+        StepExample("{last_in: categories.csv}", ("categories", "fado-vadio"), ReasonCode.NOT_IN_LOOKUP),
     )
     source: TableFile = Field(alias="last_in", description="The lookup file, a CSV with a header.")
     on_miss: Policy | None = Field(default=None, description=_MISS.partition(";")[0] + ".")
@@ -403,3 +405,109 @@ def _first_of_path(find: Run, segments: list[str]) -> Found:
         return find(segments[0])  # type: ignore[no-any-return] # as above
     except Refusal:
         return find(segments[-1])  # type: ignore[no-any-return] # as above
+
+
+_NOT_COUNTRIES = "AAA ASC BUR CPT DDR DGA FXX TAA TMP YMD ZAR ZZZ"
+"""What the CLDR knows beside the countries of today and its codes for private use (Q and X)."""
+ALPHA_3: Mapping[str, str] = {
+    three: found[0]
+    for three, found in sorted(get_global("territory_aliases").items())
+    if len(three) == 3
+    and three.isalpha()
+    and len(found) == 1
+    and three not in _NOT_COUNTRIES
+    and not re.fullmatch("Q[M-Z].|X..", three)
+} | {"XKX": "XK"}
+"""ISO 3166-1: the code of two letters for each code of three. Kosovo has none there; XK is what the CLDR and the EU write."""
+_ALSO_CALLED = """
+en: GB=UK, Great Britain, England, Scotland, Wales, Northern Ireland; US=United States of America; IE=Republic of Ireland
+en: NL=Holland, The Netherlands; CZ=Czech Republic; SK=Slovak Republic; TR=Turkey; RU=Russian Federation; HK=Hong Kong
+en: KR=Republic of Korea, Korea Republic of; VN=Viet Nam; MO=Macao, Macau; CI=Ivory Coast; CV=Cape Verde; PS=Palestine
+en: MM=Myanmar, Burma; MK=Macedonia; SZ=Swaziland
+pt: GB=Inglaterra, Escócia; US=EUA; NL=Holanda; CZ=República Checa; CV=Cabo Verde
+es: GB=Inglaterra, Escocia; US=EE. UU., EEUU; NL=Holanda; CZ=República Checa
+fr: GB=Angleterre, Écosse; NL=Hollande; CZ=République tchèque; US=Etats-Unis d'Amérique
+de: GB=England, Schottland, Großbritannien; NL=Holland; CZ=Tschechische Republik
+it: GB=Inghilterra, Scozia; NL=Olanda; CZ=Repubblica Ceca
+pl: GB=Anglia, Szkocja; US=USA; CZ=Republika Czeska
+"""
+"""Names beside those of the Unicode CLDR, by language and country."""
+LOCAL = "local"
+"""The languages that a country itself uses officially."""
+_same = normaliser(("case", "accents", "punctuation", "spaces"))
+
+
+class Country(Step, name="country"):
+    """Read a country by its name in these languages, or by its ISO code of two or three letters, as the code of two.
+
+    Capitals, accents, spaces and punctuation do not count. The names are those of the Unicode CLDR, and some in wide use.
+    """
+
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{country: [en, pt]}", "Alemanha", "DE"),
+        StepExample("{country: en}", "prt", "PT"),
+        StepExample("{country: [en, local]}", "España", "ES"),
+        StepExample("{country: en}", "Czech Republic", "CZ"),
+        StepExample("{country: en}", "Portugall", ReasonCode.NOT_IN_LOOKUP),
+    )
+    languages: Annotated[tuple[str, ...], OneOrMany()] = Field(
+        alias="country", min_length=1, description="Languages of the names, such as en or pt; local: those of each country."
+    )
+
+    @field_validator("languages")
+    @classmethod
+    def _check_languages(cls, languages: tuple[str, ...]) -> tuple[str, ...]:
+        for language in languages:
+            if language != LOCAL and not _territories(language):
+                raise mistake(
+                    f'"{language}" is not a language whose names of countries are known', "write it like en, pt or local"
+                )
+        return languages
+
+    def function(self) -> Run:
+        codes = country_codes(self.languages)
+        known = tuple(sorted(set(_names(self.languages))))
+
+        @lru_cache(maxsize=1024)
+        def country(text: str) -> str:
+            code = codes.get(_same(text))
+            if code is None:
+                near = nearest(text, [name for name, _ in known])
+                wanted = (
+                    f'is "{near}" meant?' if near else "the name of a country, or a code such as PT or PRT, would be accepted"
+                )
+                raise Refusal(ReasonCode.NOT_IN_LOOKUP, wanted, found=text)
+            return code
+
+        return country
+
+
+@lru_cache(maxsize=32)
+def country_codes(languages: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the code of two letters for each name (as names are compared); a name that two countries share is left out."""
+    found: dict[str, set[str]] = {}
+    for name, code in _names(languages):
+        found.setdefault(_same(name), set()).add(code)
+    names = {name: min(codes) for name, codes in found.items() if len(codes) == 1 and name}
+    return names | {_same(three): two for three, two in ALPHA_3.items()} | {_same(two): two for two in ALPHA_3.values()}
+
+
+def _names(languages: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for two in ALPHA_3.values():
+        for language in languages:
+            for each in get_official_languages(two, regional=True) if language == LOCAL else (language,):
+                name = _territories(each).get(two)
+                if name:
+                    yield name, two
+    for line in filter(None, _ALSO_CALLED.splitlines()):
+        language, _, countries = line.partition(": ")
+        for two, _, also in (country.partition("=") for country in countries.split("; ") if language in languages):
+            yield from ((name, two) for name in also.split(", "))
+
+
+@lru_cache(maxsize=512)
+def _territories(language: str) -> Mapping[str, str]:
+    try:
+        return dict(Locale.parse(language.replace("-", "_")).territories)
+    except (UnknownLocaleError, ValueError):
+        return {}

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from mappings.measures import Pattern, Text, mistake
 from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import SPACES
 
 LONGEST = 20_000
@@ -28,9 +28,9 @@ EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
 class RegexExtract(Step, name="regex_extract"):
     """Keep what the pattern finds first: its first group, or all of it. Refuses a text without it."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown(r"{regex_extract: 'desde (\d+) €'}", "desde 15 €", "15"),
-        Shown(r"{regex_extract: '\d+'}", "grátis", ReasonCode.BAD_TEXT),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample(r"{regex_extract: 'desde (\d+) €'}", "desde 15 €", "15"),
+        StepExample(r"{regex_extract: '\d+'}", "grátis", ReasonCode.BAD_TEXT),
     )
     pattern: Pattern = Field(alias="regex_extract", description="A regular expression (RE2), searched anywhere.")
     group: int | None = Field(default=None, ge=0, description="The group to keep (default: the first, if there is one).")
@@ -58,7 +58,7 @@ class RegexExtract(Step, name="regex_extract"):
 class RegexAll(Step, name="regex_all", gives=Kind.LIST):
     """Collect everything the pattern finds, as a list."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_all: '#(\w+)'}", "#jazz #blues", ("jazz", "blues")),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample(r"{regex_all: '#(\w+)'}", "#jazz #blues", ("jazz", "blues")),)
     pattern: EveryPattern = Field(
         alias="regex_all", description="A regular expression (RE2); its first group is kept, or all of it."
     )
@@ -77,8 +77,8 @@ class RegexAll(Step, name="regex_all", gives=Kind.LIST):
 class RegexSplit(Step, name="regex_split", gives=Kind.LIST):
     """Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown(r"{regex_split: '\s+(?:e|y|and)\s+|,'}", "jazz, blues and fado", ("jazz", "blues", "fado")),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample(r"{regex_split: '\s+(?:e|y|and)\s+|,'}", "jazz, blues and fado", ("jazz", "blues", "fado")),
     )
     pattern: EveryPattern = Field(alias="regex_split", description="A regular expression (RE2): what stands between the parts.")
 
@@ -98,7 +98,9 @@ class RegexSplit(Step, name="regex_split", gives=Kind.LIST):
 class RegexReplace(Step, name="regex_replace"):
     r"""Replace every match of a pattern; `\1` is what its first group found."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample(r"{regex_replace: '\s*\(.*?\)', with: ''}", "Hamlet (premiere)", "Hamlet"),
+    )
     pattern: EveryPattern = Field(alias="regex_replace", description="A regular expression (RE2).")
     new: Text = Field(default="", alias="with", description=r"What stands there instead; \1 is the first group.")
 

@@ -12,9 +12,22 @@ from pydantic import Field, model_validator
 
 from mappings.measures import Switch, Text, Texts, mistake
 from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.dates import LANGUAGE, YEAR, YearRule, compile_formats, no_date_hint, year_chooser
-from mappings.steps.formats import ChooseYear, Format, NotRealError, compile_format, date_of, memoised, values_of
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.dates import (
+    LANGUAGE,
+    YEAR,
+    ChooseYear,
+    Format,
+    NotRealError,
+    YearRule,
+    compile_format,
+    compile_formats,
+    date_of,
+    memoised,
+    no_date_hint,
+    values_of,
+    year_chooser,
+)
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import SPACES
 
 Values = dict[str, int]
@@ -145,10 +158,10 @@ _FORMATS = "Formats of one whole day, in strptime notation, tried in order; a ne
 class RangeStart(Step, name="range_start"):
     """Keep the text before the dash of a range such as 19:00-20:00; a text without a dash is kept whole."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("range_start", "19:00-20:00", "19:00"),
-        Shown("range_start", "19:10", "19:10"),
-        Shown("range_start", "19:00-20:00-21:00", ReasonCode.NOT_A_TIME),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("range_start", "19:00-20:00", "19:00"),
+        StepExample("range_start", "19:10", "19:10"),
+        StepExample("range_start", "19:00-20:00-21:00", ReasonCode.NOT_A_TIME),
     )
     switch: Switch = Field(default=True, alias="range_start")
 
@@ -159,7 +172,10 @@ class RangeStart(Step, name="range_start"):
 class RangeEnd(Step, name="range_end"):
     """Keep the text after the dash of a range such as 19:00-20:00; a text without a dash gives an empty value."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("range_end", "19:30 – 20:50", "20:50"), Shown("range_end", "19:10", ""))
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("range_end", "19:30 – 20:50", "20:50"),
+        StepExample("range_end", "19:10", ""),
+    )
     switch: Switch = Field(default=True, alias="range_end")
 
     def function(self) -> Run:
@@ -195,15 +211,15 @@ class DateRange(_Days, name="date_range", gives=Kind.DATE):
     What a format writes before the day may be missing in the last day, what it writes after it in the first.
     """
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{date_range: start, formats: "%d %B %Y"}', "3-5 May 2026", "2026-05-03"),
-        Shown('{date_range: start, formats: "%d %b %Y"}', "28 Feb - 2 Mar 2026", "2026-02-28"),
-        Shown('{date_range: end, formats: "%B %d, %Y"}', "May 3-5, 2026", "2026-05-05"),
-        Shown('{date_range: start, formats: "%d.%m.%Y"}', "12.-14.06.2026", "2026-06-12"),
-        Shown('{date_range: end, formats: "%d %B %Y", locale: fr}', "du 3 au 5 mai 2026", "2026-05-05"),
-        Shown('{date_range: end, formats: "%d/%m/%Y"}', "3/5/2026", ""),
-        Shown('{date_range: start, formats: "%d %b %Y"}', "28 Dec - 2 Jan 2027", ReasonCode.NOT_A_DATE),
-        Shown('{date_range: start, formats: "%d %B %Y"}', "May 2026", ReasonCode.NOT_A_DATE),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{date_range: start, formats: "%d %B %Y"}', "3-5 May 2026", "2026-05-03"),
+        StepExample('{date_range: start, formats: "%d %b %Y"}', "28 Feb - 2 Mar 2026", "2026-02-28"),
+        StepExample('{date_range: end, formats: "%B %d, %Y"}', "May 3-5, 2026", "2026-05-05"),
+        StepExample('{date_range: start, formats: "%d.%m.%Y"}', "12.-14.06.2026", "2026-06-12"),
+        StepExample('{date_range: end, formats: "%d %B %Y", locale: fr}', "du 3 au 5 mai 2026", "2026-05-05"),
+        StepExample('{date_range: end, formats: "%d/%m/%Y"}', "3/5/2026", ""),
+        StepExample('{date_range: start, formats: "%d %b %Y"}', "28 Dec - 2 Jan 2027", ReasonCode.NOT_A_DATE),
+        StepExample('{date_range: start, formats: "%d %B %Y"}', "May 2026", ReasonCode.NOT_A_DATE),
     )
     which: Literal["start", "end"] = Field(alias="date_range", description="Which of the two to keep: start or end.")
     formats: Texts = Field(min_length=1, description=_FORMATS)
@@ -225,14 +241,14 @@ class Dates(_Days, name="dates", gives=Kind.LIST, lists=Kind.DATE):
     A day may leave out the month or the year if the next one writes it.
     """
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{dates: "%d/%m/%Y"}', "3/5/2026; 10/5/2026", ("2026-05-03", "2026-05-10")),
-        Shown(
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{dates: "%d/%m/%Y"}', "3/5/2026; 10/5/2026", ("2026-05-03", "2026-05-10")),
+        StepExample(
             '{dates: "%d de %B de %Y", by: [",", " e "], locale: pt}',
             "3, 5 e 7 de maio de 2026",
             ("2026-05-03", "2026-05-05", "2026-05-07"),
         ),
-        Shown('{dates: "%d/%m/%Y"}', "3/5/2026; 31/4/2026; TBA", ReasonCode.NOT_A_DATE),
+        StepExample('{dates: "%d/%m/%Y"}', "3/5/2026; 31/4/2026; TBA", ReasonCode.NOT_A_DATE),
     )
     formats: Texts = Field(alias="dates", min_length=1, description=_FORMATS)
     by: Texts = Field(

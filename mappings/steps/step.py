@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class StepExample:
     """An example in a step's own declaration: the step as a file writes it, what goes in, what comes out.
 
     `comes_out` is the text of the result (an ISO form for times), a tuple for lists, or the code of the refusal.
@@ -61,7 +61,7 @@ class Step(Strict):
     gives: ClassVar[Kind] = Kind.TEXT
     lists: ClassVar[Kind] = Kind.TEXT
     refuses: ClassVar[bool] = True
-    shown: ClassVar[tuple[Shown, ...]]
+    shown: ClassVar[tuple[StepExample, ...]]
 
     def __init_subclass__(
         cls,

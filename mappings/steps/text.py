@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 import unicodedata
 from collections.abc import Callable
 from datetime import date, time
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import unquote
 
+import nh3
 from pydantic import Field, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
 from mappings.measures import OneOrMany, Switch, Text, Texts, mistake
-from mappings.refusals import ReasonCode, Refusal, Repaired
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.refusals import ReasonCode, Refusal, Repair
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.zones import EndOfDay
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
@@ -29,7 +32,7 @@ SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + I
 class Trim(Step, name="trim", refuses=False):
     """Remove white space of every kind (also no-break and zero-width) from both ends."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("trim", " \u00a0Jazz\u200b ", "Jazz"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("trim", " \u00a0Jazz\u200b ", "Jazz"),)
     switch: Switch = Field(default=True, alias="trim")
 
     def function(self) -> Run:
@@ -39,7 +42,7 @@ class Trim(Step, name="trim", refuses=False):
 class Collapse(Step, name="collapse", refuses=False):
     """Turn every run of white space, line ends included, into one space, and trim."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
     switch: Switch = Field(default=True, alias="collapse")
 
     def function(self) -> Run:
@@ -58,7 +61,7 @@ def collapse(text: str) -> str:
 class Newlines(Step, name="newlines", refuses=False):
     """Replace every line end (with the space around it) by a text."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
     by: Text = Field(alias="newlines", description="What stands between the lines instead.")
 
     def function(self) -> Run:
@@ -69,7 +72,7 @@ class Newlines(Step, name="newlines", refuses=False):
 class StripPrefix(Step, name="strip_prefix", refuses=False):
     """Remove the first of these texts that the value begins with."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
     def function(self) -> Run:
@@ -84,7 +87,7 @@ class StripPrefix(Step, name="strip_prefix", refuses=False):
 class StripSuffix(Step, name="strip_suffix", refuses=False):
     """Remove the first of these texts that the value ends with."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
     def function(self) -> Run:
@@ -99,7 +102,9 @@ class StripSuffix(Step, name="strip_suffix", refuses=False):
 class Replace(Step, name="replace", refuses=False):
     """Replace every occurrence of a text by another."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),
+    )
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
 
@@ -111,7 +116,7 @@ class Replace(Step, name="replace", refuses=False):
 class StripControl(Step, name="strip_control", refuses=False):
     """Remove control characters, except tab and line ends."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("strip_control", "Ja\u0007zz", "Jazz"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("strip_control", "Ja\u0007zz", "Jazz"),)
     switch: Switch = Field(default=True, alias="strip_control")
 
     def function(self) -> Run:
@@ -121,9 +126,9 @@ class StripControl(Step, name="strip_control", refuses=False):
 class Truncate(Step, name="truncate", refuses=False):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
-        Shown("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
+        StepExample("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
     )
     length: int = Field(alias="truncate", ge=2, le=100_000, description="The most characters, the ellipsis included.")
     ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
@@ -144,7 +149,10 @@ class Truncate(Step, name="truncate", refuses=False):
 class Default(Step, name="default", refuses=False):
     """Use this text where the value is empty by now."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("{default: Bilhetes}", "", "Bilhetes"), Shown("{default: x}", "5 €", "5 €"))
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{default: Bilhetes}", "", "Bilhetes"),
+        StepExample("{default: x}", "5 €", "5 €"),
+    )
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
     def function(self) -> Run:
@@ -160,10 +168,10 @@ class Default(Step, name="default", refuses=False):
 class EmptyIf(Step, name="empty_if", refuses=False):
     """Take these texts for an empty value: how this partner writes that there is nothing."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{empty_if: [NA, "-"]}', " - ", ""),
-        Shown("{empty_if: n/a, ignore: [case]}", "N/A", ""),
-        Shown("{empty_if: NA}", "NA ja", "NA ja"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{empty_if: [NA, "-"]}', " - ", ""),
+        StepExample("{empty_if: n/a, ignore: [case]}", "N/A", ""),
+        StepExample("{empty_if: NA}", "NA ja", "NA ja"),
     )
     texts: Texts = Field(alias="empty_if", min_length=1, description="The texts that mean nothing.")
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
@@ -200,9 +208,9 @@ class _Case(Step):
 class Lower(_Case, name="lower", refuses=False):
     """Write in lower case."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("lower", "JAZZ", "jazz"),
-        Shown("{lower: true, locale: tr}", "IŞIK", "ışık"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("lower", "JAZZ", "jazz"),
+        StepExample("{lower: true, locale: tr}", "IŞIK", "ışık"),
     )
     switch: Switch = Field(default=True, alias="lower")
 
@@ -213,9 +221,9 @@ class Lower(_Case, name="lower", refuses=False):
 class Upper(_Case, name="upper", refuses=False):
     """Write in upper case."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("upper", "jazz", "JAZZ"),
-        Shown("{upper: true, locale: tr}", "izmir", "İZMİR"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("upper", "jazz", "JAZZ"),
+        StepExample("{upper: true, locale: tr}", "izmir", "İZMİR"),
     )
     switch: Switch = Field(default=True, alias="upper")
 
@@ -226,9 +234,9 @@ class Upper(_Case, name="upper", refuses=False):
 class Title(_Case, name="title", refuses=False):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
-        Shown("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
+        StepExample("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
     )
     switch: Switch = Field(default=True, alias="title")
 
@@ -241,8 +249,8 @@ class Title(_Case, name="title", refuses=False):
 class Sentence(_Case, name="sentence", refuses=False):
     """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
     )
     switch: Switch = Field(default=True, alias="sentence")
 
@@ -269,7 +277,7 @@ _without_accents = normaliser(("accents",))
 class StripChars(Step, name="strip_chars", refuses=False):
     """Remove these characters from both ends of a text, as often as they stand there."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
     chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
 
     def function(self) -> Run:
@@ -280,7 +288,9 @@ class StripChars(Step, name="strip_chars", refuses=False):
 class MapCharacters(Step, name="map_characters", refuses=False):
     """Replace single characters wherever they stand; one that becomes nothing is removed."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),)
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),
+    )
     table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
 
     @model_validator(mode="after")
@@ -298,9 +308,9 @@ class MapCharacters(Step, name="map_characters", refuses=False):
 class Normalize(Step, name="normalize", refuses=False):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
-        Shown("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
+        StepExample("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
     )
     form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
 
@@ -315,10 +325,10 @@ class Slugify(Step, name="slugify"):
     Letters of other scripts stay as they are.
     """
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("slugify", "Ópera & Łódź: l'été!", "opera-lodz-lete"),
-        Shown('{slugify: "_"}', "Große Halle", "grosse_halle"),
-        Shown("slugify", "!?", ReasonCode.BAD_TEXT),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("slugify", "Ópera & Łódź: l'été!", "opera-lodz-lete"),
+        StepExample('{slugify: "_"}', "Große Halle", "grosse_halle"),
+        StepExample("slugify", "!?", ReasonCode.BAD_TEXT),
     )
     separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
 
@@ -338,7 +348,7 @@ class Slugify(Step, name="slugify"):
 class Hash(Step, name="hash", refuses=False):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
     digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
 
     def function(self) -> Run:
@@ -362,9 +372,9 @@ class FixMojibake(Step, name="fix_mojibake"):
     counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
     """
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("fix_mojibake", "St. Patrickâ€™s CafÃ©", "St. Patrick’s Café"),
-        Shown("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("fix_mojibake", "St. Patrickâ€™s CafÃ©", "St. Patrick’s Café"),
+        StepExample("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
     )
     switch: Switch = Field(default=True, alias="fix_mojibake")
 
@@ -380,7 +390,7 @@ class FixMojibake(Step, name="fix_mojibake"):
 def _told_if_fixed(text: str) -> str:
     fixed = fix_mojibake(text)
     if fixed is not text:
-        raise Repaired(fixed, "save the file in the encoding that is agreed for it")
+        raise Repair(fixed, "save the file in the encoding that is agreed for it")
     return text
 
 
@@ -404,7 +414,7 @@ def _byte(char: str) -> bytes:
 class ToText(Step, name="to_text", takes=Kind.ANY):
     """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("to_text", "jazz", "jazz"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("to_text", "jazz", "jazz"),)
     switch: Switch = Field(default=True, alias="to_text")
 
     def function(self) -> Run:
@@ -414,9 +424,9 @@ class ToText(Step, name="to_text", takes=Kind.ANY):
 class Part(Step, name="part", takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
     """Take one part of what a lookup or a price has found."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{part: zone}", "placeId: pt-lisboa, zone: Europe/Lisbon", "Europe/Lisbon"),
-        Shown("{part: name}", "placeId: pt-lisboa", ""),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{part: zone}", "placeId: pt-lisboa, zone: Europe/Lisbon", "Europe/Lisbon"),
+        StepExample("{part: name}", "placeId: pt-lisboa", ""),
     )
     part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
 
@@ -447,4 +457,113 @@ def text_of(value: Any) -> str:
 
 
 """Characters a pattern may look at: collecting all its matches can take the square of the length."""
+
+
 """A pattern of which all matches are wanted."""
+_MOST_LAYERS = 8
+_REFERENCE = re.compile("&[#A-Za-z]")
+"""How every character reference begins."""
+_BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
+_LINE_SPACE = re.compile(r"[^\S\n]+")
+_BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
+_LETTERS = {"n": "\n", "N": "\n", "r": "\r", "t": "\t"}
+_LONGEST_MARKDOWN = 50_000
+_MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
+
+
+def unescape(text: str) -> str:
+    """Undo HTML's character references until nothing changes: exports often escape twice."""
+    if "&" not in text:
+        return text
+    for _ in range(_MOST_LAYERS):
+        plain = text.replace("&amp;", "&")  # nearly all there is to undo, found much sooner
+        if not _REFERENCE.search(plain):
+            return plain
+        plain = html.unescape(plain)
+        if plain == text:
+            return text
+        text = plain
+    return text
+
+
+class HtmlUnescape(Step, name="html_unescape", refuses=False):
+    """Undo HTML's character references, however many times over they were escaped."""
+
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("html_unescape", "Jazz &amp;amp; blues &#8211; live", "Jazz & blues – live"),
+    )
+    switch: Switch = Field(default=True, alias="html_unescape")
+
+    def function(self) -> Run:
+        return unescape
+
+
+class Unescape(Step, name="unescape", refuses=False):
+    """Undo one more way of writing characters that another program would misread.
+
+    `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
+    """
+
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{unescape: percent}", "Caf%C3%A9%20Central 100%", "Café Central 100%"),
+        StepExample("{unescape: backslash}", r"Caf\u00e9\, Rua A\nLisboa", "Café, Rua A\nLisboa"),
+    )
+    form: Literal["percent", "backslash"] = Field(alias="unescape", description="How the characters are written.")
+
+    def function(self) -> Run:
+        return unquote if self.form == "percent" else _without_backslashes
+
+
+class HtmlToText(Step, name="html_to_text", refuses=False):
+    """Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines."""
+
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("html_to_text", "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>", "Jazz & blues\nLive"),
+        StepExample("html_to_text", "5 < 7 €", "5 < 7 €"),
+    )
+    switch: Switch = Field(default=True, alias="html_to_text")
+
+    def function(self) -> Run:
+        return html_to_text
+
+
+class MarkdownToText(Step, name="markdown_to_text"):
+    """Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines."""
+
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("markdown_to_text", "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free", "Jazz\nLive at Blå\nfree"),
+        StepExample("markdown_to_text", "5 * 3 _ok", "5 * 3 _ok"),
+    )
+    switch: Switch = Field(default=True, alias="markdown_to_text")
+
+    def function(self) -> Run:
+        from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
+
+        render = MarkdownIt("commonmark").render
+
+        def markdown_to_text(text: str) -> str:
+            if len(text) > _LONGEST_MARKDOWN:
+                raise Refusal(ReasonCode.TOO_LONG, f"at most {_LONGEST_MARKDOWN} characters of Markdown can be read")
+            return html_to_text(render(text.encode("utf-8", "replace").decode()))
+
+        return markdown_to_text
+
+
+def _without_backslashes(text: str) -> str:
+    return _BACKSLASHED.sub(_written, text)
+
+
+def _written(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return escape[1].encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _LETTERS.get(escape[2], escape[2])
+
+
+def html_to_text(text: str) -> str:
+    """Keep the words of an HTML text, one line a paragraph."""
+    if "<" not in text and "&" not in text:
+        return text
+    whole = text.encode("utf-8", "replace").decode()  # half a character of an escape is none
+    clean = nh3.clean(_BREAKS.sub("\n", whole), tags=set(), strip_comments=True)
+    lines = _LINE_SPACE.sub(" ", unescape(clean))
+    return _MANY_LINES.sub("\n", lines).strip(SPACES)

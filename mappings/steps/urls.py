@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, field_validator
 from mappings.measures import Switch, Text, Texts, mistake
 from mappings.patterns import compile_pattern
 from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.step import Run, Shown, Step
+from mappings.steps.step import Run, Step, StepExample
 from mappings.steps.text import SPACES
 
 _SOUND = re.compile(
@@ -34,8 +34,8 @@ _WANTED = "an address like https://example.org/tickets would be accepted"
 class EncodeSpaces(Step, name="encode_spaces", refuses=False):
     """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("encode_spaces", " https://example.org/photo 1.jpg", "https://example.org/photo%201.jpg"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("encode_spaces", " https://example.org/photo 1.jpg", "https://example.org/photo%201.jpg"),
     )
     switch: Switch = Field(default=True, alias="encode_spaces")
 
@@ -49,11 +49,11 @@ class Url(Step, name="url"):
     Addresses other than http and https (mailto, tel) are refused.
     """
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("url", "Bilhetes: https://example.org/a b", "https://example.org/a"),
-        Shown("url", "www.example.org/café", "https://www.example.org/caf%C3%A9"),
-        Shown("url", "https://example.org/a%7Cb|c", "https://example.org/a%7Cb%7Cc"),
-        Shown("url", "mailto:box@example.org", ReasonCode.NOT_A_URL),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("url", "Bilhetes: https://example.org/a b", "https://example.org/a"),
+        StepExample("url", "www.example.org/café", "https://www.example.org/caf%C3%A9"),
+        StepExample("url", "https://example.org/a%7Cb|c", "https://example.org/a%7Cb%7Cc"),
+        StepExample("url", "mailto:box@example.org", ReasonCode.NOT_A_URL),
     )
     switch: Switch = Field(default=True, alias="url")
 
@@ -135,9 +135,11 @@ Address = Annotated[Text, AfterValidator(check_address)]
 class DropQuery(Step, name="drop_query", refuses=False):
     """Remove parameters from an address: those that only follow readers around."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{drop_query: [utm_*, fbclid]}", "https://ex.org/a?id=7&utm_source=x&fbclid=y#top", "https://ex.org/a?id=7#top"),
-        Shown('{drop_query: "*"}', "https://ex.org/a?id=7", "https://ex.org/a"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample(
+            "{drop_query: [utm_*, fbclid]}", "https://ex.org/a?id=7&utm_source=x&fbclid=y#top", "https://ex.org/a?id=7#top"
+        ),
+        StepExample('{drop_query: "*"}', "https://ex.org/a?id=7", "https://ex.org/a"),
     )
     names: Texts = Field(alias="drop_query", min_length=1, description="Their names; * stands for any characters.")
 
@@ -153,9 +155,11 @@ class DropQuery(Step, name="drop_query", refuses=False):
 class SetQuery(Step, name="set_query", refuses=False):
     """Give an address parameters; one that it has already gets the new value."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{set_query: {from: our agenda}}", "https://ex.org/a?id=7#top", "https://ex.org/a?id=7&from=our%20agenda#top"),
-        Shown("{set_query: {id: 8}}", "https://ex.org/a?id=7", "https://ex.org/a?id=8"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample(
+            "{set_query: {from: our agenda}}", "https://ex.org/a?id=7#top", "https://ex.org/a?id=7&from=our%20agenda#top"
+        ),
+        StepExample("{set_query: {id: 8}}", "https://ex.org/a?id=7", "https://ex.org/a?id=8"),
     )
     parameters: dict[str, Text] = Field(alias="set_query", min_length=1, description="The parameters and their values.")
 
@@ -173,10 +177,10 @@ class SetQuery(Step, name="set_query", refuses=False):
 class Resolve(Step, name="resolve"):
     """Complete an address that begins in the middle, as links on a page of this address do."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{resolve: "https://ex.org/agenda/"}', "show.php?id=7", "https://ex.org/agenda/show.php?id=7"),
-        Shown('{resolve: "https://ex.org/agenda/"}', "/img/a.jpg", "https://ex.org/img/a.jpg"),
-        Shown('{resolve: "https://ex.org/agenda/"}', "https://other.org/", "https://other.org/"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{resolve: "https://ex.org/agenda/"}', "show.php?id=7", "https://ex.org/agenda/show.php?id=7"),
+        StepExample('{resolve: "https://ex.org/agenda/"}', "/img/a.jpg", "https://ex.org/img/a.jpg"),
+        StepExample('{resolve: "https://ex.org/agenda/"}', "https://other.org/", "https://other.org/"),
     )
     base: Address = Field(alias="resolve", description="The address that they are seen from.")
 
@@ -195,8 +199,8 @@ class Resolve(Step, name="resolve"):
 class UrlTemplate(Step, name="url_template", refuses=False):
     """Put a value into an address, percent-encoded."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown(
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample(
             '{url_template: "https://ex.org/e/{}?from=agenda"}',
             "jazz & blues/7",
             "https://ex.org/e/jazz%20%26%20blues%2F7?from=agenda",
@@ -220,9 +224,9 @@ class UrlTemplate(Step, name="url_template", refuses=False):
 class OnlyHosts(Step, name="only_hosts"):
     """Refuse an address at any other host than these."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown('{only_hosts: [ex.org, "*.ex.org"]}', "https://tickets.ex.org/7", "https://tickets.ex.org/7"),
-        Shown("{only_hosts: ex.org}", "https://ex.org.evil.example/7", ReasonCode.NOT_A_URL),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample('{only_hosts: [ex.org, "*.ex.org"]}', "https://tickets.ex.org/7", "https://tickets.ex.org/7"),
+        StepExample("{only_hosts: ex.org}", "https://ex.org.evil.example/7", ReasonCode.NOT_A_URL),
     )
     hosts: Texts = Field(alias="only_hosts", min_length=1, description="The hosts; * stands for any characters.")
 
@@ -241,10 +245,10 @@ class OnlyHosts(Step, name="only_hosts"):
 class Email(Step, name="email"):
     """Find the first e-mail address in a text. Refuses a text without one."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("email", "Info: Box.Office@Example.ORG (mornings)", "Box.Office@example.org"),
-        Shown("email", "mailto:box@example.org", "box@example.org"),
-        Shown("email", "box at example.org", ReasonCode.BAD_TEXT),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("email", "Info: Box.Office@Example.ORG (mornings)", "Box.Office@example.org"),
+        StepExample("email", "mailto:box@example.org", "box@example.org"),
+        StepExample("email", "box at example.org", ReasonCode.BAD_TEXT),
     )
     switch: Switch = Field(default=True, alias="email")
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from mappings.measures import Duration, Switch, Zone
 from mappings.refusals import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import SPACES
 from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
 
@@ -22,11 +22,11 @@ _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 class WallTimeIn(Step, name="wall_time_in", takes=Kind.WALL, gives=Kind.MOMENT):
     """Say that a date and time is what the clocks show in a zone (the step form of the value `at`)."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{wall_time_in: Europe/Lisbon}", "2026-07-01T18:00:00", "2026-07-01T18:00:00+01:00"),
-        Shown("{wall_time_in: Europe/Lisbon}", "2026-03-29T01:30:00", ReasonCode.NO_SUCH_TIME),
-        Shown("{wall_time_in: Europe/Lisbon, gap: later}", "2026-03-29T01:30:00", "2026-03-29T02:30:00+01:00"),
-        Shown("{wall_time_in: Europe/Lisbon, overlap: later}", "2026-10-25T01:30:00", "2026-10-25T01:30:00+00:00"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{wall_time_in: Europe/Lisbon}", "2026-07-01T18:00:00", "2026-07-01T18:00:00+01:00"),
+        StepExample("{wall_time_in: Europe/Lisbon}", "2026-03-29T01:30:00", ReasonCode.NO_SUCH_TIME),
+        StepExample("{wall_time_in: Europe/Lisbon, gap: later}", "2026-03-29T01:30:00", "2026-03-29T02:30:00+01:00"),
+        StepExample("{wall_time_in: Europe/Lisbon, overlap: later}", "2026-10-25T01:30:00", "2026-10-25T01:30:00+00:00"),
     )
     zone: Zone = Field(alias="wall_time_in", description="The IANA zone whose clocks are meant.")
     gap: Gap = Field(default="reject", description="A time that the clocks jump over.")
@@ -39,8 +39,8 @@ class WallTimeIn(Step, name="wall_time_in", takes=Kind.WALL, gives=Kind.MOMENT):
 class InZone(Step, name="in_zone", takes=Kind.MOMENT, gives=Kind.MOMENT):
     """Show a moment as the clocks of a zone show it: the same instant, another offset."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{in_zone: Europe/Lisbon}", "2026-07-01T17:00:00+00:00", "2026-07-01T18:00:00+01:00"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{in_zone: Europe/Lisbon}", "2026-07-01T17:00:00+00:00", "2026-07-01T18:00:00+01:00"),
     )
     zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
 
@@ -59,9 +59,9 @@ class InZone(Step, name="in_zone", takes=Kind.MOMENT, gives=Kind.MOMENT):
 class Plus(Step, name="plus", takes=Kind.ANY, gives=Kind.ANY):
     """Add a duration, or take one away: elapsed time for a moment, whole days for a date."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("{plus: 1h30m}", "2026-07-01T18:00:00+01:00", "2026-07-01T19:30:00+01:00"),
-        Shown("{plus: -1d}", "2026-07-01", "2026-06-30"),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("{plus: 1h30m}", "2026-07-01T18:00:00+01:00", "2026-07-01T19:30:00+01:00"),
+        StepExample("{plus: -1d}", "2026-07-01", "2026-06-30"),
     )
     length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
 
@@ -101,7 +101,7 @@ def _out_of_range() -> Refusal:
 class DayOf(Step, name="day_of", takes=Kind.ANY, gives=Kind.DATE, refuses=False):
     """Keep only the calendar day of a date and time."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
     switch: Switch = Field(default=True, alias="day_of")
 
     def function(self) -> Run:
@@ -115,7 +115,7 @@ class DayOf(Step, name="day_of", takes=Kind.ANY, gives=Kind.DATE, refuses=False)
 class ClockOf(Step, name="clock_of", takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
     """Keep only the time of day of a date and time."""
 
-    shown: ClassVar[tuple[Shown, ...]] = (Shown("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)
+    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)
     switch: Switch = Field(default=True, alias="clock_of")
 
     def function(self) -> Run:
@@ -137,12 +137,12 @@ class NamedZone(Step, name="zone"):
     Abbreviations (EST) and bare offsets (UTC+2) are refused: they say nothing about summer.
     """
 
-    shown: ClassVar[tuple[Shown, ...]] = (
-        Shown("zone", "US/Eastern", "America/New_York"),
-        Shown("zone", "asia/calcutta ", "Asia/Kolkata"),
-        Shown("zone", "Eastern Standard Time", "America/New_York"),
-        Shown("zone", "EST", ReasonCode.NOT_A_ZONE),
-        Shown("zone", "UTC+2", ReasonCode.NOT_A_ZONE),
+    shown: ClassVar[tuple[StepExample, ...]] = (
+        StepExample("zone", "US/Eastern", "America/New_York"),
+        StepExample("zone", "asia/calcutta ", "Asia/Kolkata"),
+        StepExample("zone", "Eastern Standard Time", "America/New_York"),
+        StepExample("zone", "EST", ReasonCode.NOT_A_ZONE),
+        StepExample("zone", "UTC+2", ReasonCode.NOT_A_ZONE),
     )
     switch: Switch = Field(default=True, alias="zone")
 

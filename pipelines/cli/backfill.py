@@ -26,21 +26,22 @@ if IS_WORKING:
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, make_plan, plan_of_record
     from pipelines.run.brakes import brake_error
-    from pipelines.run.context import RunContext, open_context, require_service
+    from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import RunOptions, Window
     from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+    from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.rehearsal import rehearsal_copy
+    from state.archive.moving import rehearsal_copy
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
     from state.database import existing_database
     from state.holders import HeldByAnotherError
     from state.ledger.accounts import ReadAccount
     from state.notes import ServiceNotes
-    from state.views.books import Books
+    from state.queries import LedgerQueries
 
 
 def backfill(  # the options of the surface
@@ -342,7 +343,7 @@ def _run(request: BackfillRequest, output: Output) -> int:
     with open_context(request.settings, output.aside) as context:
         backfills = Backfills(context.engine, request.settings.destination, request.feed, now)
         record = _meant(request, backfills, output)
-        _check_alone(request, record, Books(context.engine))
+        _check_alone(request, record, LedgerQueries(context.engine))
         work = BackfillWork(request, backfills, record, output, context.notes)
         with leaving_on_second_signal(work.show_at_last):
             try:
@@ -370,7 +371,7 @@ def _meant(request: BackfillRequest, backfills: Backfills, output: Output) -> Ba
     return backfills.open(new_run_id(now()), request.plan.model_dump_json(), days)
 
 
-def _check_alone(request: BackfillRequest, record: BackfillRecord, books: Books) -> None:
+def _check_alone(request: BackfillRequest, record: BackfillRecord, books: LedgerQueries) -> None:
     """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
 
     Raises:

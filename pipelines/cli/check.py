@@ -15,10 +15,10 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words
 if IS_WORKING:
     from mappings.errors import FileProblem, MappingFileError
     from mappings.spec.feed import FeedMapping
+    from pipelines.before_serving import settings_lacking
     from pipelines.cli.feed_files import SharedFile, folder_of, mapping_or_error, shared_file
     from pipelines.cli.findings import ExampleFindings, FeedFindings, LiveFinding, find
     from pipelines.cli.output.console import Output, counted, document_from, worst
-    from pipelines.orchestration.dagster_home import settings_lacking
     from pipelines.settings import Settings, current_settings
 
 FeedsOrFiles = Annotated[

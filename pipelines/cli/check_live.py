@@ -7,17 +7,16 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.event_api.answers import Created, KeyRefused, NoAccess, Refused, ScopeMissing, in_short
-from connectors.event_api.contract_check import compare
-from connectors.event_api.contract_page import ContractPage, NoPage
-from connectors.event_api.contract_schema import Drift
+from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.lists import Classifications
+from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.header import ColumnRequest, matched
+from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
-from mappings.lint.values import FILL_IN
+from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.refusals import did_you_mean
@@ -31,7 +30,7 @@ from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.preflight import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between
 from pipelines.settings import Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes
@@ -203,7 +202,8 @@ def _slugs(value: Value, mapping: FeedMapping) -> Iterator[Named]:  # noqa: C901
         case FirstOf() if not value.do:
             yield from _slugs_of_all(value.first_of, mapping)
         case Choose():
-            yield from _slugs_of_all((*(choice.then for choice in value.choose), *filter(None, [value.otherwise])), mapping)
+            otherwise = () if value.otherwise is None else (value.otherwise,)
+            yield from _slugs_of_all((*(choice.then for choice in value.choose), *otherwise), mapping)
         case From():
             yield from _slugs_of_steps(value, mapping)
         case TableValue():
@@ -247,7 +247,7 @@ def _slugs_of_policy(policy: Policy | None) -> Iterator[Named]:
         yield from ((slug, _OWN_FILE) for slug in slugs)
 
 
-def _contract(page: ContractPage | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield the differences, errors first; one line where there are none, or where there is no page to compare with."""
     if isinstance(page, NoPage):
         yield _unwise("contract", f"could not be compared: {page.why}; runs go on without it")

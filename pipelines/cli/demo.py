@@ -24,18 +24,17 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError, TransientError
     from mappings.yaml.loader import load_folder
+    from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import require_folder
     from pipelines.cli.output.console import Output
     from pipelines.cli.reload import watching
     from pipelines.cli.run import run_in_process
     from pipelines.cli.run_report import RunReport, sent_in, show_accounts, show_report
     from pipelines.clock import monotonic_s
-    from pipelines.orchestration.dagster_home import prepare_dagster_home
     from pipelines.orchestration.names import LOCATION
-    from pipelines.orchestration.reloading import read_folder_version
-    from pipelines.orchestration.webserver import Webserver, note_path
-    from pipelines.run.context import require_service
+    from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
     from pipelines.run.options import RunOptions
+    from pipelines.run.service import require_service
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
     from pipelines.telemetry.logs import configure_logs

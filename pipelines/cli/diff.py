@@ -19,8 +19,8 @@ if IS_WORKING:
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, Waiting
-    from state.ledger.row_record import RowRecord
-    from state.views.views import FeedStatus, RowFilter, RunRecord
+    from state.ledger.standing import RowRecord
+    from state.queries import FeedStatus, RowFilter, RunRecord
 
 
 def diff(

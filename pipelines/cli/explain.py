@@ -27,7 +27,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state, typed_key
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
-    from state.views.views import RowFilter
+    from state.queries import RowFilter
 
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
 
@@ -63,7 +63,7 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
             feed=mapping.feed,
             lists=known.lists,
             why_offline=known.why_offline,
-            place=found.origin.place,
+            place=found.location.place,
             cells=found.cells,
             steps=explanation.steps,
             outcomes=[outcome_document(outcome) for outcome in outcomes],
@@ -74,7 +74,7 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         return 0
     if known.sentence:
         output.note(f"{known.sentence}\n")
-    output.table(f"{found.origin}, step by step", _COLUMNS, _lines(explanation.steps))
+    output.table(f"{found.location}, step by step", _COLUMNS, _lines(explanation.steps))
     output.note(*map(outcome_text, outcomes))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
@@ -112,9 +112,9 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
         for row in reading.rows:
             bar.advance()
             seen = mapper.key_and_digest(row)
-            if row.origin.place == word or (seen is not None and seen[0] == wanted):
+            if row.location.place == word or (seen is not None and seen[0] == wanted):
                 return row
-            if str(row.origin.number) == word.lstrip("#:"):
+            if str(row.location.number) == word.lstrip("#:"):
                 numbered = row
             if seen is not None and len(keys) < _KEPT_KEYS:
                 keys[seen[0]] = None

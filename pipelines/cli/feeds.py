@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.settings import current_settings
     from state.enums import EntryState
-    from state.views.views import FeedStatus
+    from state.queries import FeedStatus
 
 
 def feeds(as_json: AsJson = False) -> int:

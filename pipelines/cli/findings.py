@@ -9,14 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from connectors.event_api.contract_schema import Drift
+from connectors.event_api.contract_check import Drift
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.lint.columns import find_missing_columns
 from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.lint.mistakes import find_missing_columns
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.positions import MappingProblem
 from mappings.refusals import REASON_TEXTS

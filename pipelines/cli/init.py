@@ -18,27 +18,26 @@ if IS_WORKING:
     from pydantic import TypeAdapter
 
     from connectors.sources.catalogue import open_source
-    from connectors.sources.environment import Access
+    from connectors.sources.contract import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
-    from mappings.draft.dialect import header_row
-    from mappings.draft.draft import Draft, SourceSample, Wishes, draft_feed, feed_name, with_examples
-    from mappings.draft.moments import Guessed
+    from mappings.draft.draft import Draft, Guessed, SourceSample, Wishes, draft_feed, feed_name, with_examples
+    from mappings.draft.source import (
+        HEAD_BYTES,
+        Head,
+        SourceGuess,
+        google_sheet,
+        guess_source,
+        header_row,
+        is_google_sheet,
+        joined_lists,
+    )
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.measures import parse_zone
     from mappings.spec.source import SourceSpec
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import FeedFindings, find
     from pipelines.cli.output.console import Output
-    from pipelines.cli.source_guess import (
-        HEAD_BYTES,
-        Head,
-        SourceGuess,
-        google_sheet,
-        guess_source,
-        is_google_sheet,
-        joined_lists,
-    )
     from pipelines.settings import Settings, current_settings
 
 Source = Annotated[
@@ -178,7 +177,7 @@ def _with_header(guess: SourceGuess, source: str, access: Access) -> SourceGuess
     with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         top = list(islice(reading.rows, _TOP))
     row = header_row([_filled(row.cells) for row in top])
-    number = top[row - 1].origin.number if top else 1
+    number = top[row - 1].location.number if top else 1
     if number == 1:
         return guess
     why = f"row {number} is the first that is as wide as those below"

@@ -16,7 +16,6 @@ from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
-    from mappings.compiler.key import too_long_key
     from mappings.compiler.mapper import RowMapper, compile_feed
     from mappings.outcome import (
         Absorbed,
@@ -31,6 +30,7 @@ if IS_WORKING:
         Skipped,
         SourceRow,
         if_unknown,
+        too_long_key,
     )
     from mappings.refusals import REASON_TEXTS, Reason, ReasonCode
     from mappings.row_key import RowKey
@@ -154,7 +154,7 @@ class Preview(TypedDict):
 class Held:
     """A row that a run would hold: it looks like a copy of the row with the key `twin_key`."""
 
-    origin: RowLocation
+    location: RowLocation
     row_key: RowKey
     twin_key: RowKey
     part: Part
@@ -184,9 +184,9 @@ class Claims:
             return self._claim(outcome), None
         is_contradicted = key in self._contradicted
         if outcome.fingerprint == first.fingerprint and not is_contradicted:
-            return Absorbed(outcome.origin, key, Absorption.DUPLICATE, outcome.part), None
-        self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {outcome.origin}"))
-        return _claimed_twice(outcome, f"the first one is at {first.origin}"), None if is_contradicted else first
+            return Absorbed(outcome.location, key, Absorption.DUPLICATE, outcome.part), None
+        self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {outcome.location}"))
+        return _claimed_twice(outcome, f"the first one is at {first.location}"), None if is_contradicted else first
 
     def in_the_end(self, outcome: Foreseen) -> Foreseen:
         """Return what became of a row by now: an event may meanwhile stand against another row."""
@@ -198,16 +198,16 @@ class Claims:
     def _claim(self, row: MappedRow) -> Foreseen:
         if rejection := too_long_key(row):
             return rejection
-        original = self._originals.setdefault(row.twin_digest, row.row_key)
+        original = self._originals.setdefault(row.duplicate_digest, row.row_key)
         if original != row.row_key:
-            return Held(row.origin, row.row_key, original, row.part)
+            return Held(row.location, row.row_key, original, row.part)
         self._first[row.row_key] = replace(row, body=b"", cells={})
         return row
 
 
 def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
     reason = Reason(ReasonCode.DUPLICATE_KEY, "", "", row.row_key, hint)
-    return Rejection(row.origin, row.row_key, (reason,), row.cells, part=row.part)
+    return Rejection(row.location, row.row_key, (reason,), row.cells, part=row.part)
 
 
 @dataclass(slots=True)
@@ -331,7 +331,7 @@ def kind_of(outcome: Foreseen) -> OutcomeKind:
 
 def outcome_document(outcome: Foreseen) -> Outcome:
     """Return an outcome as scripts read it, with the row's place and key."""
-    document = Outcome(place=outcome.origin.place, row_key=outcome.row_key, warnings=())
+    document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
     match outcome:
         case MappedRow():
             document["event"] = json.loads(outcome.body)
@@ -371,7 +371,7 @@ def outcome_text(outcome: Foreseen) -> str:
             head = f"{outcome.into}: another row of the key {key} speaks for it"
         case Gone():
             head = f"gone: its source says that {key or 'the row'} was deleted"
-    return "\n".join([f"{outcome.origin}  {head}", *(f"  {line}" for line in lines)]) + "\n"
+    return "\n".join([f"{outcome.location}  {head}", *(f"  {line}" for line in lines)]) + "\n"
 
 
 def _reason_text(reason: Reason) -> str:

@@ -15,15 +15,14 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output
     from pipelines.cli.state_reader import FeedSession, open_feed_session
     from pipelines.clock import now
-    from pipelines.run.context import open_api, require_service, sharing_over
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
     from pipelines.run.reconcile import reconcile as reconcile_rows
+    from pipelines.run.service import open_api, require_service, sharing_over
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
-    from state.ledger.decisions import Found
-    from state.ledger.weighing import ReconcileCandidate, read_reconcile_candidates
+    from state.ledger.decisions import Found, ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(

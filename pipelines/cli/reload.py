@@ -19,8 +19,7 @@ if IS_WORKING:
     from mappings.errors import ConfigError, MappingFileError, TransientError
     from pipelines.cli.feed_files import BrokenFile, folder_of, shown_path
     from pipelines.cli.output.console import Output
-    from pipelines.orchestration.reloading import FolderVersion, Reloader, Report, watch
-    from pipelines.orchestration.webserver import Webserver, webserver_url
+    from pipelines.orchestration.webserver import FolderVersion, Reloader, Report, Webserver, watch, webserver_url
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import Settings, current_settings
 

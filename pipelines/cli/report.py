@@ -27,9 +27,8 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, ProblemKind, Waiting
-    from state.ledger.row_record import Book, OtherEntry, RowRecord
-    from state.views.books import Books
-    from state.views.views import ProblemRecord, RowFilter
+    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+    from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
 def report(
@@ -165,8 +164,8 @@ class _Rows:
     `since`: what came later is new, None: nothing is; `link`: where an event is seen, with `{id}`, or "".
     """
 
-    books: Books
-    book: Book
+    books: LedgerQueries
+    book: FeedScope
     since: datetime | None
     link: str
     bar: Progress

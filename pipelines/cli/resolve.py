@@ -19,15 +19,26 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, spelt
     from pipelines.cli.rows import chosen_rows, parse_choice
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
-    from pipelines.run.context import open_api, sharing_over
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
+    from pipelines.run.service import open_api, sharing_over
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.ledger.choices import Apply, AsItIs, Change, Choice, Release, Remove, Resend, SameAs, SetAside, TakeBack, TakeEvent
-    from state.ledger.decisions import Resolved
-    from state.ledger.row_record import Book
-    from state.ledger.weighing import Weighed, raise_all, weigh
+    from state.ledger.choices import (
+        Apply,
+        Change,
+        Choice,
+        NoChange,
+        Release,
+        Remove,
+        Resend,
+        SameAs,
+        SetAside,
+        TakeBack,
+        TakeEvent,
+    )
+    from state.ledger.decisions import Proposal, Resolved, propose, raise_all
+    from state.ledger.standing import FeedScope
 
 _SAME_AS = "--same-as"
 
@@ -133,7 +144,7 @@ def resolve(  # the options of the surface
             return int(ExitCode.ATTENTION)
         # Other feeds are held as well whose rows give up an event, or get it back.
         adopted = [one.outcome.adopted for one in weighed if isinstance(one.outcome, Change) and one.outcome.adopted]
-        others = dict.fromkeys(Book(other.destination, other.feed) for other in adopted if other.feed)
+        others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
             resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
     told = [_told(one) for one in resolved]
@@ -202,7 +213,7 @@ def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as
     return SameAs(typed_key(same_as) if same_as else None) if event_id is None else TakeEvent(event_id)
 
 
-def _weighed(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Weighed]:
+def _weighed(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (state is None) is not bool(words):
         hint = f"for example `eventsync resolve {session.book.feed} --state held ...`"
@@ -210,8 +221,8 @@ def _weighed(session: FeedSession, choice: Choice, words: Sequence[RowKey], stat
     if state is not None:
         listed = chosen_rows(session.books, session.book, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
-        return [one for one in weigh(session.engine, session.book, keys, choice) if isinstance(one.outcome, Change)]
-    weighed = weigh(session.engine, session.book, words, choice)
+        return [one for one in propose(session.engine, session.book, keys, choice) if isinstance(one.outcome, Change)]
+    weighed = propose(session.engine, session.book, words, choice)
     unknown = [one.row_key for one in weighed if one.outcome is None]
     if unknown:
         raise session.unknown(unknown)
@@ -219,7 +230,7 @@ def _weighed(session: FeedSession, choice: Choice, words: Sequence[RowKey], stat
     return weighed
 
 
-def _is_confirmed(output: Output, feed: str, weighed: Sequence[Weighed], *, is_of_state: bool) -> bool:
+def _is_confirmed(output: Output, feed: str, weighed: Sequence[Proposal], *, is_of_state: bool) -> bool:
     """Ask about a risk, and about several rows of one state.
 
     Raises:
@@ -264,7 +275,7 @@ def _told(resolved: Resolved) -> Told:
         event_id=after.event_id,
         decision=after.decision,
         is_changed=change is not None,
-        what=outcome.because if isinstance(outcome, AsItIs) else _what(outcome, resolved),
+        what=outcome.because if isinstance(outcome, NoChange) else _what(outcome, resolved),
         idempotency_key=after.key,
         removed_event_ids=() if change is None else change.removed,
         other_key=str(change.adopted) if change and change.adopted else None,

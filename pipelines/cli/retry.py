@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_feed_session, typed_key
     from pipelines.settings import current_settings
     from state.ledger.decisions import RETRIABLE, LeftAlone
-    from state.views.views import RowFilter
+    from state.queries import RowFilter
 
 
 def retry(

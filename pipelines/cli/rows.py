@@ -33,9 +33,8 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
-    from state.ledger.row_record import Book, OtherEntry, RowRecord
-    from state.views.books import Books
-    from state.views.views import ProblemRecord, RowFilter
+    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+    from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 StateWord = Annotated[
     str | None,
@@ -210,7 +209,7 @@ def parse_choice(word: str | None) -> Sequence[str]:
     return (word,)
 
 
-def chosen_rows(books: Books | None, book: Book | None, choices: Iterable[str]) -> Iterator[Problem | Entry]:
+def chosen_rows(books: LedgerQueries | None, book: FeedScope | None, choices: Iterable[str]) -> Iterator[Problem | Entry]:
     """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones.
 
     Where nothing was ever run (`books` or `book` None), there are none.
@@ -233,7 +232,7 @@ def _filter(choice: str) -> RowFilter:
     return RowFilter(states=frozenset({EntryState(choice)}))
 
 
-def _problems(books: Books, book: Book, kind: ProblemKind) -> Iterator[Problem]:
+def _problems(books: LedgerQueries, book: FeedScope, kind: ProblemKind) -> Iterator[Problem]:
     after = 0
     while page := books.problems(book, kind, after=after):
         keys = {record.row_key for record in page if record.row_key}
@@ -446,7 +445,7 @@ class Misses:
         return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
 
 
-def unmapped_of(books: Books | None, book: Book | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
+def unmapped_of(books: LedgerQueries | None, book: FeedScope | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
     """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
     misses = Misses()
     if books is not None and book is not None:

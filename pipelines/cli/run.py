@@ -29,6 +29,7 @@ if IS_WORKING:
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import LoadedFeed
+    from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
         BRAKE_COLUMNS,
@@ -46,34 +47,24 @@ if IS_WORKING:
     )
     from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_reports
     from pipelines.clock import new_run_id, now
-    from pipelines.orchestration.dagster_home import prepare_dagster_home
-    from pipelines.orchestration.webserver import (
-        Launch,
-        Webserver,
-        launch_config,
-        launch_tags,
-        launched_job,
-        wanted_assets,
-        webserver_url,
-    )
+    from pipelines.orchestration.webserver import Webserver, webserver_url
     from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
-    from pipelines.run.context import RunContext, open_context, require_service
+    from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
     from pipelines.run.outcome import BrakeError, ExitCode, FaultError, Outcome, faults_as_errors, outcome_of
     from pipelines.run.publish import PublishReport
+    from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.run.standing import outcome_of_publish
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.rehearsal import rehearsal_copy
+    from state.archive.moving import rehearsal_copy
     from state.database import existing_database
     from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
-    from state.ledger.row_record import Book
-    from state.ledger.standing import Standing
-    from state.views.books import Books
-    from state.views.views import RowFilter
+    from state.ledger.standing import FeedScope, Standing
+    from state.queries import LedgerQueries, RowFilter
 
 
 def run(  # the options of the surface
@@ -331,8 +322,7 @@ def _on_webserver(
     launched_by: str,
 ) -> Iterator[RunReport]:
     for mapping in feeds:
-        tags, wanted = launch_tags(mapping, options, launched_by), tuple(wanted_assets(mapping.feed, options))
-        run_id = server.launch(Launch(launched_job(mapping, options), launch_config(options), wanted, tags))
+        run_id = server.launch(mapping, options, launched_by)
         try:
             with signals_raised():
                 status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
@@ -358,7 +348,7 @@ def run_in_process(
     prepare_dagster_home(settings.dagster_home)
     with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.orchestration.workers import run_job
+        from pipelines.launcher import run_job
 
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
@@ -453,13 +443,13 @@ def _on_copy(run: FeedRun) -> Rehearsal:
     outcome = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=standing), run.mapping)
     if outcome.exit_code is ExitCode.DONE:
         outcome = replace(outcome, name=rehearsed.name)
-    (status,) = Books(context.engine, context.now).status(destination=context.settings.destination, feed=feed)
+    (status,) = LedgerQueries(context.engine, context.now).status(destination=context.settings.destination, feed=feed)
     return _document(feed, outcome, staged, would_send=would_send, first=first, waiting=status.waiting)
 
 
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
-    books, book = Books(run.context.engine), Book(run.context.settings.destination, run.mapping.feed)
+    books, book = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
     with run.context.lease(run.mapping, REHEARSED, is_patient=False) as lease:
         outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
         owed = outbox.owed
@@ -485,7 +475,7 @@ def _document(
     first: Sequence[Sending] = (),
     waiting: Mapping[str, int] | None = None,
 ) -> Rehearsal:
-    others = {"read": None, "would_send": would_send, "first": first, "waiting": waiting or {}}
+    others: dict[str, object] = {"read": None, "would_send": would_send, "first": first, "waiting": waiting or {}}
     if staged:
         report = staged.report
         others |= {name: getattr(report, name) for name in ("skipped", "warnings", "vanished", "past", "withdrawn", "rejections")}

@@ -26,8 +26,7 @@ from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from state.enums import Phase, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import OpenRows
-from state.views.books import Books
-from state.views.views import RunRecord
+from state.queries import LedgerQueries, RunRecord
 
 if TYPE_CHECKING:
     from pipelines.run.context import RunContext
@@ -124,7 +123,7 @@ def report_of(
     context: RunContext, feed: FeedName, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the state DB, what Dagster or `outcome` says of it."""
-    books = Books(context.engine)
+    books = LedgerQueries(context.engine)
     record = books.run(context.settings.destination, feed, run_id)
     by_dagster = None if dagster_status in {"", "SUCCESS"} else _dagster_outcome(dagster_status)
     if record is None:

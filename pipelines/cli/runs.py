@@ -19,7 +19,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.settings import current_settings
     from state.ledger.accounts import StageReport
-    from state.views.views import RunRecord
+    from state.queries import RunRecord
 
 RunId = Annotated[
     str | None, typer.Argument(metavar="[RUN]", help="A run's id, or the beginning of one.", autocompletion=run_words)

@@ -10,8 +10,8 @@ from typing import Literal, TypeVar
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_page import ContractPage, NoPage, PageBody, read_page
 from connectors.event_api.lists import Classifications
+from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
 from connectors.event_api.transport import key_tail, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
@@ -35,7 +35,7 @@ class ServiceAnswers:
 
     channels: dict[str, int] | SyncError
     classifications: Classifications | SyncError
-    page: ContractPage | NoPage = _UNASKED
+    page: Node | NoPage = _UNASKED
     key_tail: str = ""
     probe: Meaning | None = None
 
@@ -52,14 +52,14 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
 
     Never raises for an answer.
     """
-    from pipelines.run.context import require_service  # only `check --live` loads what runs need
+    from pipelines.run.service import require_service  # only `check --live` loads what runs need
 
     async def ask(api: EventApi) -> ServiceAnswers:
         lists = await _lists(api)
         if lists.refusal is not None:
             return lists
-        body = await api.contract()
-        page = read_page(body.body) if isinstance(body, PageBody) else body if isinstance(body, NoPage) else lists.page
+        answer = await api.contract()
+        page = read_page(answer.body) if isinstance(answer, PageBody) else answer or _UNASKED
         return replace(lists, page=page, probe=await api.probe() if is_probing else None)
 
     try:

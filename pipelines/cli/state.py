@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.archive.export_file import Carried, export_to, import_from
+    from state.archive.export import Carried, export_to, import_from
     from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
     from state.archive.verify import Finding, examine

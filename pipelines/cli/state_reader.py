@@ -22,10 +22,9 @@ from pipelines.settings import Settings
 from state.database import StateDb, existing_database
 from state.enums import EntryState
 from state.holders import HeldByAnotherError
-from state.ledger.alongside import find_estranged
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import FeedStatus, RunRecord
+from state.ledger.duplicates import find_orphaned_feeds
+from state.ledger.standing import FeedScope
+from state.queries import FeedStatus, LedgerQueries, RunRecord
 
 if TYPE_CHECKING:
     from state.ledger.decisions import Decisions
@@ -39,7 +38,7 @@ class StateReader:
     """What a command may read. `books` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
-    books: Books | None
+    books: LedgerQueries | None
     destination: str | None
 
     def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
@@ -75,7 +74,7 @@ class StateReader:
             f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
             if one.namespace
             else f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
-            for one in find_estranged(self.books.engine, self.destination, feeds, now())
+            for one in find_orphaned_feeds(self.books.engine, self.destination, feeds, now())
         )
 
     def has_delivered(self, feed: str) -> bool:
@@ -90,11 +89,11 @@ class StateReader:
         """
         return word if self.books_of(word) else str(one_feed(self.settings, word).feed)
 
-    def books_of(self, feed: str) -> tuple[Book, ...]:
+    def books_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in question."""
         return self.books.known(destination=self.destination, feed=FeedName(feed)) if self.books else ()
 
-    def book(self, feed: str) -> Book | None:
+    def book(self, feed: str) -> FeedScope | None:
         """Return the ledger of one feed, None if it never ran.
 
         Raises:
@@ -116,7 +115,7 @@ def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateRe
     """
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield StateReader(settings, None if engine is None else Books(engine, now), destination)
+        yield StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +123,8 @@ class FeedSession:
     """A feed at one destination, to be read and decided about."""
 
     settings: Settings
-    books: Books
-    book: Book
+    books: LedgerQueries
+    book: FeedScope
 
     @property
     def engine(self) -> StateDb:
@@ -133,7 +132,7 @@ class FeedSession:
         return self.books.engine
 
     @contextmanager
-    def deciding(self, verb: str, others: Collection[Book] = ()) -> Iterator[Decisions]:
+    def deciding(self, verb: str, others: Collection[FeedScope] = ()) -> Iterator[Decisions]:
         """Hold the feed for the length of the block, and other feeds with it.
 
         Raises:
@@ -156,7 +155,7 @@ class FeedSession:
                 taken.append(lease)
             yield self._ledger(self.book).open_decisions(who, taken[0].token, taken[1:])
 
-    def _ledger(self, book: Book) -> Ledger:
+    def _ledger(self, book: FeedScope) -> Ledger:
         from state.ledger.ledger import Ledger
 
         # The ledger's own namespace: a person may decide where no service is configured.

@@ -19,7 +19,7 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.ledger.gate import Gate
-    from state.views.views import FeedStatus, LeaseHolder, RunRecord
+    from state.queries import FeedStatus, LeaseHolder, RunRecord
 
 OneFeedOrAll = Annotated[
     str | None, typer.Argument(metavar="[FEED]", help="One feed; all without it.", autocompletion=feed_words)

@@ -20,8 +20,7 @@ from pipelines.run.outcome import ExitCode, message_and_hint
 from pipelines.run.standing import STANDING_TEXTS
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
-from state.views.books import last_came
-from state.views.views import FeedStatus, RunRecord
+from state.queries import FeedStatus, RunRecord, last_came
 
 HELP = {
     "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",

@@ -1,35 +1,252 @@
 """The three assets of a feed: source, staged and published, with their checks. The brakes are the checks of `staged`."""
 
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import dagster as dg
+import orjson
+from pydantic import Field
 
-from connectors.sources.probe import probe_source
+from connectors.sources.catalogue import SourceProbe, probe_source
+from mappings.errors import SyncError, TransientError
+from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
+from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.failures import STEP_DELAY_S, as_failures, forbid_run_retry, interrupted_for_good
-from pipelines.orchestration.metadata import (
-    WaitingRows,
-    observed_metadata,
-    probe_metadata,
-    published_metadata,
-    source_metadata,
-    staged_metadata,
-    waiting_metadata,
-    waiting_rows,
-)
-from pipelines.orchestration.schedules import freshness_of
+from pipelines.orchestration.automation import freshness_of
+from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import OpenContext
+from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
-from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport
 from pipelines.run.stage import Staged
-from pipelines.run.standing import outcome_of_publish
+from pipelines.run.standing import WAITING, outcome_of_publish
+from state.enums import Waiting
+from state.holders import HeldByAnotherError, LeaseLostError
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, RowFilter
+
+StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
+"""The context of a step, of an asset or of none."""
+STEP_DELAY_S = 10.0
+"""Seconds before a step tries for the second time, twice as many before the third."""
+
+
+@contextmanager
+def as_failures(context: StepContext) -> Iterator[None]:
+    """Raise every error of the block as a `Failure` that says what would help and whether a retry can."""
+    try:
+        with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
+            yield
+    except SyncError as error:
+        error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
+        raise failure_of(context, error) from error
+
+
+@contextmanager
+def interrupted_for_good(context: StepContext) -> Iterator[None]:
+    """Fail if the block is interrupted: Dagster would retry an interrupted step that has a `RetryPolicy`."""
+    try:
+        yield
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError) as interruption:
+        forbid_run_retry(context)
+        raise dg.Failure("interrupted; the state is intact: the next run goes on", allow_retries=False) from interruption
+
+
+def forbid_run_retry(context: StepContext) -> None:
+    """Tag the run so that the daemon does not retry it: a person must act first."""
+    context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
+
+
+def failure_of(context: StepContext, error: SyncError) -> dg.Failure:
+    """Return the failure for an error; a permanent one also forbids the daemon to retry the run."""
+    if not isinstance(error, TransientError):
+        forbid_run_retry(context)
+    outcome = outcome_of(error)
+    return dg.Failure(
+        description=replaced(outcome.told),
+        metadata={
+            "outcome": outcome.name,
+            "exit_code": int(outcome.exit_code),
+            "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
+        },
+        allow_retries=_clears_soon(error),
+    )
+
+
+def _clears_soon(error: SyncError) -> bool:
+    """Whether a retry in seconds may succeed; another run's lease and a long pause last longer."""
+    match error:
+        case HeldByAnotherError() | LeaseLostError():
+            return False
+        case TransientError():
+            return (error.retry_after_s or 0.0) <= STEP_DELAY_S
+        case _:
+            return False
+
+
+ROWS_SHOWN = 20
+_PACE_NAMES = {
+    "rate_per_s": "allowed rate per second",
+    "used_share": "share of the allowed rate used",
+    "limited": "answered 429",
+    "pauses": "pauses",
+    "paused_s": "seconds paused",
+    "most_under_way": "most requests under way",
+    "workers": "workers",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """How many rows wait, by the word that `eventsync rows --state` takes; and a table of the first that differ."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    differing: tuple[Mapping[str, str], ...] = ()
+
+
+def waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
+    """Return what waits in the state DB, of one feed.
+
+    Raises:
+        SyncError: the state DB does not answer.
+    """
+    books, book = LedgerQueries(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
+    counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
+    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
+        return WaitingRows(counts)
+    drifted = books.rows(book, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
+    vanished = books.rows(book, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
+    differing = [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
+    differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
+    return WaitingRows(counts, tuple(differing[:ROWS_SHOWN]))
+
+
+def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
+    delivered: dict[str, Any] = orjson.loads(record.shown)
+    now: dict[str, Any] = orjson.loads(record.drift_body or record.shown)
+    changed = [name for name in sorted(delivered.keys() | now.keys()) if delivered.get(name) != now.get(name)]
+    return {
+        "place": record.origin,
+        "row key": record.row_key,
+        "event": str(record.event_id or ""),
+        "what": what.replace("_", " "),
+        "fields": ", ".join(changed),
+    }
+
+
+def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
+    """Return where a feed's rows come from, as a link where it is one, and which file says so."""
+    schedule = feed.mapping.schedule
+    address = address_of(feed.mapping.source)
+    return {
+        "source": dg.MetadataValue.url(address) if address else feed.mapping.source.place,
+        "mapping file": dg.MetadataValue.path(feed.path),
+        "schedule": str(schedule) if schedule else "none",
+    }
+
+
+def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
+    """Return the account of a read that took so long, and the first rejected rows with what would be right."""
+    report = staged.report
+    counts: dict[str, Any] = dict(asdict(report.account))
+    counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
+    counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
+    counts |= {"seconds": round(seconds, 3), "rows per second": _per_second(report.account.read, seconds)}
+    if report.rejections:
+        counts["rejected rows"] = _table(
+            {
+                "place": row.origin,
+                "column": reason.column,
+                "found": reason.found[:200],
+                "problem": REASON_TEXTS[reason.code],
+                "hint": reason.hint,
+            }
+            for row in report.rejections[:ROWS_SHOWN]
+            for reason in row.reasons
+        )
+    if report.held:
+        counts["held rows"] = _table(
+            {"place": row.origin, "row key": row.row_key, "looks like": row.twin_key} for row in report.held[:ROWS_SHOWN]
+        )
+    if report.skipped:
+        counts["left out, by rule"] = dg.MetadataValue.json({replaced(rule): count for rule, count in report.skipped.items()})
+    if staged.notices:
+        counts["notices"] = _list(staged.notices)
+    counts["brakes"] = _list(f"**{one.name}**: {one.sentence}" for one in staged.brakes)
+    return counts
+
+
+def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
+    """Return what a read saw of its source: how many rows, in what time, and its version."""
+    rows = staged.report.account.read
+    return {
+        "dagster/row_count": rows,
+        "rows": rows,
+        "seconds": round(seconds, 3),
+        "rows per second": _per_second(rows, seconds),
+        "read": "all rows" if staged.report.is_whole else "a part: what changed, or what was asked for",
+        **({"version": staged.version} if staged.version else {}),
+    }
+
+
+def probe_metadata(probe: SourceProbe) -> Mapping[str, Any]:
+    """Return what a probe saw of a source: how many files or sheets, or why it says nothing."""
+    return {"glance": probe.blind} if probe.blind else {"files": len(probe.marks)}
+
+
+def published_metadata(published: PublishReport, waiting: WaitingRows) -> Mapping[str, Any]:
+    """Return the account of a drain, its speed in rows per second, and what waits for a person after it."""
+    account = published.account
+    counts: dict[str, Any] = dict(asdict(account))
+    counts["seconds"] = round(published.duration_s, 3)
+    counts["rows per second"] = _per_second(account.new + account.carried_over - account.pending, published.duration_s)
+    counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
+    counts["dagster/row_count"] = account.delivered
+    if published.written_back.cells or published.written_back.problem:
+        counts["cells written back"] = published.written_back.cells
+    if published.written_back.problem:
+        counts["not written back"] = replaced(published.written_back.problem)
+    if published.outlook.notices:
+        counts["notices"] = _list(published.outlook.notices)
+    return counts | waiting_metadata(waiting)
+
+
+def waiting_metadata(waiting: WaitingRows) -> dict[str, Any]:
+    """Return how many rows of each kind wait for a person, zeros too: the plot then shows when they were worked off."""
+    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": waiting.counts.get(name, 0) for name in WAITING}
+    if waiting.differing:
+        counts["differs from what was delivered"] = _table(waiting.differing)
+    return counts
+
+
+def _per_second(rows: int, seconds: float) -> float:
+    return round(rows / seconds, 1) if seconds else 0.0
+
+
+def _table(rows: Iterable[Mapping[str, str]]) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.table([dg.TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
+
+
+def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
+
+
+def address_of(source: SourceSpec) -> str:
+    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
+    if isinstance(source, GoogleSheetsSource):
+        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
+    return source.place if source.place.startswith(("http://", "https://")) else ""
+
 
 PUBLISH_CHECKS = {
     "balanced": "Every row owed ended in exactly one outcome.",
@@ -201,3 +418,38 @@ def _published(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Assets
 def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
     by_default = "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
     return RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG) or by_default, context.run.run_id)
+
+
+class LaunchOptions(dg.ConfigurableResource[RunOptions]):
+    """The options of one run, typed and described in the launchpad."""
+
+    limit: int | None = Field(default=None, description="Send at most this many rows; the rest stay pending for the next run.")
+    row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: every row.")
+    as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
+    accept: list[str] = Field(
+        default=[], description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys."
+    )
+    wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
+    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
+    window: dict[str, str] = Field(
+        default={},
+        description="Only rows of these days: `{by: event, first: 2031-05-01, last: 2031-05-31}`, by cursor, file or event;"
+        " no bookmark moves, and no row vanishes.",
+    )
+    publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
+
+    def create_resource(self, context: object) -> RunOptions:
+        """Return the options as `RunOptions`; a wrong brake name fails the run before anything is read."""
+        del context
+        return RunOptions.model_validate(
+            {
+                "limit": self.limit,
+                "keys": tuple(self.row_keys),
+                "status": "draft" if self.as_draft else None,
+                "accept": tuple(self.accept),
+                "full": self.full,
+                "wait": self.wait,
+                "publish_only": self.publish_only,
+                "window": self.window or None,
+            }
+        )

@@ -19,7 +19,7 @@ from mappings.spec.feed import FeedText, Schedule
 from mappings.yaml.loader import FeedFolder, load_feed, readable_document
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.schedules import schedules_of_job
+from pipelines.orchestration.automation import schedules_of_job
 
 GROUP = "broken_feeds"
 CHECK = "loads"

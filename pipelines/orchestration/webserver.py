@@ -1,29 +1,37 @@
-"""Client of a running Dagster webserver: find it, launch a run on it, follow it. Does not import Dagster."""
+"""Client of a running Dagster webserver: find it, launch a run on it, follow it, have it reload changed mapping files.
+
+Does not import Dagster.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import httpx
 import psutil
 
-from mappings.errors import SyncError, TransientError
+from mappings.errors import MappingFileError, SyncError, TransientError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import SUFFIXES, FeedFolder, load_folder
 from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.run.backfill import FIRST_SHOWN, has_days, usual_way
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
-REPOSITORY = "__repository__"
 POLL_S = 0.5
 LONG_IN_QUEUE_S = 30.0
-ENDED = frozenset({"SUCCESS", "FAILURE", "CANCELED"})
+QUIET_MS = 300
+"""A file is read once nothing has changed for so long: an editor, or a checkout, writes more than once."""
+LONGEST_MS = 3_000
+RETRY_S = 10.0
 _LAUNCH = """
 mutation Launch($params: ExecutionParams!) {
   launchPipelineExecution(executionParams: $params) {
@@ -50,7 +58,8 @@ mutation Reload($name: String!) {
 }
 """
 _STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on Run { status } } }"
-_VERSION = "{ version }"
+
+Report = Callable[[str], None]
 
 
 class LaunchError(SyncError):
@@ -62,48 +71,39 @@ class ReloadError(SyncError):
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """A run to launch: job, run configuration, the assets it is limited to (all if empty), tags."""
-
-    job: str
-    config: Mapping[str, Any]
-    assets: tuple[tuple[str, ...], ...]
-    tags: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Webserver:
     """A webserver. The caller closes `http`."""
 
     http: httpx.Client
 
-    def launch(self, launch: Launch) -> str:
-        """Launch a run and return its id.
+    def launch(self, mapping: FeedMapping, options: RunOptions, launched_by: str) -> str:
+        """Launch a run of a feed and return its id.
 
         Raises:
             LaunchError: the webserver does not know the job, or refuses its configuration.
         """
-        selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": REPOSITORY, "jobName": launch.job}
-        if launch.assets:
-            selector["assetSelection"] = [{"path": list(path)} for path in launch.assets]
-        tags = [{"key": key, "value": value} for key, value in launch.tags.items()]
-        params = {"selector": selector, "runConfigData": launch.config, "mode": "default", "executionMetadata": {"tags": tags}}
-        answer = self._query(_LAUNCH, {"params": params})["launchPipelineExecution"]
+        job = launched_job(mapping, options)
+        selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": "__repository__", "jobName": job}
+        if assets := wanted_assets(mapping.feed, options):
+            selector["assetSelection"] = [{"path": list(path)} for path in assets]
+        tags = [{"key": key, "value": value} for key, value in launch_tags(mapping, options, launched_by).items()]
+        config = {"runConfigData": launch_config(options), "mode": "default", "executionMetadata": {"tags": tags}}
+        answer = self._query(_LAUNCH, {"params": {"selector": selector, **config}})["launchPipelineExecution"]
         if answer["__typename"] != "LaunchRunSuccess":
             errors = "; ".join(one["message"] for one in answer.get("errors", []))
             reason = answer.get("message") or errors or answer["__typename"]
             raise LaunchError(
-                f"Dagster would not launch {launch.job}: {reason.splitlines()[0]}",
+                f"Dagster would not launch {job}: {reason.splitlines()[0]}",
                 hint="a new mapping file is seen after `eventsync reload`; or use --no-dagster",
             )
         return str(answer["run"]["runId"])
 
-    def follow(self, run_id: str, sleep: Callable[[float], None], report: Callable[[str], None]) -> str:
+    def follow(self, run_id: str, sleep: Callable[[float], None], report: Report) -> str:
         """Return the status in which a run ended, polling every half second; `report` once if it waits long in the queue."""
         polls = 0
         while True:
             status = str(self._query(_STATUS, {"id": run_id})["runOrError"].get("status", "FAILURE"))
-            if status in ENDED:
+            if status in {"SUCCESS", "FAILURE", "CANCELED"}:
                 return status
             if status == "QUEUED" and polls == LONG_IN_QUEUE_S / POLL_S:
                 report(f"run {run_id} still waits in Dagster's queue: is another run of the feed at work, is the daemon running?")
@@ -128,7 +128,7 @@ class Webserver:
     def is_there(self) -> bool:
         """Whether a Dagster webserver answers."""
         try:
-            return bool(self._query(_VERSION, {}).get("version"))
+            return bool(self._query("{ version }", {}).get("version"))
         except TransientError:
             return False
 
@@ -160,18 +160,10 @@ def note_path(settings: Settings) -> Path:
 
 def launch_config(options: RunOptions) -> dict[str, Any]:
     """Return the run configuration for the `options`; nothing in it is secret."""
-    config: dict[str, Any] = {
-        "row_keys": list(options.keys),
-        "as_draft": options.status == "draft",
-        "accept": list(options.accept),
-        "full": options.full,
-        "wait": options.wait,
-        "publish_only": options.publish_only,
-    }
-    if options.limit is not None:
-        config["limit"] = options.limit
-    if options.window is not None:
-        config["window"] = options.window.model_dump(mode="json")
+    config: dict[str, Any] = options.model_dump(
+        mode="json", include={"limit", "accept", "full", "wait", "publish_only", "window"}, exclude_none=True
+    )
+    config |= {"row_keys": list(options.keys), "as_draft": options.status == "draft"}
     return {"resources": {"options": {"config": config}}}
 
 
@@ -179,9 +171,7 @@ def wanted_assets(feed: FeedName, options: RunOptions) -> Sequence[names.AssetPa
     """Return the assets that the options limit a run to; none means all of them."""
     if options.stage_only:
         return [names.staged_path(feed)]
-    if options.publish_only:
-        return [names.published_path(feed)]
-    return []
+    return [names.published_path(feed)] if options.publish_only else []
 
 
 def launched_job(mapping: FeedMapping, options: RunOptions) -> str:
@@ -199,3 +189,113 @@ def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> 
         return tags
     span = {"start": days.first, "end": days.last}
     return {**tags, **{f"dagster/asset_partition_range_{end}": day.isoformat() for end, day in span.items()}}
+
+
+@dataclass(frozen=True, slots=True)
+class FolderVersion:
+    """The mapping files of a folder at one moment. `digest`: of all that Dagster shows of them."""
+
+    folder: FeedFolder
+    digest: bytes
+
+    @property
+    def broken(self) -> tuple[MappingFileError, ...]:
+        """The files that cannot be used."""
+        return self.folder.broken
+
+    def __str__(self) -> str:
+        """Return the sentence for people."""
+        count = len(self.folder.feeds)
+        text = f"{count} feed{'s' * (count != 1)}"
+        return f"{text}, {len(self.broken)} broken" if self.broken else text
+
+
+def read_folder_version(folder: Path) -> FolderVersion:
+    """Read all mapping files of a folder, with what they include and look up."""
+    loaded = load_folder(folder)
+    digest = hashlib.blake2b(digest_size=16)
+    for feed in loaded.feeds:
+        content = feed.path.read_bytes() if feed.path.is_file() else b""
+        digest.update(f"{feed.path}\0".encode("utf-8", "surrogateescape") + feed.mapping.digest + content)
+    for error in loaded.broken:
+        digest.update(f"{error.path}\0{error}\0".encode("utf-8", "surrogateescape"))
+    return FolderVersion(loaded, digest.digest())
+
+
+@dataclass(slots=True)
+class Reloader:
+    """Has the Dagster behind `server` reload the mapping files of `folder`. `shown`: the digest of the version that it has."""
+
+    server: Webserver
+    folder: Path
+    shown: bytes = b""
+
+    def reload(self) -> FolderVersion:
+        """Reload the files, whether they differ or not.
+
+        Raises:
+            SyncError: Dagster does not answer, or cannot load its definitions.
+        """
+        version = read_folder_version(self.folder)
+        self.server.reload()
+        self.shown = version.digest
+        return version
+
+    def reload_if_changed(self, report: Report) -> bool:
+        """Reload the files if they differ from those that Dagster has, and report it; return whether Dagster has them now."""
+        if read_folder_version(self.folder).digest == self.shown:
+            return True
+        try:
+            version = self.reload()
+        except SyncError as error:
+            report(f"the mapping files have changed, but {error}; trying again")
+            return False
+        report(f"the mapping files have changed, and Dagster has reloaded them: {version}")
+        for broken in version.broken:
+            report(str(broken))
+        return True
+
+
+def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
+    """Return the folders to watch for a folder's feeds, as far as they exist, and the files that its feeds read."""
+    files = {
+        (feed.path.parent / name).resolve()
+        for feed in load_folder(folder).feeds
+        for name in (*feed.mapping.include, *feed.mapping.tables)
+    }
+    return {one for one in (folder, *(path.parent for path in files)) if one.is_dir()}, files
+
+
+def watch(reloader: Reloader, report: Report, stop: Event) -> None:
+    """Reload at each change of the mapping files, until `stop` is set."""
+    while not stop.is_set():
+        folders, files = files_to_watch(reloader.folder)
+        if reloader.reload_if_changed(report) and folders:
+            _wait_for_change(reloader, folders, files, stop)
+        else:
+            stop.wait(RETRY_S)
+
+
+def _wait_for_change(reloader: Reloader, folders: set[Path], files: set[Path], stop: Event) -> None:
+    """Return once something has changed, also between the last reload and the beginning of the watch."""
+    import watchfiles  # noqa: PLC0415  # runs need none of it
+
+    def concerns(_change: watchfiles.Change, path: str) -> bool:
+        changed = Path(path)  # `..data` is the link that a mounted ConfigMap turns to its new content
+        return changed.suffix in SUFFIXES or changed in files or changed.name.startswith("..")
+
+    is_first = True
+    for changes in watchfiles.watch(
+        *folders,
+        watch_filter=concerns,
+        debounce=LONGEST_MS,
+        step=QUIET_MS,
+        rust_timeout=1_000,
+        stop_event=stop,
+        raise_interrupt=False,
+        recursive=False,
+        yield_on_timeout=True,
+    ):
+        if changes or (is_first and read_folder_version(reloader.folder).digest != reloader.shown):
+            return
+        is_first = False

@@ -12,7 +12,7 @@ from mappings.spec.feed import Brakes, FeedMapping
 from pipelines.run.options import BrakeName, RunOptions
 from pipelines.run.outcome import BrakeError
 from state.ledger.accounts import StageReport
-from state.ledger.duplicates import place_of
+from state.ledger.entries import place_of
 from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 

@@ -3,178 +3,158 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 import random
-import secrets
+import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
+from contextvars import copy_context
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, partial
+from types import TracebackType
+from typing import Protocol, Self
 
 import structlog
 
-from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.lists import Classifications
 from connectors.event_api.media import ImageFetcher, ImageLimits
-from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
+from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Source
-from connectors.sources.files.snapshot import take_snapshot
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from connectors.sources.files.choice import take_snapshot
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.compiler.rows import is_expanding
-from mappings.errors import ConfigError, SyncError
+from mappings.errors import SyncError
 from mappings.row_key import RowKey
-from mappings.spec.feed import FeedMapping, PublishPolicy
+from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s, now
 from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting, within
-from pipelines.run.drain import Advance, InFlight
 from pipelines.run.images import CoverImages
-from pipelines.run.lease import LeaseKeeper
 from pipelines.run.options import RunOptions
-from pipelines.run.preflight import ListMemory, Preflight
-from pipelines.run.publish import PublishJob
-from pipelines.run.reading import ChangeProbe, ReadInputs, plan_read
+from pipelines.run.publish import Advance, InFlight, OnLoss, PublishJob
+from pipelines.run.service import ListMemory, ServiceLists, ask_lists, open_api, sharing_over
 from pipelines.run.signals import run_async, signals_deferred, signals_raised
-from pipelines.run.stage import StageJob
-from pipelines.run.systemic_failure import SystemicFailure, patience_with
+from pipelines.run.stage import ChangeProbe, ReadInputs, StageJob, plan_read
+from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, seconds_since_boot
-from state.ledger.lease import Lease
+from state.holders import HeldByAnotherError, LeaseLostError, seconds_since_boot
+from state.ledger.lease import LEASE_TTL_S, Lease
 from state.ledger.ledger import Ledger
 from state.notes import MediaMemory, ServiceNotes, add_notices
-from state.pace import SharedRate
+
+HEARTBEAT_S = LEASE_TTL_S / 6
+"""How often the lease is renewed, so that several attempts may fail before it expires."""
+FRESH_S = LEASE_TTL_S / 4
+"""How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
+_LAST_BEAT_S = 0.5
+"""How long leaving waits for a heartbeat that is under way."""
 
 
-@asynccontextmanager
-async def open_api(  # noqa: PLR0913  # a client has as many parts
-    settings: Settings,
-    policy: PublishPolicy,
-    passage: Passage = nullcontext,
-    sharing: Sharing | None = None,
-    *,
-    retries: RetryPolicy | None = None,
-    now: Callable[[], datetime] = now,
-    seen: Seen | None = None,
-) -> AsyncIterator[EventApi]:
-    """Open a client of the configured service.
-
-    Each request goes through `passage`, which may hold it back; `sharing` shares the rate limit with other workers. `retries`
-    are bounded by the feed's trust in the service's memory of keys. `seen` is called with each request.
-
-    Raises:
-        ConfigError: the address or the key is missing or cannot be used.
-    """
-    require_service(settings)
-    async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
-        http.passage = passage
-        http.seen = seen
-        concurrency = ConcurrencyLimit(policy.most_in_flight, adapts=policy.in_flight == "auto")
-        timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
-        limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
-        bounded = replace(retries or RetryPolicy(), key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
-        try:
-            yield EventApi(http, limiter=limiter, policy=bounded, now=now, sleep=asyncio.sleep, random=random.random)
-        finally:
-            limiter.leave()
-
-
-def require_service(settings: Settings) -> None:
-    """Check that the service is configured at all, both problems at once.
-
-    Raises:
-        ConfigError: what is missing.
-    """
-    problems = []
-    if not settings.base_url:
-        problems.append("EVENT_API_BASE_URL is not set: the address of the service, for example https://events.example.org")
-    if not settings.api_key.get_secret_value():
-        problems.append("EVENT_API_KEY is not set (nor EVENT_API_KEY_FILE): the key that the service gave you")
-    if problems:
-        raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it brings a service of its own")
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceLists:
-    """The service's lists that mappings are resolved against; `classifications` is None where it does not show them."""
-
-    directory: Directory
-    classifications: Classifications | None
+class Renewable(Protocol):
+    """A lease with its fencing token."""
 
     @property
-    def evidence(self) -> str:
-        """Text that changes whenever the lists do; a list of channels that we may not read counts as an empty one."""
-        known = self.directory.channels
-        channels = {} if known is None or isinstance(known, _ForbiddenList) else dict(known)
-        slugs = self.directory.classifications
-        return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
+    def token(self) -> int:
+        """The fencing token."""
+        ...
+
+    def renew(self) -> None:
+        """Extend the lease; raises `LeaseLostError`."""
+        ...
+
+    def release(self) -> None:
+        """Give the lease up."""
+        ...
 
 
-async def ask_lists(api: EventApi) -> ServiceLists:
-    """Ask which channels and classifications there are.
+class LeaseKeeper:
+    """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
 
-    Where the key may not list its channels, looking a slug up raises the refusal: a mapping that gives ids needs no list.
-
-    Raises:
-        SyncError: the service cannot be reached, refuses the key, or is not the service.
+    `clock_s` must go on while the process is stopped and the machine sleeps. A renewal that fails because the state DB
+    is busy is tried again with the next beat; only another run's takeover loses the lease.
     """
-    channels: Mapping[str, int]
-    try:
-        channels = await api.channels()
-    except (ScopeMissingError, RequestRefusedError) as refusal:
-        channels = _ForbiddenList(refusal)
-    try:
-        classifications = await api.classifications()
-    except (ScopeMissingError, RequestRefusedError):
-        classifications = None  # the service then refuses unknown slugs itself
-    slugs = classifications.slugs if classifications else None
-    return ServiceLists(Directory(channels=channels, classifications=slugs), classifications)
 
+    def __init__(self, lease: Renewable, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
+        self._lease = lease
+        self._clock_s = clock_s
+        self._beat_s = beat_s
+        self._renewed_at = clock_s()
+        self._lost: LeaseLostError | None = None
+        self._tell: OnLoss = lambda _lost: None
+        self._over = threading.Event()
+        self._asking = asyncio.Lock()
+        begin = copy_context().run  # what is logged there names the same run and feed
+        self._thread = threading.Thread(target=begin, args=(self._beat,), name="eventsync-heartbeat", daemon=True)
 
-class _ForbiddenList(Mapping[str, int]):
-    """A list that the key may not read: every access raises the refusal."""
+    @property
+    def token(self) -> int:
+        """The fencing token that each transaction shows."""
+        return self._lease.token
 
-    def __init__(self, refusal: SyncError) -> None:
-        self._refusal = refusal
+    def on_loss(self, tell: OnLoss) -> None:
+        """Have `tell` called, in the heartbeat's thread, as soon as another run is known to have the feed."""
+        self._tell = tell
+        if self._lost is not None:
+            tell(self._lost)
 
-    def __getitem__(self, slug: str) -> int:
-        raise self._refusal
+    async def assure(self) -> None:
+        """Return if the lease was renewed a moment ago; after a longer time renew it first.
 
-    def __iter__(self) -> Iterator[str]:
-        raise self._refusal
+        Raises:
+            LeaseLostError: another run has the feed; nothing may be sent any more.
+            SyncError: the state DB cannot be asked, so that nothing may be sent either.
+        """
+        if self.is_fresh():
+            return
+        async with self._asking:
+            if not self.is_fresh():
+                await asyncio.to_thread(self._renew)
 
-    def __len__(self) -> int:
-        raise self._refusal
+    def __enter__(self) -> Self:
+        """Start the heartbeat."""
+        self._thread.start()
+        return self
 
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """End the heartbeat and release the lease. One that cannot be released expires, or is taken from a dead process."""
+        self._over.set()
+        self._thread.join(_LAST_BEAT_S)
+        try:
+            self._lease.release()
+        except SyncError as problem:
+            structlog.get_logger().warning("the lease could not be released", problem=str(problem))
 
-def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> Sharing:
-    """Return how one open client shares the rate limits of the service's routes with all that use this state DB."""
-    destination = limited_together(settings)
-    return Sharing(lambda route: SharedRate(engine, destination, route, now), secrets.token_hex(4), _log_once)
+    def is_fresh(self) -> bool:
+        """Whether the lease was renewed a moment ago."""
+        return self._clock_s() - self._renewed_at <= FRESH_S
 
+    def _renew(self) -> None:
+        """Renew; the time of the request counts, not that of the answer."""
+        if self._lost is not None:
+            raise self._lost
+        asked_at = self._clock_s()
+        self._lease.renew()
+        self._renewed_at = asked_at
 
-def limited_together(settings: Settings) -> str:
-    """Name what a limit is counted for, the service and the key: namespaces do not matter to it.
+    def _beat(self) -> None:
+        while not self._over.wait(self._beat_s):
+            try:
+                self._renew()
+            except LeaseLostError as lost:
+                self._lose(lost)
+                return
+            except SyncError as problem:
+                structlog.get_logger().warning("the lease could not be renewed; it is tried again", problem=str(problem))
 
-    The key appears as four bytes of a digest salted with the address: enough to tell a few keys apart, far too little to
-    find one by.
-    """
-    service = settings.service_url
-    salt = hashlib.blake2b(service.encode(), digest_size=16).digest()
-    key = settings.api_key.get_secret_value().encode()
-    return f"{service} {hashlib.blake2b(key, digest_size=4, salt=salt).hexdigest()}"
-
-
-def _log_once(trouble: SyncError) -> None:
-    structlog.get_logger().warning("the rate limit is not shared any more: this run goes on alone", trouble=str(trouble))
+    def _lose(self, lost: LeaseLostError) -> None:
+        if not self._over.is_set():
+            self._lost = lost
+            self._tell(lost)
 
 
 Tell = Callable[[str], None]

@@ -12,12 +12,10 @@ from structlog.contextvars import bound_contextvars
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
-from pipelines.run.context import RunContext
-from pipelines.run.drain import Advance
-from pipelines.run.lease import LeaseKeeper
+from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishJob, PublishReport, publish
+from pipelines.run.publish import Advance, PublishJob, PublishReport, publish
 from pipelines.run.signals import InterruptedRunError, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
@@ -27,7 +25,7 @@ from state.holders import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.standing import Standing
 from state.notes import put_pace
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
@@ -201,7 +199,7 @@ class FeedRun:
         """
         if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
             return outcome
-        page = Books(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.ticket.run_id)
+        page = LedgerQueries(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.ticket.run_id)
         missing = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
         return Outcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
@@ -209,7 +207,7 @@ class FeedRun:
     def _write_back(self) -> WrittenBack:
         """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
         context = self.context
-        books = Books(context.engine, context.now)
+        books = LedgerQueries(context.engine, context.now)
         written = write_back_rows(self.mapping, context.settings, books) if context.leaves_traces else None
         if written is None:
             return WrittenBack()

@@ -20,10 +20,9 @@ import orjson
 from connectors.event_api.client import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
-from pipelines.run.drain import Advance
+from pipelines.run.publish import Advance
 from pipelines.run.signals import run_async
-from state.ledger.decisions import Found
-from state.ledger.weighing import ReconcileCandidate
+from state.ledger.decisions import Found, ReconcileCandidate
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
 """Fields for the key that an event was created under; another key there is another row's event."""

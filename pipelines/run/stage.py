@@ -6,44 +6,306 @@ Knows neither Dagster nor the environment: everything is passed in.
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from hashlib import blake2b
+from importlib.metadata import version
 from itertools import chain, islice
 from typing import TypeVar
+from zoneinfo import ZoneInfo
 
-from connectors.sources.contract import Ending, Reading, Source
+from pydantic import TypeAdapter, ValidationError
+
+from connectors.sources.contract import Ending, PlainRows, Reading, Source
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.files.snapshot import FileSnapshot
+from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
+from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper
-from mappings.compiler.rows import is_expanding
-from mappings.outcome import WHOLE_ROW, RowOutcome, SourceRow
+from mappings.compiler.rows import is_expanding, leaves_for_later
+from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
+from mappings.spec.source import FileSource
 from pipelines.run.brakes import BrakeResult, judge
-from pipelines.run.drain import Advance
-from pipelines.run.options import RunOptions
-from pipelines.run.reading import FULL_READ, ChangeProbe, ReadPlan, SourceFingerprint
+from pipelines.run.options import RunOptions, Window
+from pipelines.run.publish import Advance
 from pipelines.run.signals import raise_if_stopped, signals_deferred
-from pipelines.run.window_filter import WindowFilter
 from state.ledger.accounts import StageReport
-from state.ledger.gate import ReadEnd
+from state.ledger.gate import NO_BOOKMARK, Bookmark, ReadEnd, UnchangedRead
 from state.ledger.ledger import Ledger
+from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
-from state.ledger.stage_policy import ReadKind, StagePolicy
-from state.ledger.unchanged_source import UnchangedRead
+
+_DAILY = timedelta(days=1)
+_EARLY = 0.05
+"""The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
+yesterday would else be due every other day."""
+_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """How much of a source is read, and from where.
+
+    `since`: the source's cursor to go on from, "" for its start; `fit`: what the rows are mapped by; `began`: when;
+    `full_read_at`: when the full read began that this one builds on. `because`: why a feed that could be read incrementally is
+    not, "" where there is no reason to name. `moves_bookmark`: the next read may go on from where this one ends.
+    """
+
+    kind: ReadKind = ReadKind.FULL
+    since: str = ""
+    fit: str = ""
+    began: datetime | None = None
+    full_read_at: datetime | None = None
+    because: str = ""
+    moves_bookmark: bool = False
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What the user should know of it."""
+        return (f"read whole: {self.because}",) if self.because else ()
+
+    def bookmark(self, cursor: str, *, is_full: bool) -> Bookmark | None:
+        """Return the bookmark after a read that ended at `cursor`, None where the feed's stays as it is.
+
+        `is_full`: it has read all there is, whether it was meant to or not. Such a read without a cursor clears the bookmark.
+        """
+        if not self.moves_bookmark:
+            return None
+        if not cursor:
+            return NO_BOOKMARK if is_full else None
+        return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at)
+
+
+FULL_READ = ReadPlan()
+"""How a source without cursors is always read."""
+CHOSEN_ROWS = ReadPlan(ReadKind.CHOSEN)
+"""Rows are picked by their keys, or by a window of days: such a read neither starts from the bookmark nor moves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInputs:
+    """What is known before a read: the feed, its compiled mapper, evidence of the service's lists, the time."""
+
+    mapping: FeedMapping
+    mapper: RowMapper
+    lists: str
+    began: datetime
+
+    @property
+    def fit(self) -> str:
+        """A digest of all that rows are read and mapped by: while it is the same, an unchanged row gives the same event."""
+        policy = self.mapping.publish
+        return self._digest(self.lists, policy.on_change, policy.on_vanish)
+
+    @property
+    def fit_today(self) -> str:
+        """The same with what else may change the event of an unchanged row: the day, our own version. "" where any moment may."""
+        seen_on = self.mapper.seen_on
+        return "" if seen_on is None else self._digest(self.fit, seen_on, version("eventsync"))
+
+    def _digest(self, *parts: str) -> str:
+        digest = hashlib.blake2b(self.mapping.digest, digest_size=16)
+        for part in parts:
+            digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()
+
+
+def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> ReadPlan:
+    """Decide how a run reads its source.
+
+    A run that sends drafts only moves no bookmark: its rows must be read again, to be sent as the mapping says. Where several
+    rows make one event, those that changed mean nothing without the others: such a feed is always read whole.
+    """
+    full_every = _full_every(known.mapping)
+    if options.window is not None:
+        return replace(CHOSEN_ROWS, since=NO_FILES if options.window.by == "file" else "")
+    if options.keys:
+        return CHOSEN_ROWS
+    if full_every is None:
+        return FULL_READ
+    needs_whole = known.mapper.needs_all_rows and known.mapping.source.gives_single_rows
+    moves_bookmark = options.status is None and not needs_whole
+    because = next(_reasons(known, options, bookmark, full_every), "")
+    if because or needs_whole or not bookmark.cursor:
+        since = NO_FILES if _are_deliveries(known.mapping) and bookmark.full_read_at is not None else ""
+        return ReadPlan(since=since, fit=known.fit, began=known.began, because=because, moves_bookmark=moves_bookmark)
+    return ReadPlan(
+        ReadKind.INCREMENTAL, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves_bookmark=moves_bookmark
+    )
+
+
+def _full_every(mapping: FeedMapping) -> timedelta | None:
+    """Return how often a feed is read whole at least. Else what a delivery has beyond a horizon would never be read again."""
+    return _DAILY if _are_deliveries(mapping) and leaves_for_later(mapping.rows) else mapping.source.full_every
+
+
+def _are_deliveries(mapping: FeedMapping) -> bool:
+    return isinstance(mapping.source, FileSource) and mapping.source.files == "new"
+
+
+def _reasons(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
+    """Yield why the source is read whole; the first reason is shown."""
+    if options.full:
+        yield "asked for"
+    if bookmark.full_read_at is None:
+        return
+    if not bookmark.cursor:
+        yield "what an earlier read has staged or held waits to be judged"
+    elif bookmark.fit != known.fit:
+        yield "the mapping, the source or the service's lists are not those of the last read"
+    if known.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
+        yield f"the last whole read is {_format_length(full_every)} old, or nearly so"
+
+
+def _format_length(length: timedelta) -> str:
+    """Format a length as mapping files do: 1d12h."""
+    rest = round(length.total_seconds())
+    text = ""
+    for unit, seconds in _UNITS:
+        count, rest = divmod(rest, seconds)
+        text += f"{count}{unit}" if count else ""
+    return text or "0s"
+
+
+MAP_EVERY = timedelta(days=1)
+"""Every row is mapped so often at least: what else may change an event, such as the rules of a time zone, leaves no trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFingerprint:
+    """Evidence of the content that a whole read was made of, kept with the feed.
+
+    `stamp`: the files' sizes and times, "" where they were too young for that to prove anything; `content`: the digest of their
+    bytes; `fit`: what the rows were mapped by; `read_at`: when all of them were last mapped.
+    """
+
+    stamp: str
+    size: int
+    content: str
+    fit: str
+    read_at: datetime
+
+    def __str__(self) -> str:
+        """The text that is kept."""
+        return _FINGERPRINT.dump_json(self).decode("ascii")
+
+
+_FINGERPRINT = TypeAdapter(SourceFingerprint)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeProbe:
+    """Finds out whether a source has changed since its last whole read, for a run that `began` then and maps rows by `fit`."""
+
+    take_snapshot: TakeSnapshot
+    fit: str
+    began: datetime
+
+    def snapshot(self) -> FileSnapshot | None:
+        """Return the files as they are now, None where every row has to be mapped in any case."""
+        return self.take_snapshot() if self.fit else None
+
+    def last(self, stored: str) -> SourceFingerprint | None:
+        """Return the fingerprint that the last read left, None where it is worth nothing: too old, or of another mapping."""
+        try:
+            last = _FINGERPRINT.validate_json(stored) if stored else None
+        except ValidationError:
+            return None
+        is_valid = last is not None and last.fit == self.fit and timedelta() <= self.began - last.read_at < MAP_EVERY
+        return last if is_valid else None
+
+    def match(self, snapshot: FileSnapshot, stored: str) -> SourceFingerprint | None:
+        """Return the fingerprint to keep from now on, None if the source or its mapping has changed since the stored one.
+
+        The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
+        """
+        last = self.last(stored)
+        if last is None:
+            return None
+        stamp = snapshot.stamp if snapshot.is_settled else ""
+        if stamp and stamp == last.stamp:
+            return last
+        if not last.content or snapshot.size != last.size or snapshot.digest() != last.content:
+            return None
+        return replace(last, stamp=stamp)
+
+    def fingerprint(self, snapshot: FileSnapshot) -> SourceFingerprint | None:
+        """Digest the content, in one pass over the bytes, before its rows are read."""
+        content = snapshot.digest()
+        if not content:
+            return None
+        return SourceFingerprint(snapshot.stamp if snapshot.is_settled else "", snapshot.size, content, self.fit, self.began)
+
+
+@dataclass(slots=True)
+class WindowFilter:
+    """Passes the rows of a window on; rows without a day belong to no window, and are counted."""
+
+    window: Window
+    without_day: int = 0
+
+    def rows(self, rows: Iterable[SourceRow]) -> Iterable[SourceRow]:
+        """Return the rows of the window, where a column says which they are."""
+        return self._changed(rows) if self.window.column else rows
+
+    def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterable[RowOutcome]:
+        """Return the outcomes of the window, where their events say which they are; an event counts as a row then."""
+        return self._starting(outcomes) if self.window.by == "event" else outcomes
+
+    def notices(self) -> Iterator[str]:
+        """Say what was left out."""
+        what = {"event": "by the start of their events", "file": "by their files", "cursor": "by when they changed"}
+        yield f"only the rows of {self.window} were read, {what[self.window.by]}"
+        if self.without_day and self.window.column:
+            yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.without_day}"
+        elif self.without_day:
+            yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
+
+    def _changed(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        column, holds = self.window.column, self.window.holds
+        for row in rows:
+            day = _day_in(row.cells[column])
+            if day is None:
+                self.without_day += 1
+            elif holds(day):
+                yield row
+
+    def _starting(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
+        holds = self.window.holds
+        for outcome in outcomes:
+            if isinstance(outcome, Rejection):
+                self.without_day += not outcome.part.is_further
+            elif isinstance(outcome, MappedRow) and holds(_start_of(outcome.body)):
+                yield replace(outcome, part=WHOLE_ROW)
+
+
+def _day_in(cell: str) -> date | None:
+    """Return the day of an ISO date, or that in UTC of an ISO moment; None if the cell holds neither."""
+    try:
+        moment = datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return None
+    return moment.date() if moment.tzinfo is None else moment.astimezone(UTC).date()
+
+
+def _start_of(body: bytes) -> date:
+    """Return the day on which an event starts, where it happens."""
+    event = json.loads(body)
+    return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()
+
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
-
 _MUCH_SHORTER = 0.5
 """The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
 _MAY_BE_CUT_OFF = "the server does not say how long the file is, so the answer may have been cut off"
 _KNOWN_END_HINT = "run again later; if it is so short now, say `settle: 30s` in its source, or have the server send its length"
-
 T = TypeVar("T")
 
 
@@ -187,16 +449,22 @@ def _read(
     return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))
 
 
-def _write_changed(job: StageJob, rows: Iterable[SourceRow], staging: Stage) -> None:
-    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped (budget 2)."""
-    map_rows, digest = job.mapper.over, job.mapper.digest
-    for chunk in batched(rows, CHUNK_ROWS):
+def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:
+    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped, or even made (budget 2)."""
+    plain = rows if isinstance(rows, PlainRows) else PlainRows(rows, tuple(job.mapper.columns), "")
+    map_rows, digest_of_cells = job.mapper.over, job.mapper.digest_of_cells(plain.columns)
+
+    def digest(row: SourceRow) -> bytes:
+        return b"" if row.problems or row.warnings or row.is_gone else job.mapper.digest(row)
+
+    for chunk in batched(plain.records, CHUNK_ROWS):
         raise_if_stopped()
-        digests = [b"" if row.problems or row.warnings or row.is_gone else digest(row) for row in chunk]
+        digests = [digest_of_cells(one[1]) if isinstance(one, tuple) else digest(one) for one in chunk]
         entries = staging.unchanged(digests)
-        changed = list(map_rows(row for row, entry_id in zip(chunk, entries, strict=True) if not entry_id))
+        changed = [plain.row(one) for one, entry_id in zip(chunk, entries, strict=True) if not entry_id]
+        map_all: Callable[[], list[RowOutcome]] = partial(list, map_rows(map(plain.row, chunk)))
         with signals_deferred():
-            staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
+            staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
         job.advance(len(chunk))
 
 

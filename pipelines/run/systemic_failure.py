@@ -5,13 +5,24 @@ Where the service's OpenAPI page announces that rows will be refused, one row is
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
 
 from connectors.errors import ScopeMissingError
+from connectors.event_api.client import EventApi
+from connectors.event_api.contract_check import Drift, compare, upload_field
+from connectors.event_api.openapi import NoPage, PageBody, read_page
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
+from mappings.outgoing import outgoing_of
+from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import BrakeError
+from state.notes import ServiceNotes
 
 SAME_REFUSALS = 25
 """After so many first answers that are the same refusal (field and issue), the mapping is taken to be wrong."""
@@ -212,3 +223,128 @@ class CautiousStart:
             brakes=("contract",),
             hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
         )
+
+
+RULES = "2"
+"""Version of the comparison: remembered results of another version are ignored."""
+_SHOWN_ERRORS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the page announces for a feed. `has_changed`: since the last run.
+
+    `is_disproved`: rows have passed in spite of its errors. `upload_field`: the form field for images.
+    """
+
+    drifts: tuple[Drift, ...] = ()
+    has_changed: bool = False
+    is_disproved: bool = False
+    upload_field: str = ""
+
+    @property
+    def errors(self) -> tuple[Drift, ...]:
+        """The differences for which every row would be refused, unless disproved."""
+        return () if self.is_disproved else tuple(drift for drift in self.drifts if drift.severity == "error")
+
+    @property
+    def doubts(self) -> tuple[ExpectedRefusal, ...]:
+        """The same as expected refusals."""
+        return tuple(ExpectedRefusal(drift.statement, frozenset(drift.fields)) for drift in self.errors)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The notices of a run: every announced refusal; differences for some rows only when the page changes."""
+        notices = [str(drift) for drift in self.errors[:_SHOWN_ERRORS]]
+        if len(self.errors) > _SHOWN_ERRORS:
+            notices.append(
+                f"the service's page differs in {len(self.errors) - _SHOWN_ERRORS} more places: see `eventsync check --live`"
+            )
+        warnings = sum(drift.severity == "warning" for drift in self.drifts)
+        if self.has_changed and warnings:
+            notices.append(
+                f"the service's page has changed, and differs for some rows in {warnings}: see `eventsync check --live`"
+            )
+        return tuple(notices)
+
+
+CLEAR = Outlook()
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """The last comparison: of which page (its `ETag` and digest) with which mapping, by which rules."""
+
+    etag: str
+    page: str
+    mapping: str
+    rules: str
+    drifts: tuple[Drift, ...]
+    is_disproved: bool = False
+    upload_field: str = ""
+
+    @property
+    def outlook(self) -> Outlook:
+        return Outlook(self.drifts, is_disproved=self.is_disproved, upload_field=self.upload_field)
+
+
+_REMEMBERED = TypeAdapter(_Remembered)
+
+
+class Preflight:
+    """Compares for one feed at one destination; an unchanged page is not compared twice."""
+
+    def __init__(self, notes: ServiceNotes, mapping: FeedMapping) -> None:
+        self._notes = notes
+        self._mapping = mapping
+        self._name = f"contract of {mapping.feed}"
+
+    async def look(self, api: EventApi) -> Outlook:
+        """Fetch the page and compare it; nothing is announced where it cannot be fetched or read.
+
+        Raises:
+            SyncError: the state DB cannot be read or written.
+        """
+        before = self._remembered()
+        is_ours = before is not None and (before.mapping, before.rules) == (self._mapping.digest.hex(), RULES)
+        page = await api.contract(before.etag if before is not None and is_ours else "")
+        match page:
+            case None:
+                return before.outlook if before is not None else CLEAR
+            case PageBody(body, etag):
+                digest = hashlib.blake2b(body, digest_size=16).hexdigest()
+                if before is not None and is_ours and before.page == digest:
+                    return before.outlook
+                return await self._compared(body, etag, digest, before)
+            case NoPage(why):
+                return _no_outlook(why)
+
+    def disprove(self) -> None:
+        """Remember that rows passed in spite of what the page announces, until it changes."""
+        before = self._remembered()
+        if before is not None:
+            self._remember(replace(before, is_disproved=True))
+
+    async def _compared(self, body: bytes, etag: str, digest: str, before: _Remembered | None) -> Outlook:
+        page = await asyncio.to_thread(read_page, body)
+        if isinstance(page, NoPage):
+            return _no_outlook(page.why)
+        drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
+        found = _Remembered(etag, digest, self._mapping.digest.hex(), RULES, drifts, upload_field=upload_field(page))
+        self._remember(found)
+        return replace(found.outlook, has_changed=before is not None and before.page != digest)
+
+    def _remembered(self) -> _Remembered | None:
+        kept = self._notes.read(self._name)
+        try:
+            return None if kept is None else _REMEMBERED.validate_json(kept)
+        except ValidationError:  # written by another version
+            return None
+
+    def _remember(self, found: _Remembered) -> None:
+        self._notes.write(self._name, _REMEMBERED.dump_json(found, ensure_ascii=True).decode("ascii"))
+
+
+def _no_outlook(why: str) -> Outlook:
+    structlog.get_logger().debug("the service's page could not be compared", why=why)
+    return CLEAR

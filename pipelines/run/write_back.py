@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
-from connectors.sources.write_back import StatusCell, StatusRow, StatusSheet
-from mappings.compiler.key import ReadKey, compile_key
+from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
+from mappings.compiler.expand import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError
 from mappings.refusals import REASON_TEXTS, Reason
@@ -25,9 +25,8 @@ from mappings.spec.source_words import WriteBack
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Settings
 from state.enums import DriftKind, EntryState, ProblemKind
-from state.ledger.row_record import Book, RowRecord
-from state.views.books import Books
-from state.views.views import ProblemRecord, RowFilter
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE = "rejected", "waits", "draft", "published", "sent", "set aside"
 _GRAVEST_FIRST = (REJECTED, WAITS, DRAFT, PUBLISHED, SENT, ASIDE)
@@ -90,7 +89,7 @@ class RowStatus:
         return RowStatus(status, (*self.event_ids, *other.event_ids), "\n".join(problems)[:_LONGEST])
 
 
-def write_back_rows(mapping: FeedMapping, settings: Settings, books: Books) -> WrittenBack | None:
+def write_back_rows(mapping: FeedMapping, settings: Settings, books: LedgerQueries) -> WrittenBack | None:
     """Write into the feed's sheet what became of each of its rows; None where its mapping file does not ask for it.
 
     Never fails the run. A signal leaves the sheet alone: a busy service may keep us waiting for minutes.
@@ -107,7 +106,7 @@ def write_back_rows(mapping: FeedMapping, settings: Settings, books: Books) -> W
     keys = mapping.key_columns
     try:
         with signals_raised(), open_status_sheet(source, frozenset(column.column for column in keys), settings.access) as sheet:
-            statuses = statuses_of(books, Book(settings.destination, mapping.feed), len(keys))
+            statuses = statuses_of(books, FeedScope(settings.destination, mapping.feed), len(keys))
             return write_back(sheet, columns, compile_key(keys), statuses)
     except SyncError as error:
         return WrittenBack(problem=_with_hint(error))
@@ -181,7 +180,7 @@ def _cell_texts(columns: WriteBack, row: RowStatus) -> Mapping[str, str]:
     return {column: text for column, text in texts.items() if column}
 
 
-def statuses_of(books: Books, book: Book, row_parts: int) -> Mapping[RowKey, RowStatus]:
+def statuses_of(books: LedgerQueries, book: FeedScope, row_parts: int) -> Mapping[RowKey, RowStatus]:
     """Return the status of every row that the ledger, or the last read, knows by its key; a key has `row_parts` columns."""
     statuses: dict[RowKey, RowStatus] = {}
     for record in books.every_row(book, RowFilter()):

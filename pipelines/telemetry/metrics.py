@@ -22,9 +22,8 @@ from pipelines.clock import now
 from pipelines.settings import Settings
 from state.database import existing_database
 from state.enums import ProblemKind, Waiting
-from state.ledger.row_record import Book
-from state.views.books import Books, last_done
-from state.views.views import FeedStatus, RunRecord
+from state.ledger.standing import FeedScope
+from state.queries import FeedStatus, LedgerQueries, RunRecord, last_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ GAUGES: Mapping[str, str] = {
 _Number = tuple[str, Mapping[str, str], float]
 
 
-def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[Book, datetime], *, is_up: bool = True) -> tuple[Gauge, ...]:
+def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[FeedScope, datetime], *, is_up: bool = True) -> tuple[Gauge, ...]:
     """Return the metrics of all feeds; names without a number are left out.
 
     `done`: when a run of each feed last ended with exit code 0. `is_up`: whether the state DB could be read.
@@ -165,7 +164,7 @@ def look(settings: Settings) -> tuple[Gauge, ...]:
     with existing_database(settings.state_url, upgrades=False) as engine:
         if engine is None:
             return gauges_of((), {})
-        return gauges_of(Books(engine, now).status(destination=destination), last_done(engine, destination))
+        return gauges_of(LedgerQueries(engine, now).status(destination=destination), last_done(engine, destination))
 
 
 @dataclass(slots=True)

@@ -14,11 +14,11 @@ from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, unio
 from mappings.row_key import fingerprint, idempotency_key
 from state.database import reading, schema_revision
 from state.enums import Decision, DriftKind, EntryState
+from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report
-from state.ledger.duplicates import MARK
+from state.ledger.entries import MARK
 from state.migrations.upgrade import HEAD, differences, is_known
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
-from state.trouble import StateDamagedError
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
 """What is checked: the file and its tables as such, an entry, its key, its pinned body, its event id, a run's accounts."""

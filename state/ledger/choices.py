@@ -9,7 +9,7 @@ from typing import assert_never
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey
 from state.enums import Decision, DriftKind, EntryState
-from state.ledger.row_record import RowRecord
+from state.ledger.standing import RowRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class AsItIs:
+class NoChange:
     """Nothing is to be done, for the reason given: what was chosen is so already."""
 
     because: str
@@ -151,7 +151,7 @@ USED_KEY = (
 
 def decide(  # noqa: C901, PLR0911  # one arm per choice
     record: RowRecord, choice: Choice, beside: Beside = NOTHING_BESIDE
-) -> Change | AsItIs:
+) -> Change | NoChange:
     """Decide what a choice does to an entry. Raises `NotPossibleError`."""
     match choice:
         case TakeEvent(event_id):
@@ -185,7 +185,7 @@ def may_be_removed(record: RowRecord) -> bool:
     return shows_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
 
 
-def _take_event(record: RowRecord, event_id: int) -> Change | AsItIs:
+def _take_event(record: RowRecord, event_id: int) -> Change | NoChange:
     match record.state:
         case EntryState.HELD:
             raise NotPossibleError(
@@ -203,7 +203,7 @@ def _take_event(record: RowRecord, event_id: int) -> Change | AsItIs:
                 hint="`--undo` takes that back; `--resend` creates the event again once the row is back in its source",
             )
         case EntryState.DELIVERED if record.event_id == event_id:
-            return AsItIs(f"it is delivered as event {event_id}")
+            return NoChange(f"it is delivered as event {event_id}")
         case EntryState.DELIVERED if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
             raise NotPossibleError(
                 f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer",
@@ -213,7 +213,7 @@ def _take_event(record: RowRecord, event_id: int) -> Change | AsItIs:
             return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
 
 
-def _resend(record: RowRecord) -> Change | AsItIs:  # noqa: C901, PLR0911  # one arm per state
+def _resend(record: RowRecord) -> Change | NoChange:  # noqa: C901, PLR0911  # one arm per state
     is_unanswered = record.unanswered_at is not None
     match record.state:
         case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
@@ -221,7 +221,7 @@ def _resend(record: RowRecord) -> Change | AsItIs:  # noqa: C901, PLR0911  # one
         case EntryState.PENDING | EntryState.BLOCKED if waits_for_access(record):
             return Change(EntryState.PENDING, Decision.RETRY, risk=DENIED)
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
-            return AsItIs("the next run sends it")
+            return NoChange("the next run sends it")
         case EntryState.PENDING | EntryState.UNCERTAIN:
             return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_unanswered(record))
         case EntryState.BLOCKED if is_unanswered:
@@ -272,9 +272,9 @@ def _risk_of_unanswered(record: RowRecord) -> str:
     return FORGOTTEN + KEPT_FAILURE * has_failed + KEPT_DENIAL * record.is_denied
 
 
-def _set_aside(record: RowRecord, beside: Beside) -> Change | AsItIs:
+def _set_aside(record: RowRecord, beside: Beside) -> Change | NoChange:
     if record.is_set_aside:
-        return AsItIs("it is ignored already")
+        return NoChange("it is ignored already")
     match record.state:
         case EntryState.PENDING if record.unanswered_at is None:
             raise NotPossibleError(
@@ -284,14 +284,14 @@ def _set_aside(record: RowRecord, beside: Beside) -> Change | AsItIs:
         case EntryState.PENDING:
             return Change(EntryState.UNCERTAIN, Decision.IGNORE)
         case EntryState.SUPERSEDED:
-            return AsItIs("its event was taken over by another key, and nothing about it waits for a person")
+            return NoChange("its event was taken over by another key, and nothing about it waits for a person")
         case EntryState.DELIVERED if not (beside.has_warnings or _is_listed(record)):
             if record.earlier_event_ids:
                 raise NotPossibleError(
                     f"only earlier events of {record.row_key} are listed: {_ids(record.earlier_event_ids)}",
                     hint="remove them on the service's pages; then `--removed` takes them off the list",
                 )
-            return AsItIs(f"it is delivered as event {record.event_id}, and nothing about it waits for a person")
+            return NoChange(f"it is delivered as event {record.event_id}, and nothing about it waits for a person")
         case _:
             return Change(record.state, Decision.IGNORE, record.event_id)
 
@@ -301,7 +301,7 @@ def _is_listed(record: RowRecord) -> bool:
     return record.drift_kind is not None or is_vanished
 
 
-def _apply(record: RowRecord) -> Change | AsItIs:
+def _apply(record: RowRecord) -> Change | NoChange:
     if record.drift_kind is DriftKind.CANCELLED:
         raise NotPossibleError(
             f"the source has cancelled {record.row_key}: there is no change to apply",
@@ -313,20 +313,20 @@ def _apply(record: RowRecord) -> Change | AsItIs:
             hint="`--resend` creates the event again, `--ignore` leaves it so",
         )
     if record.removed_at is not None:
-        return AsItIs("its event was removed, and the source asks for nothing")
+        return NoChange("its event was removed, and the source asks for nothing")
     if not shows_event(record):
         raise NotPossibleError(
             f"{record.row_key} is {_words(record.state)}: no event of it is known that could have been changed by hand",
             hint="`--event-id N` names its event where there is one; then use `--applied`",
         )
     if record.drift_kind is None or record.drift_body is None:
-        return AsItIs("the source asks for nothing else than what the service shows")
+        return NoChange("the source asks for nothing else than what the service shows")
     return Change(record.state, Decision.APPLIED, record.event_id)
 
 
-def _adopt(record: RowRecord, other: Other | None) -> Change | AsItIs:
+def _adopt(record: RowRecord, other: Other | None) -> Change | NoChange:
     if record.decision is Decision.SAME_AS and (other is None or other.record.candidate_id == record.entry_id):
-        return AsItIs(f"it has taken over event {record.event_id}")
+        return NoChange(f"it has taken over event {record.event_id}")
     if record.state is not EntryState.HELD:
         raise NotPossibleError(
             f"{record.row_key} is {_words(record.state)}: only a held row takes over the event of another key",
@@ -366,9 +366,9 @@ def _check_giver(record: RowRecord, other: Other) -> None:  # noqa: C901  # one 
     raise NotPossibleError(f"{record.row_key}: {problem}", hint=hint)
 
 
-def _release(record: RowRecord) -> Change | AsItIs:
+def _release(record: RowRecord) -> Change | NoChange:
     if record.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
-        return AsItIs("it is released: the next run sends it")
+        return NoChange("it is released: the next run sends it")
     if record.state is not EntryState.HELD:
         raise NotPossibleError(
             f"{record.row_key} is {_words(record.state)}: only a held row can be released",
@@ -377,7 +377,7 @@ def _release(record: RowRecord) -> Change | AsItIs:
     return Change(EntryState.PENDING if record.body else EntryState.HELD, Decision.RELEASE)
 
 
-def _remove(record: RowRecord) -> Change | AsItIs:
+def _remove(record: RowRecord) -> Change | NoChange:
     earlier = record.earlier_event_ids
     if may_be_removed(record):
         own = () if record.event_id is None else (record.event_id,)
@@ -387,7 +387,7 @@ def _remove(record: RowRecord) -> Change | AsItIs:
         decision = Decision.REMOVED if is_shown else record.decision
         return Change(record.state, decision, record.event_id, removed=earlier)
     if record.removed_at is not None:
-        return AsItIs("its event was removed already")
+        return NoChange("its event was removed already")
     if shows_event(record):
         raise NotPossibleError(
             f"{record.row_key} is in its source, and not cancelled there",
@@ -399,7 +399,7 @@ def _remove(record: RowRecord) -> Change | AsItIs:
     )
 
 
-def _take_back(record: RowRecord, beside: Beside) -> Change | AsItIs:
+def _take_back(record: RowRecord, beside: Beside) -> Change | NoChange:
     undo = beside.undo
     if undo is None or is_ignored_anew(record, undo):
         return _take_back_unkept(record)
@@ -422,11 +422,11 @@ def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
     return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
 
 
-def _take_back_unkept(record: RowRecord) -> Change | AsItIs:
+def _take_back_unkept(record: RowRecord) -> Change | NoChange:
     if record.is_set_aside:
         return Change(record.state, None, record.event_id)
     if record.decision is None:
-        return AsItIs("nothing was decided about it")
+        return NoChange("nothing was decided about it")
     raise _too_late(record, record.decision, f"it is {_words(record.state)} now")
 
 

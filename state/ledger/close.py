@@ -4,33 +4,280 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Row, Select, bindparam, case, func, or_, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, or_, select, update
 
-from state.enums import Decision, EntryState, Phase
-from state.ledger.absent_rows import MAY_BE_OUT, TakenBack, count_to_come, count_unmarked, in_fews, mark_past, sort_out
-from state.ledger.accounts import READS_THAT_TELL, Alongside, StageReport, dump
-from state.ledger.alongside import find_alongside
-from state.ledger.compare import Progress
-from state.ledger.duplicates import lock_service, read_neighbours
-from state.ledger.entries import waiting
-from state.ledger.gate import Opening, judge, read_report
-from state.ledger.held import hold_staged_beside, settle_held
+from mappings.row_key import RowKey
+from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind
+from state.ledger.accounts import READS_THAT_TELL, Alongside, StageReport, dump, held, stem_of, strike, write_problems
+from state.ledger.duplicates import Neighbour, find_alongside, forget_marks, lock_service, read_neighbours
+from state.ledger.entries import (
+    _IS_UNMARKED,
+    MAY_BE_OUT,
+    WITHOUT_EVENT,
+    Candidate,
+    count_to_come,
+    count_unmarked,
+    is_of_change,
+    mark_anew,
+    put_back,
+    waiting,
+)
+from state.ledger.gate import Opening, is_repeatable, judge, read_report
 from state.ledger.lease import FencedTransaction
-from state.ledger.problems import stem_of
-from state.ledger.read_marks import ReadMarks
-from state.ledger.stage_policy import ReadKind
-from state.ledger.unchanged_source import is_repeatable
-from state.tables import ENTRY, RUN
+from state.ledger.reads import Progress, ReadKind, ReadMarks, UnreadEvents
+from state.tables import ENTRY, NO_DRIFT, RUN
+
+_FEW = 500
+_UNMARKABLE = (EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value)
+"""Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event."""
+
+
+"""The service has the event of the entry, or may have it, as SQL."""
+_SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
+_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
+    _SOME, ENTRY.c.state.not_in(_UNMARKABLE), *_IS_UNMARKED
+)
+_PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
+
+
+# A removed event whose row came back, and is gone again, is as it was.
+_SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
+
+
+def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unread: UnreadEvents, now: datetime) -> None:
+    """Mark which absent entries have vanished, which are over, and which have no event at the service."""
+    for few in in_fews(absent):
+        for row in connection.execute(_ABSENT, {"entries": few}):
+            if marks.is_present(row.id) or (unread.is_any and unread.covers(row.row_key)):
+                continue
+            if not row.may_be_out:
+                marks.dropped.append(row.id)
+            elif row.ends_at is not None and row.ends_at <= now:
+                marks.past.append(row.id)
+            else:
+                marks.mark_vanished(row.id)
+
+
+def mark_past(connection: Connection, past: Iterable[int], now: datetime) -> None:
+    """Mark entries as gone, their events being over: no later read counts them again."""
+    for few in in_fews(past):
+        connection.execute(_PASS, {"entries": few, "now": now})
+        connection.execute(_SETTLE, {"entries": few})
+
+
+def in_fews(ids: Iterable[int]) -> Iterator[list[int]]:
+    """Yield the ids by so many as one statement takes."""
+    rest = iter(ids)
+    while few := list(islice(rest, _FEW)):
+        yield few
+
+
+_DELETE = delete(ENTRY).where(_SOME)
+_REFUSE = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fingerprint="", updated_at=bindparam("now"))
+
+
+class TakenBack:
+    """What one read takes back, in its transaction; `write` at the end writes what is left. `drafts` counts those of changes.
+
+    What was refused before goes back to refused, without a fingerprint: any next payload of the source reopens it. A draft of
+    a change makes room for the event that was delivered before it.
+    """
+
+    def __init__(self, connection: Connection, now: datetime) -> None:
+        self._connection = connection
+        self._now = now
+        self._deleted: list[int] = []
+        self._refused: list[int] = []
+        self._drafts: list[int] = []
+        self.drafts = 0
+
+    def delete(self, entries: Iterable[int]) -> None:
+        """Delete entries of which the service knows nothing."""
+        for few in in_fews(entries):
+            forget_marks(self._connection, few)
+            self._connection.execute(_DELETE, {"entries": few})
+
+    def take(self, row: Row[*tuple[Any, ...]]) -> bool:
+        """Take back one entry, of which the id, the revision and the refusal's id are known; return whether it is deleted."""
+        place = self._place_of(row)
+        place.append(row.id)
+        is_out = place is self._deleted
+        if len(place) == _FEW:
+            self.write()
+        return is_out
+
+    def write(self) -> None:
+        """Write what was taken back so far."""
+        self.delete(self._deleted)
+        if self._refused:
+            self._connection.execute(_REFUSE, {"entries": self._refused, "now": self._now})
+        put_back(self._connection, self._drafts, self._now)
+        self.drafts += len(self._drafts)
+        self._deleted, self._refused, self._drafts = [], [], []
+
+    def _place_of(self, row: Row[*tuple[Any, ...]]) -> list[int]:
+        if is_of_change(row.revision):
+            return self._drafts
+        return self._refused if row.revision or row.refused_request_id else self._deleted
+
+
+_PAGE = 500
+_LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
+_HeldRow = Row[*tuple[Any, ...]]
+
+
+def settle_held(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> int:
+    """Judge the held rows that this read has mapped, and forget those that it has not and that nobody has decided on.
+
+    Return how many entries of before this read are held, or were, that the source has. All marks must be written.
+    """
+    marks, present = progress.marks, 0
+    judge = _Judge(connection, turn, opening, progress)
+    taken = TakenBack(connection, turn.now())
+    for page in _pages(connection, turn.scope_id):
+        present += sum(row.id <= marks.boundary and marks.is_present(row.id) for row in page)
+        unasked = [row for row in page if not marks.is_mapped(row.id)]
+        judge.take([row for row in page if marks.is_mapped(row.id) and not marks.is_conflicting(row.id) and not _is_ignored(row)])
+        over = [
+            row
+            for row in unasked
+            if row.decision is None and (opening.is_whole or marks.is_present(row.id) or marks.is_deleted(row.id))
+        ]
+        taken.delete(row.id for row in over if not row.revision)
+        # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
+        used = ENTRY.c.id.in_([row.id for row in over if row.revision])
+        connection.execute(update(ENTRY).where(used).values(state=EntryState.SUPERSEDED.value))
+        strike(connection, turn.scope_id, ProblemKind.HELD, [row.row_key for row in over])
+    return present
+
+
+def hold_staged_beside(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
+    """Hold new rows of this read that look like entries which other feeds have staged since it began."""
+    turned: dict[int, tuple[RowKey, str, Candidate]] = {}
+    for entry_id, row_key, place, candidate in progress.duplicates.find_staged_beside(connection, progress.marks.boundary):
+        turned.setdefault(entry_id, (row_key, place, candidate))
+    if not turned:
+        return
+    connection.execute(
+        _LIKE.values(state=EntryState.HELD.value),
+        [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in turned.items()],
+    )
+    for row_key, place, candidate in turned.values():
+        progress.tally.hold_after_all(place, row_key, candidate)
+    problems = (held(place, row_key, candidate, {}) for row_key, place, candidate in turned.values())
+    write_problems(connection, turn.scope_id, turn.run_id, turn.now(), problems)
+
+
+class _Judge:
+    """Judges held rows by the rows that they resemble, a page at a time, oldest first."""
+
+    def __init__(self, connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
+        self._connection = connection
+        self._turn = turn
+        self._opening = opening
+        self._progress = progress
+        apart = progress.duplicates.apart
+        self._neighbours: Mapping[int, Neighbour] = {
+            scope_id: each for scope_id, each in read_neighbours(connection, turn.scope_id).items() if scope_id not in apart
+        }
+
+    def take(self, page: Collection[_HeldRow]) -> None:
+        """Free the rows that nothing resembles any more; the others stay held, by the right candidate."""
+        if not page:
+            return
+        candidates = _resolved(self._connection, {row.candidate_id for row in page if row.candidate_id})
+        doubtful = [row for row in page if not self._still_holds(row, candidates.get(row.candidate_id or 0))]
+        others = self._progress.duplicates.find(self._connection, {row.twin_digest for row in doubtful})
+        freed: dict[bytes, _HeldRow] = {}
+        like = {row.id: found.id for row in page if (found := candidates.get(row.candidate_id or 0)) is not None}
+        moved = {row.id: like[row.id] for row in page if row.id in like and like[row.id] != row.candidate_id}
+        for row in doubtful:
+            other = others.get(row.twin_digest)
+            entry_id = other.entry_id if other is not None else freed[row.twin_digest].id if row.twin_digest in freed else 0
+            if entry_id:
+                moved[row.id] = entry_id
+            else:
+                freed[row.twin_digest] = row
+        self._free(list(freed.values()))
+        moved = {entry_id: candidate for entry_id, candidate in moved.items() if candidate}
+        if moved:
+            self._connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in moved.items()])
+
+    def _free(self, rows: Collection[_HeldRow]) -> None:
+        connection, turn = self._connection, self._turn
+        pending = {"state": EntryState.PENDING.value, "attempts": 0, "candidate_id": None, "undo": None}
+        freed = update(ENTRY).where(ENTRY.c.id.in_([row.id for row in rows]))
+        connection.execute(freed.values(**pending, staged_run=turn.run_id, updated_at=turn.now()))
+        mark_anew(connection, ((row.id, row.twin_digest) for row in rows))
+        strike(connection, turn.scope_id, ProblemKind.HELD, [RowKey(row.row_key) for row in rows])
+        for row in rows:
+            self._progress.tally.free(RowKey(row.row_key))
+
+    def _still_holds(self, row: _HeldRow, candidate: _HeldRow | None) -> bool:
+        if candidate is None or candidate.state in WITHOUT_EVENT or candidate.removed_at is not None:
+            return False
+        if candidate.scope_id not in self._neighbours:
+            return False
+        return candidate.twin_digest == row.twin_digest or not self._is_in_source(candidate, row)
+
+    def _is_in_source(self, candidate: _HeldRow, row: _HeldRow) -> bool:
+        """Whether the row that is resembled is known to be in its source."""
+        if candidate.scope_id == self._turn.scope_id:
+            marks = self._progress.marks
+            return marks.is_present(candidate.id) or not (
+                self._opening.is_whole or candidate.is_gone or marks.is_deleted(candidate.id)
+            )
+        read_at = self._neighbours[candidate.scope_id].whole_read_at
+        return not candidate.is_gone and read_at is not None and bool(read_at > row.created_at)
+
+
+def _is_ignored(row: _HeldRow) -> bool:
+    return bool(row.decision == Decision.IGNORE.value)
+
+
+def _resolved(connection: Connection, entries: Collection[int]) -> dict[int, _HeldRow]:
+    """Return entries by their ids; in place of a superseded one that which has its event now."""
+    is_gone = or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)).label("is_gone")
+    names = ("id", "scope_id", "state", "twin_digest", "candidate_id", "removed_at")
+    candidates = select(*(ENTRY.c[name] for name in names), is_gone)
+    rows: dict[int, _HeldRow] = {}
+    asked = set(entries)
+    while asked:
+        found = {row.id: row for row in connection.execute(candidates.where(ENTRY.c.id.in_(asked)))}
+        rows |= found
+        asked = {
+            row.candidate_id for row in found.values() if row.state == EntryState.SUPERSEDED and row.candidate_id
+        } - rows.keys()
+    return {entry_id: _adopter(rows, rows[entry_id]) for entry_id in entries if entry_id in rows}
+
+
+def _adopter(rows: Mapping[int, _HeldRow], row: _HeldRow) -> _HeldRow:
+    passed = {row.id}
+    while row.state == EntryState.SUPERSEDED and row.candidate_id in rows and row.candidate_id not in passed:
+        row = rows[row.candidate_id]
+        passed.add(row.id)
+    return row
+
+
+def _pages(connection: Connection, scope_id: int) -> Iterator[list[_HeldRow]]:
+    names = ("id", "row_key", "twin_digest", "candidate_id", "revision", "decision", "created_at")
+    held_rows = select(*(ENTRY.c[name] for name in names)).order_by(ENTRY.c.id).limit(_PAGE)
+    held_rows = held_rows.where(ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.HELD.value)
+    after = 0
+    while page := connection.execute(held_rows.where(ENTRY.c.id > after)).all():
+        yield list(page)
+        after = page[-1].id
+
 
 MOST_COMPARED = 100_000
 """So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
-
 _OF_FEED = ENTRY.c.scope_id == bindparam("scope")
 _KNOWN = select(ENTRY.c.id).where(_OF_FEED, MAY_BE_OUT).order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)
 _MARKED = select(ENTRY.c.id).where(_OF_FEED, or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)), MAY_BE_OUT)
@@ -113,6 +360,7 @@ _ALIKE_AT_LEAST = 3
 _LEFT_OUT_AT_LEAST = 3
 """Fewer rows than these trip no brake, and are not counted."""
 
+
 # A row that a person has ignored is listed again: that it is gone is a change.
 _VANISH = (
     update(ENTRY)
@@ -134,6 +382,8 @@ _IDS = (
     .order_by(ENTRY.c.id)
     .limit(2_000)
 )
+
+
 # Apart from the ids, which an index holds: the entries themselves are large.
 _ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
 

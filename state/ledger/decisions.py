@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, assert_never
 
-from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, exists, func, or_, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
-from mappings.row_key import RowKey
-from state.enums import Decision, EntryState
+from mappings.row_key import FeedName, IdempotencyKey, RowKey, fingerprint, idempotency_key
+from state.database import reading
+from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.holders import LeaseLostError
 from state.ledger.accounts import dump_answer
 from state.ledger.choices import (
@@ -21,10 +25,12 @@ from state.ledger.choices import (
     RESOLVED,
     SEEKABLE,
     Apply,
-    AsItIs,
+    Beside,
     Change,
     Choice,
+    NoChange,
     NotPossibleError,
+    Other,
     Release,
     Remove,
     Resend,
@@ -33,38 +39,444 @@ from state.ledger.choices import (
     TakeBack,
     TakeEvent,
     Undo,
+    decide,
     is_ignored_anew,
     may_be_removed,
     waits_for_access,
 )
-from state.ledger.claims import IS_SET_ASIDE
-from state.ledger.duplicates import mark_anew
-from state.ledger.entries import destination_of, find_owners
+from state.ledger.entries import (
+    CANCELLED,
+    IS_SET_ASIDE,
+    destination_of,
+    duplicate_digest_of,
+    earlier_events,
+    ends_at_of,
+    find_owners,
+    is_forgotten,
+    kind_of_drift,
+    mark_anew,
+    may_be_pinned_anew,
+    used_revisions,
+)
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
-from state.ledger.row_record import RECORDS, RowRecord, as_record
-from state.ledger.undo import (
-    CHANGED,
-    EVERY,
-    Kept,
-    applied,
-    asked_of,
-    columns_of,
-    drift_against,
-    dump_kept,
-    kept_of,
-    load_kept,
-    next_key,
-    pinned,
-    restored,
-    shown_of,
+from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_record
+from state.tables import EARLIER, ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
+
+_DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
+_DRIFT = tuple(NO_DRIFT)
+_BASELINE = ("baseline_body", "baseline_fingerprint", "twin_digest", "ends_at")
+_PINNED = ("body", "cover_url", "cover_on_error", "fingerprint", "channel_id")
+_SENT = (
+    *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
+    *("refused_request_id", "denied_request_id", "removed_at"),
 )
-from state.ledger.weighing import Record, Situation, find_entry, outcome_of, raise_all, record_of, situation_of, without_rivals
-from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE
+_PLACE = ("vanished_at", "past_at", "vanished_by", "candidate_id", "sent_run")
+EVERY = (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED, *_PLACE)
+"""All columns that a decision can change."""
+CHANGED: Mapping[Decision, tuple[str, ...]] = {
+    Decision.IGNORE: ("state", *_DECIDED),
+    Decision.EVENT_ID: ("state", "event_id", "answer", "unanswered_at", *_DECIDED),
+    Decision.RESEND: (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED),
+    Decision.RETRY: (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED),
+    Decision.APPLIED: (*_BASELINE, *_DRIFT, *_DECIDED),
+    Decision.REMOVED: ("removed_at", *_DRIFT, *_DECIDED),
+    Decision.RELEASE: ("state", "candidate_id", *_DECIDED),
+    Decision.SAME_AS: EVERY,
+}
+"""The columns that each decision changes."""
+_BODIES = frozenset({"body", "baseline_body", "drift_body"})
+_TIMES = frozenset({"unanswered_at", "decided_at", "ends_at", "removed_at", "vanished_at", "past_at"})
+Record = Row[*tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class UndoRecord:
+    """The last decision, the columns before it, the entry that gave up its event, and the earlier events that were removed."""
+
+    undo: Undo
+    before: Mapping[str, Any]
+    adopted_id: int | None = None
+    revisions: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the source asks for now. `body` is None where it is not known: cancelled, or changes are not reported."""
+
+    fingerprint: str
+    body: bytes | None
+
+
+def dump_kept(kept: UndoRecord) -> str:
+    """Write it as JSON: bodies as text, digests as hexadecimal digits, times in ISO 8601."""
+    undo = kept.undo
+    return json.dumps(
+        {
+            "decision": undo.decision.value,
+            "after": [undo.state.value, undo.revision, undo.attempts, undo.event_id],
+            "is_of_event": undo.is_of_event,
+            "before": {name: _encoded(name, value) for name, value in kept.before.items()},
+            "adopted_id": kept.adopted_id,
+            "revisions": list(kept.revisions),
+        },
+        separators=(",", ":"),
+    )
+
+
+def load_kept(stored: str) -> UndoRecord:
+    """Read it."""
+    kept = json.loads(stored)
+    state, revision, attempts, event_id = kept["after"]
+    return UndoRecord(
+        Undo(Decision(kept["decision"]), EntryState(state), revision, attempts, event_id, is_of_event=kept["is_of_event"]),
+        {name: _decoded(name, value) for name, value in kept["before"].items()},
+        kept["adopted_id"],
+        tuple(kept["revisions"]),
+    )
+
+
+def kept_of(row: Record, change: Change, columns: Mapping[str, Any]) -> UndoRecord:
+    """Return what takes a decision back. `columns`: what it writes."""
+    decision = Decision(columns["decision"])
+    revision, attempts = columns.get("revision", row.revision), columns.get("attempts", row.attempts)
+    undo = Undo(decision, change.state, revision, attempts, change.event_id)
+    return UndoRecord(
+        undo, columns_of(row, CHANGED[decision]), None if change.adopted is None else change.adopted.record.entry_id
+    )
+
+
+def columns_of(row: Record, names: Collection[str]) -> dict[str, Any]:
+    """Return columns of an entry."""
+    return {name: getattr(row, name) for name in names}
+
+
+def shown_of(row: Record) -> Asked:
+    """Return the baseline of an entry."""
+    if row.baseline_body is not None:
+        return Asked(row.baseline_fingerprint, row.baseline_body)
+    return Asked(row.fingerprint, row.body)
+
+
+def asked_of(row: Record) -> Asked:
+    """Return what the source asks for now: the drift, or else the baseline."""
+    return shown_of(row) if row.drift_fingerprint is None else Asked(row.drift_fingerprint, row.drift_body)
+
+
+def restored(row: Record, kept: UndoRecord) -> dict[str, Any]:
+    """Return the columns that take back the last decision about an entry.
+
+    A baseline comes back as it was; what the source asks for now is drift against it.
+    """
+    before = dict(kept.before)
+    match kept.undo.decision:
+        case Decision.IGNORE if row.decision != Decision.IGNORE:  # the row has changed since, and is listed
+            return {"ignored_fingerprint": before["ignored_fingerprint"]}
+        case Decision.REMOVED if not kept.undo.is_of_event:
+            return before if row.decision == Decision.REMOVED else {}
+        case Decision.SAME_AS:
+            before |= _held_as(before, asked_of(row))
+        case Decision.APPLIED:
+            before |= _drift_of(row, before)
+        case Decision.REMOVED if row.drift_kind == DriftKind.RETURNED:
+            before |= _drift_of(row, before)
+        case Decision.RESEND | Decision.RETRY:
+            before |= NO_DRIFT if _is_repinned(before) else _drift_of(row, before)
+        case _:
+            pass
+    if before["decision"] == Decision.IGNORE and before["ignored_fingerprint"] != asked_of(row).fingerprint:
+        before |= {"decision": None, "decided_at": None, "decided_by": None}
+    return before
+
+
+def drift_against(shown: Asked, asked: Asked, *, is_removed: bool = False) -> dict[str, Any]:
+    """Return the drift columns of an entry that shows one thing and is asked for another."""
+    if asked.fingerprint == CANCELLED:
+        return {"drift_body": None, "drift_fingerprint": CANCELLED, "drift_kind": DriftKind.CANCELLED.value}
+    if asked.fingerprint == shown.fingerprint and not is_removed:
+        return dict(NO_DRIFT)
+    if asked.body is None or shown.body is None:
+        return {"drift_body": None, "drift_fingerprint": asked.fingerprint, "drift_kind": None}
+    kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown.body, asked.body)
+    return {"drift_body": asked.body, "drift_fingerprint": asked.fingerprint, "drift_kind": kind.value}
+
+
+def _drift_of(row: Record, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the source asks for now as drift against the baseline of `before`."""
+    then = {**columns_of(row, EVERY), **before}
+    has_baseline = then["baseline_body"] is not None
+    shown = Asked(
+        then["baseline_fingerprint" if has_baseline else "fingerprint"], then["baseline_body" if has_baseline else "body"]
+    )
+    return drift_against(shown, asked_of(row), is_removed=then["removed_at"] is not None)
+
+
+def _held_as(before: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
+    """Return the body of an entry that is held again: what its source asks for now."""
+    if asked.body is None or asked.fingerprint == before["fingerprint"]:
+        return {}
+    return {"body": asked.body, "fingerprint": asked.fingerprint, "row_digest": b""}
+
+
+def _is_repinned(before: Mapping[str, Any]) -> bool:
+    """Whether the next read may pin another body."""
+    is_unanswered = before["unanswered_at"] is not None
+    return may_be_pinned_anew(EntryState(before["state"]), before["attempts"], is_unanswered=is_unanswered)
+
+
+def _encoded(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in _BODIES:
+        return value.decode()
+    if name in _TIMES:
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in _BODIES:
+        return value.encode()
+    if name in _TIMES:
+        return datetime.fromisoformat(value)
+    return bytes.fromhex(value) if name == "twin_digest" else value
+
+
+def applied(row: Record) -> dict[str, Any]:
+    """Make the drift the baseline, as it was shown."""
+    return {
+        "baseline_body": row.drift_body,
+        "baseline_fingerprint": row.drift_fingerprint,
+        "twin_digest": duplicate_digest_of(row.drift_body),
+        "ends_at": ends_at_of(row.drift_body),
+        "ignored_fingerprint": None,
+        **NO_DRIFT,
+    }
+
+
+def pinned(body: bytes) -> dict[str, Any]:
+    """Pin a body. The next read adds its cover image, as the fingerprint is that of a payload without one."""
+    return {
+        "body": body,
+        "fingerprint": fingerprint(body, ""),
+        "cover_url": None,
+        "cover_on_error": None,
+        "twin_digest": duplicate_digest_of(body),
+        "channel_id": json.loads(body)["channelId"],
+        "ends_at": ends_at_of(body),
+    }
+
+
+def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
+    """Give an entry the next key that none of its events has, under which nothing was sent."""
+    used = used_revisions(connection, [row.id])[row.id]
+    revision = row.revision + 1
+    while revision in used:
+        revision += 1
+    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
+    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
+    return {"revision": revision, "idempotency_key": key, **unsent}
+
+
+_WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace).join(
+    SCOPE, SCOPE.c.id == ENTRY.c.scope_id
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
+
+    row_key: RowKey
+    outcome: Change | NoChange | NotPossibleError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One entry as it is decided on, with what stands beside it. `giver`: the entry whose event it takes over or gives back."""
+
+    row: Record
+    record: RowRecord
+    beside: Beside
+    giver: Record | None = None
+    kept: UndoRecord | None = None
+
+
+def raise_all(outcomes: Collection[Change | NoChange | NotPossibleError | None]) -> None:
+    """Raise all that is not possible as one error."""
+    problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
+    if problems:
+        hints = dict.fromkeys(problem.hint for problem in problems)
+        raise NotPossibleError("\n".join(map(str, problems)), hint=" ".join(hints))
+
+
+def outcome_of(situation: Situation | None, choice: Choice) -> Change | NoChange | NotPossibleError | None:
+    """Return what a choice does to an entry, None where there is none."""
+    if situation is None:
+        return None
+    try:
+        return decide(situation.record, choice, situation.beside)
+    except NotPossibleError as problem:
+        return problem
+
+
+def without_rivals(
+    row_keys: Sequence[RowKey], outcomes: Sequence[Change | NoChange | NotPossibleError | None]
+) -> list[Change | NoChange | NotPossibleError | None]:
+    """Return the outcomes; of several rows that would take over the same event, none can."""
+    adopted = [outcome.adopted if isinstance(outcome, Change) and outcome.decision else None for outcome in outcomes]
+    claims = Counter(other.record.entry_id for other in adopted if other is not None)
+    return [
+        outcome
+        if other is None or claims[other.record.entry_id] == 1
+        else NotPossibleError(
+            f"{row_key}: the event of {other} cannot become {claims[other.record.entry_id]} rows",
+            hint="name one row with `--same-as`; `--release` sends the others",
+        )
+        for row_key, outcome, other in zip(row_keys, outcomes, adopted, strict=True)
+    ]
+
+
+def situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Choice) -> Situation | None:
+    """Read an entry with what a choice has to know beside it; None where the ledger has no such row."""
+    row = connection.execute(_WITH_SCOPE.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)).one_or_none()
+    if row is None:
+        return None
+    record = record_of(connection, row)
+    match choice:
+        case SameAs():
+            giver = _giver(connection, row, choice)
+            return Situation(row, record, Beside(other=_other(connection, row, giver)), giver)
+        case SetAside():
+            return Situation(row, record, Beside(has_warnings=_has_warnings(connection, row)))
+        case TakeBack() if row.undo:
+            kept = load_kept(row.undo)
+            giver = None if kept.adopted_id is None else find_entry_or_none(connection, ENTRY.c.id == kept.adopted_id)
+            return Situation(row, record, Beside(other=_other(connection, row, giver), undo=kept.undo), giver, kept)
+        case _:
+            return Situation(row, record, Beside())
+
+
+def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None:
+    """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
+    candidate = None if row.candidate_id is None else find_entry_or_none(connection, ENTRY.c.id == row.candidate_id)
+    if choice.row_key is None:
+        return candidate
+    named = find_entry_or_none(connection, ENTRY.c.scope_id == row.scope_id, ENTRY.c.row_key == choice.row_key)
+    if named is None and (candidate is None or candidate.row_key != choice.row_key):
+        raise NotPossibleError(f"there is no row {choice.row_key}", hint=f"`eventsync rows {row.feed}` shows the keys")
+    return candidate if named is None else named
+
+
+def _other(connection: Connection, row: Record, giver: Record | None) -> Other | None:
+    if giver is None:
+        return None
+    is_near = giver.scope_id == row.scope_id
+    place = ("", "") if is_near else (giver.feed, giver.destination)
+    return Other(record_of(connection, giver), giver.scope_id, FeedName(place[0]), place[1])
+
+
+def _has_warnings(connection: Connection, row: Record) -> bool:
+    listed = (PROBLEM.c.scope_id == row.scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
+    return bool(connection.execute(select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))).scalar())
+
+
+def find_entry(connection: Connection, *which: Any) -> Record:
+    """Read the one entry that meets these conditions, with its scope."""
+    return connection.execute(_WITH_SCOPE.where(*which)).one()
+
+
+def find_entry_or_none(connection: Connection, *which: Any) -> Record | None:
+    """Read it, None where there is none."""
+    return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
+
+
+def record_of(connection: Connection, row: Record) -> RowRecord:
+    """Return an entry as people are shown it, with its earlier events."""
+    return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
+
+
+def propose(engine: Engine, book: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Proposal, ...]:
+    """Return what a choice would do to these rows; nothing is written."""
+    with reading(engine) as connection:
+        scopes = select(SCOPE.c.id).where(SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
+        scope_id = connection.execute(scopes).scalar_one()
+        outcomes = [outcome_of(situation_of(connection, scope_id, row_key, choice), choice) for row_key in row_keys]
+    return tuple(Proposal(*pair) for pair in zip(row_keys, without_rivals(row_keys, outcomes), strict=True))
+
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileCandidate:
+    """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
+    another feed, one that was set aside, or one that the next run asks about by itself.
+
+    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
+    """
+
+    entry_id: int
+    feed: FeedName
+    row_key: RowKey
+    state: EntryState
+    key: IdempotencyKey
+    revision: int
+    body: bytes
+    origin: str
+    is_rival: bool
+    baseline: bytes | None = None
+    asked: bytes | None = None
+
+
+def read_reconcile_candidates(
+    engine: Engine, book: FeedScope, now: datetime, key_memory_s: float
+) -> Iterator[ReconcileCandidate]:
+    """Yield the entries of a destination whose events may be in the service's list, those of the book's feed and rivals.
+
+    `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is looked for; the next run asks
+    about a younger one with its key.
+    """
+    is_stale = and_(ENTRY.c.state == EntryState.PENDING.value, is_forgotten(now, key_memory_s))
+    is_sought = and_(SCOPE.c.feed == book.feed, or_(_is_seekable(), is_stale), ~IS_SET_ASIDE)
+    is_sent = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.unanswered_at.is_not(None))
+    entries = select(ENTRY, SCOPE.c.feed, is_sought.label("is_sought")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    entries = entries.where(SCOPE.c.destination == book.destination, or_(_is_seekable(), is_sent)).order_by(ENTRY.c.id)
+    after = 0
+    while page := _page(engine, entries.where(ENTRY.c.id > after).limit(_PAGE)):
+        yield from map(_as_sought, page)
+        after = page[-1].id
+
+
+def _page(engine: Engine, entries: Any) -> list[Row[*tuple[Any, ...]]]:
+    with reading(engine) as connection:
+        return list(connection.execute(entries))
+
+
+def _is_seekable() -> ColumnElement[bool]:
+    return ENTRY.c.state.in_([state.value for state in SEEKABLE])
+
+
+def _as_sought(row: Row[*tuple[Any, ...]]) -> ReconcileCandidate:
+    return ReconcileCandidate(
+        entry_id=row.id,
+        feed=FeedName(row.feed),
+        row_key=RowKey(row.row_key),
+        state=EntryState(row.state),
+        key=IdempotencyKey(row.idempotency_key),
+        revision=row.revision,
+        body=row.body,
+        origin=row.origin,
+        is_rival=not row.is_sought,
+        baseline=row.baseline_body,
+        asked=row.drift_body,
+    )
+
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
 """The states of rows that `retry` sends again."""
-_PAGE = 500
 _UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None}
 
 
@@ -80,7 +492,7 @@ class EventTakenError(ConfigError):
 class Resolved:
     """A decision and the row as it was before and is now."""
 
-    outcome: Change | AsItIs
+    outcome: Change | NoChange
     before: RowRecord
     after: RowRecord
 
@@ -326,7 +738,7 @@ class Decisions:
         columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": ""}
         columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
         given = Undo(Decision.SAME_AS, EntryState.SUPERSEDED, columns["revision"], 0, None)
-        columns["undo"] = dump_kept(Kept(given, columns_of(giver, EVERY)))
+        columns["undo"] = dump_kept(UndoRecord(given, columns_of(giver, EVERY)))
         connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**columns))
         self._forget_read(connection, giver.scope_id)
 
@@ -351,7 +763,7 @@ class Decisions:
             columns = {"updated_at": now}
         names = CHANGED[Decision.REMOVED] if is_of_event else tuple(_UNDECIDED)
         undo = Undo(Decision.REMOVED, before.state, before.revision, before.attempts, before.event_id, is_of_event=is_of_event)
-        return columns | {"undo": dump_kept(Kept(undo, columns_of(row, names), None, revisions))}
+        return columns | {"undo": dump_kept(UndoRecord(undo, columns_of(row, names), None, revisions))}
 
     def _restore(self, connection: Connection, situation: Situation, columns: dict[str, Any]) -> None:
         row, kept, giver = situation.row, situation.kept, situation.giver

@@ -6,26 +6,28 @@ So the digests are kept apart, as marks that are written many at a time in sorte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, select, tuple_, update
 
+from mappings.delivery import split_destination
 from mappings.row_key import FeedName, RowKey
-from state.database import insert_if_new, rounded
+from state.database import insert_if_new, reading, rounded
 from state.enums import EntryState
+from state.ledger.accounts import Alongside
+from state.ledger.entries import _MARK_BYTES, MARK, MAY_BE_OUT, WITHOUT_EVENT, Candidate, count_to_come
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE, SIDE_BY_SIDE
 
-_MARK_BYTES = 8
 """Of a digest's sixteen: a mark only leads to the entries, which have the whole digest."""
 _AT_A_TIME = 16_384
 _SERVICE_LOCK = 0x6576_7365
 """Any number of our own: PostgreSQL's advisory locks are named by numbers."""
 
-MARK = func.substr(ENTRY.c.twin_digest, 1, _MARK_BYTES)
+
 """An entry's mark, as SQL."""
-WITHOUT_EVENT = (EntryState.REFUSED.value, EntryState.SUPERSEDED.value, EntryState.HELD.value)
 _SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
 _SCOPES = select(SCOPE.c.id, SCOPE.c.feed, SCOPE.c.namespace, SCOPE.c.marked_id, SCOPE.c.whole_read_at).where(
     SCOPE.c.service == select(SCOPE.c.service).where(SCOPE.c.id == bindparam("scope")).scalar_subquery(),
@@ -44,6 +46,8 @@ _FIND = (
     .order_by(ENTRY.c.id)
 )
 _BY_ID = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.scope_id).where(_SOME)
+
+
 # All states there are: by the index of states, that leads to the youngest entries of a feed and to no other ones.
 _UNMARKED = (
     ENTRY.c.scope_id == bindparam("scope"),
@@ -76,27 +80,6 @@ _BESIDE = (
 _FORGET = delete(DUPLICATE_MARK).where(
     tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(_SOME))
 )
-
-
-class Candidate(NamedTuple):
-    """A known entry that a row looks like: its id (0 for one that is written with the same batch), its key, and where it is.
-
-    `feed` is "" for an entry of the row's own feed, `namespace` for one of the row's own namespace.
-    """
-
-    entry_id: int
-    row_key: RowKey
-    feed: FeedName = FeedName("")
-    namespace: str = ""
-
-    def __str__(self) -> str:
-        """Name it for people."""
-        return " ".join(filter(None, (self.row_key, place_of(self.feed, self.namespace))))
-
-
-def place_of(feed: str, namespace: str) -> str:
-    """Say where an entry of another feed is; "" for one of the row's own feed."""
-    return " in ".join(filter(None, (f"of feed {feed}" if feed else "", f"namespace {namespace}" if namespace else "")))
 
 
 class Neighbour(NamedTuple):
@@ -207,13 +190,91 @@ def lock_service(connection: Connection, scope_id: int) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_SERVICE_LOCK, service)))
 
 
-def mark_anew(connection: Connection, entries: Iterable[tuple[int, bytes]]) -> None:
-    """Add the marks of entries whose digests have changed. Their old marks stay, and are ignored."""
-    marks = [{"mark": digest[:_MARK_BYTES], "entry_id": entry_id} for entry_id, digest in entries]
-    if marks:
-        connection.execute(insert_if_new(connection, DUPLICATE_MARK), marks)
-
-
 def forget_marks(connection: Connection, entries: Collection[int]) -> None:
     """Delete the marks of entries that are about to be deleted."""
     connection.execute(_FORGET, {"entries": entries})
+
+
+_AT_LEAST = 3
+_COUNT = select(func.count()).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state != EntryState.SUPERSEDED.value)
+_BY_KEY = (
+    select(func.count())
+    .select_from(ENTRY)
+    .join(_OTHER, _OTHER.c.row_key == ENTRY.c.row_key)
+    .where(
+        ENTRY.c.scope_id == bindparam("scope"),
+        _OTHER.c.scope_id == bindparam("other"),
+        _OTHER.c.state.not_in(WITHOUT_EVENT),
+        _OTHER.c.removed_at.is_(None),
+    )
+)
+_HELD = (
+    select(_OTHER.c.scope_id, func.count().label("held"))
+    .select_from(ENTRY)
+    .join(_OTHER, _OTHER.c.id == ENTRY.c.candidate_id)
+    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.HELD.value)
+    .group_by(_OTHER.c.scope_id)
+)
+
+
+def find_alongside(connection: Connection, scope_id: int) -> Alongside | None:
+    """Return the scope that knows at least 3, and more than half, of a feed's rows: the one that knows most of them.
+
+    A feed of the same name knows a row by its key; any feed knows one that is held as a duplicate of its own.
+    """
+    feed = connection.execute(select(SCOPE.c.feed).where(SCOPE.c.id == scope_id)).scalar_one()
+    others = read_neighbours(connection, scope_id)
+    others = {other_id: other for other_id, other in others.items() if other_id != scope_id and other.marked_id}
+    rows = connection.execute(_COUNT, {"scope": scope_id}).scalar_one() if others else 0
+    if rows < _AT_LEAST:
+        return None
+    held = {row.scope_id: row.held for row in connection.execute(_HELD, {"scope": scope_id})}
+    found = []
+    for other_id, other in others.items():
+        by_key = 0
+        if other.feed == feed:
+            by_key = connection.execute(_BY_KEY, {"scope": scope_id, "other": other_id}).scalar_one()
+        known = max(by_key, held.get(other_id, 0))
+        if known >= _AT_LEAST and known * 2 > rows:
+            renamed_from = "" if other.feed == feed else other.feed
+            found.append(Alongside(other_id, renamed_from, other.namespace, known, rows, held.get(other_id, 0)))
+    return max(found, key=lambda each: each.known, default=None)
+
+
+def put_side_by_side(connection: Connection, scope_id: int, other_id: int) -> None:
+    """Record that two feeds deliver side by side on purpose: neither holds the other's rows from now on."""
+    pairs = [{"scope_id": scope_id, "other_id": other_id}, {"scope_id": other_id, "other_id": scope_id}]
+    connection.execute(insert_if_new(connection, SIDE_BY_SIDE), pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanedFeed:
+    """Rows that are delivered under a name that is not used any more: those of `feed`, in another `namespace` unless it is "".
+
+    `rows`: of a feed without a mapping file the events to come, else all that may be at the service.
+    """
+
+    feed: str
+    namespace: str
+    rows: int
+
+
+def find_orphaned_feeds(engine: Engine, destination: str, feeds: Collection[str], now: datetime) -> tuple[OrphanedFeed, ...]:
+    """Return the feeds, of those that have a mapping file, that never delivered here and did so in another namespace; and those
+    that have events to come and no mapping file.
+    """
+    service, namespace = split_destination(destination)
+    listed = select(SCOPE.c.id, SCOPE.c.feed, SCOPE.c.namespace, SCOPE.c.released_id).where(SCOPE.c.service == service)
+    with reading(engine) as connection:
+        scopes = connection.execute(listed.order_by(SCOPE.c.feed, SCOPE.c.namespace)).all()
+        let_out = {scope.feed for scope in scopes if scope.namespace == namespace and scope.released_id}
+        wanted = {*feeds} - let_out
+        apart = {pair.scope_id for pair in connection.execute(select(SIDE_BY_SIDE.c.scope_id))}
+        found = []
+        for scope in scopes:
+            if scope.namespace == namespace and scope.feed not in feeds:
+                found.append(OrphanedFeed(scope.feed, "", count_to_come(connection, scope.id, now)))
+            elif scope.namespace != namespace and scope.feed in wanted and scope.id not in apart:
+                out = select(func.count()).where(ENTRY.c.scope_id == scope.id, MAY_BE_OUT)
+                found.append(OrphanedFeed(scope.feed, scope.namespace, connection.execute(out).scalar_one()))
+        return tuple(one for one in found if one.rows)

@@ -5,16 +5,21 @@ An event that a draft of a later change replaces is set aside as an earlier even
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, NamedTuple, assert_never
 
+import orjson
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
     Update,
+    and_,
     bindparam,
     case,
     exists,
@@ -26,15 +31,13 @@ from sqlalchemy import (
     update,
 )
 
-from mappings.outcome import MappedRow, RowLocation, RowOutcome
-from state.database import rounded
+from mappings.event import as_draft
+from mappings.outcome import MappedRow, RowLocation
+from mappings.row_key import FeedName, Fingerprint, RowKey, duplicate_digest, fingerprint
+from state.database import insert_if_new, rounded
 from state.enums import Decision, DriftKind, EntryState
-from state.ledger.claims import IS_SET_ASIDE
-from state.ledger.duplicates import Candidate, mark_anew
 from state.ledger.lease import FencedTransaction
-from state.ledger.plan import Known, Past, content_of, drafted, ends_at_of, is_of_change, revision_of, status_of
-from state.ledger.stage_policy import StagePolicy
-from state.tables import EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
+from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
 
 CANCELLED = "cancelled"
 """What stands in place of a payload's fingerprint where the source says that an event is off."""
@@ -122,6 +125,7 @@ def let_out(connection: Connection, scope_id: int) -> None:
     connection.execute(update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))
 
 
+IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
 _FIND = select(
     ENTRY.c.id,
     ENTRY.c.row_key,
@@ -167,7 +171,6 @@ _PENDING: dict[str, Any] = {"state": EntryState.PENDING.value, "attempts": 0, "d
 _LOOKS_LIKE = (
     select(_OTHER.c.id).where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like")).scalar_subquery()
 )
-
 _HELD_LIKE = (
     update(ENTRY)
     .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))
@@ -252,7 +255,7 @@ class Batch:
     def pin(self, entry_id: int, row: MappedRow) -> None:
         """Put another body in the place of one that was never sent, or was refused."""
         self._rows[_PIN].append({**self._pinned(entry_id, row), "new_staged_run": self._turn.run_id})
-        self._marks[entry_id] = row.twin_digest
+        self._marks[entry_id] = row.duplicate_digest
 
     def drift(self, entry_id: int, row: MappedRow, *, is_removed: bool = False) -> None:
         """Record what the source asks for now, beside what is pinned. `is_removed`: the event is gone from the service."""
@@ -323,12 +326,12 @@ class Batch:
             row.cover and row.cover.on_error,
             row.fingerprint,
             row.row_digest,
-            row.twin_digest,
+            row.duplicate_digest,
             row.channel_id,
             0,
             "",
             "",
-            storable(row.origin.place),
+            storable(row.location.place),
             self._turn.run_id,
             "",
             self._bound_now,
@@ -346,7 +349,7 @@ class Batch:
             "new_cover_url": row.cover and row.cover.url,
             "new_cover_on_error": row.cover and row.cover.on_error,
             "new_fingerprint": row.fingerprint,
-            "new_twin_digest": row.twin_digest,
+            "new_twin_digest": row.duplicate_digest,
             "new_channel_id": row.channel_id,
             "new_ends_at": ends_at_of(row.body),
             **self._seen(entry_id, row),
@@ -356,7 +359,7 @@ class Batch:
         return {
             "entry": entry_id,
             "new_row_digest": row.row_digest,
-            "new_origin": row.origin.place,
+            "new_origin": row.location.place,
             "new_updated_at": self._now,
         }
 
@@ -367,7 +370,7 @@ class Batch:
             while revision in used[entry_id]:  # by an event that a person has removed
                 revision += 1
             key = {"new_revision": revision, "new_idempotency_key": self._turn.key(row.row_key, revision)}
-            self._marks[entry_id] = row.twin_digest
+            self._marks[entry_id] = row.duplicate_digest
             yield {**self._pinned(entry_id, row), **key, "new_staged_run": self._turn.run_id}
 
     def _kind_of_drift(self, entry_id: int, shown: bytes, asked: bytes) -> DriftKind:
@@ -416,35 +419,197 @@ def destination_of(scope_id: int) -> ColumnElement[str]:
     return select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
 
 
-def find_pasts(
-    connection: Connection, known: Mapping[str, Known], outcomes: Sequence[RowOutcome], policy: StagePolicy
-) -> dict[int, Past]:
-    """Return the pasts of those rows whose change could be drafted, or was, by entry."""
-    if policy.on_change != "create_draft_again" and not any(entry.revision for entry in known.values()):
-        return {}
-    rows = [row for row in outcomes if isinstance(row, MappedRow)]
-    changed = {entry.entry_id: (entry, row) for entry, row in _changed(known, rows, policy)}
-    if not changed:
-        return {}
-    said, shown = said_before(connection, changed), shown_bodies(connection, changed)
-    return {
-        entry_id: Past(
-            is_said=bool({row.fingerprint, drafted(row).fingerprint} & said.get(entry_id, frozenset())),
-            is_status_only=_is_status_only(shown[entry_id], drafted(row) if is_of_change(entry.revision) else row),
-        )
-        for entry_id, (entry, row) in changed.items()
-    }
+_IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 
 
-def _changed(known: Mapping[str, Known], rows: Sequence[MappedRow], policy: StagePolicy) -> Iterator[tuple[Known, MappedRow]]:
-    asks_for_drafts = policy.on_change == "create_draft_again"
-    for row in rows:
-        entry = known.get(row.row_key)
-        if entry is None or entry.shown == row.fingerprint:
-            continue
-        if is_of_change(entry.revision) or (asks_for_drafts and entry.state == EntryState.DELIVERED):
-            yield entry, row
+def is_forgotten(now: datetime, key_memory_s: float) -> ColumnElement[bool]:
+    """Whether an attempt went unanswered so long ago that the service may have forgotten its key; never unknown.
+
+    Answers 429 aside: a service that keeps to its limit has created nothing.
+    """
+    is_late = func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
+    return and_(is_late, ~ENTRY.c.is_limited)
 
 
-def _is_status_only(shown: bytes, asked: MappedRow) -> bool:
-    return status_of(shown) != status_of(asked.body) and content_of(shown) == content_of(asked.body)
+def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool) -> bool:
+    """Return whether nothing can have been created from an entry's pinned body."""
+    match state:
+        case EntryState.PENDING:
+            return attempts == 0
+        case EntryState.BLOCKED:
+            return not is_unanswered
+        case EntryState.REFUSED | EntryState.HELD | EntryState.SUPERSEDED:
+            return True
+        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED | EntryState.UNCERTAIN | EntryState.CONFLICT:
+            return False
+        case _:
+            assert_never(state)
+
+
+class Known(NamedTuple):
+    """What the ledger remembers of a row, in the order of the columns that are read; a named tuple, for there are millions.
+
+    A drift of no kind is one that the feed ignores (`on_change: ignore`).
+    """
+
+    entry_id: int
+    row_key: RowKey
+    state: str
+    fingerprint: str
+    row_digest: bytes
+    drift_fingerprint: str | None
+    attempts: int
+    is_unanswered: bool
+    is_vanished: bool
+    origin: str
+    revision: int
+    refused_request_id: str
+    drift_kind: str | None = DriftKind.EDITED.value
+    is_set_aside: bool = False
+    baseline_fingerprint: str | None = None
+    is_removed: bool = False
+    decision: str | None = None
+    candidate_id: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """The fingerprint of the baseline."""
+        return self.baseline_fingerprint or self.fingerprint
+
+    @property
+    def said(self) -> str:
+        """The fingerprint of what the source last asked for: the drift where there is one, else the baseline."""
+        return self.drift_fingerprint or self.shown
+
+    @property
+    def is_never_sent(self) -> bool:
+        """Whether the pinned body certainly never left this host."""
+        return self.state == EntryState.PENDING and self.attempts == 0
+
+    @property
+    def may_be_pinned_anew(self) -> bool:
+        """Whether nothing can have been created from the pinned body, so that another one may take its place."""
+        return may_be_pinned_anew(EntryState(self.state), self.attempts, is_unanswered=self.is_unanswered)
+
+
+_FIRST_CHANGE = 1 << 30
+_CHANGES = 1 << 29
+
+
+def drafted(row: MappedRow) -> MappedRow:
+    """Return the same row, asking for a draft."""
+    body = as_draft(row.body)
+    return replace(row, body=body, fingerprint=fingerprint(body, row.cover.url if row.cover else ""))
+
+
+def revision_of(change: Fingerprint) -> int:
+    """Return the revision of the key under which a changed payload is drafted: a number drawn from the payload itself.
+
+    A ledger that counted would begin anew when it is lost, and give one key to two changes, or one change two keys. So
+    the same change of the same row has the same key for ever. Revisions that count (after a refusal) stay far below.
+    """
+    return _FIRST_CHANGE + int(change[:8], 16) % _CHANGES
+
+
+def is_of_change(revision: int) -> bool:
+    """Return whether a revision came from `revision_of`, or counts on from one."""
+    return revision >= _FIRST_CHANGE
+
+
+def status_of(body: bytes) -> object:
+    """Return the status that a payload asks for, None if it names none."""
+    return json.loads(body).get("status")
+
+
+def content_of(body: bytes) -> object:
+    """Return a payload without its status and its cover image: what people would have to compare."""
+    return {name: value for name, value in json.loads(body).items() if name not in {"status", "coverImage"}}
+
+
+def ends_at_of(body: bytes) -> datetime | None:
+    """Return when the event of a payload is over: its end, or its start where it has no end; None where neither can be read."""
+    event = orjson.loads(body) if body else {}
+    return _instant(event.get("endAt") or event.get("startAt") or "")
+
+
+@lru_cache(maxsize=4_096)  # events share their times
+def _instant(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
+
+
+def duplicate_digest_of(body: bytes) -> bytes:
+    """Return the duplicate digest of a payload: channel, title, start and place."""
+    event = orjson.loads(body)
+    place = f"{event['approxLocation']['city']['placeId']} {event.get('locationName', '')}"
+    return duplicate_digest(event["channelId"], event["title"], event["startAt"], place)
+
+
+_OUT = (
+    EntryState.DELIVERED.value,
+    EntryState.DELIVERED_UNCONFIRMED.value,
+    EntryState.UNCERTAIN.value,
+    EntryState.CONFLICT.value,
+)
+_WITHOUT_ROW = (EntryState.HELD.value, EntryState.SUPERSEDED.value)
+_IS_UNMARKED = (ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+_IS_UNANSWERED = and_(ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None))
+MAY_BE_OUT = and_(or_(ENTRY.c.state.in_(_OUT), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
+
+
+def count_unmarked(connection: Connection, scope_id: int, boundary: int) -> int:
+    """Count a feed's entries, up to an id, that stand for a row and are not marked as gone.
+
+    By indexes alone: there are many entries, and few marked ones.
+    """
+    of_feed = (ENTRY.c.scope_id == scope_id, ENTRY.c.id <= boundary)
+    is_vanished, is_past = ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)
+    is_without_row = (ENTRY.c.state.in_(_WITHOUT_ROW), *_IS_UNMARKED)
+    every, vanished, past, both, without_row = (
+        connection.execute(select(func.count()).where(*of_feed, *which)).scalar_one()
+        for which in ((), (is_vanished,), (is_past,), (is_vanished, is_past), is_without_row)
+    )
+    return every - vanished - past + both - without_row
+
+
+def count_to_come(connection: Connection, scope_id: int, now: datetime) -> int:
+    """Count the entries whose events are, or may be, at the service, and are still to come."""
+    is_to_come = or_(ENTRY.c.ends_at.is_(None), ENTRY.c.ends_at > now)
+    listed = select(func.count()).where(ENTRY.c.scope_id == scope_id, MAY_BE_OUT, *_IS_UNMARKED, is_to_come)
+    return connection.execute(listed).scalar_one()
+
+
+_MARK_BYTES = 8
+MARK = func.substr(ENTRY.c.twin_digest, 1, _MARK_BYTES)
+WITHOUT_EVENT = (EntryState.REFUSED.value, EntryState.SUPERSEDED.value, EntryState.HELD.value)
+
+
+class Candidate(NamedTuple):
+    """A known entry that a row looks like: its id (0 for one that is written with the same batch), its key, and where it is.
+
+    `feed` is "" for an entry of the row's own feed, `namespace` for one of the row's own namespace.
+    """
+
+    entry_id: int
+    row_key: RowKey
+    feed: FeedName = FeedName("")
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        """Name it for people."""
+        return " ".join(filter(None, (self.row_key, place_of(self.feed, self.namespace))))
+
+
+def place_of(feed: str, namespace: str) -> str:
+    """Say where an entry of another feed is; "" for one of the row's own feed."""
+    return " in ".join(filter(None, (f"of feed {feed}" if feed else "", f"namespace {namespace}" if namespace else "")))
+
+
+def mark_anew(connection: Connection, entries: Iterable[tuple[int, bytes]]) -> None:
+    """Add the marks of entries whose digests have changed. Their old marks stay, and are ignored."""
+    marks = [{"mark": digest[:_MARK_BYTES], "entry_id": entry_id} for entry_id, digest in entries]
+    if marks:
+        connection.execute(insert_if_new(connection, DUPLICATE_MARK), marks)

@@ -17,13 +17,12 @@ from state.enums import Phase
 from state.holders import BootClock, Holder, boot_clock, this_process
 from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.decisions import Decisions
-from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate
+from state.ledger.gate import Bookmark, Gate, UnchangedRead, accept, read_bookmark, read_gate, read_stamp, repeat_read
 from state.ledger.lease import FencedTransaction, Lease, LeaseClock, acquire
 from state.ledger.outbox import KEY_MEMORY_S, DrainFilter, Outbox, start_outbox
+from state.ledger.reads import DEFAULT_POLICY, StagePolicy
 from state.ledger.stage import Stage, start_stage
-from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
 from state.ledger.standing import Standing, dump_standing, read_standing
-from state.ledger.unchanged_source import UnchangedRead, read_stamp, repeat_read
 from state.tables import RUN, SCOPE
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection
 
+from state.errors import StateDamagedError
+
 HEAD = "0004"
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
-
 _OF_ROW_KEYS = frozenset(
     {
         *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
@@ -59,3 +61,27 @@ def _in_words(step: tuple[Any, ...]) -> str:
     verb, _, what = operation.partition("_")
     told = {"add": "is missing", "remove": "is not ours", "modify": "differs"}.get(verb, operation)
     return f"{what} {'.'.join(names)} {told}"
+
+
+PACKED = b"\x01"
+"""The first byte of a packed body; no JSON begins with it."""
+
+
+def unpacked(kept: bytes, base: bytes | None) -> bytes:
+    """Return a body as it was sent. `base`: the dictionary of its feed; a body that is not packed needs none.
+
+    Raises `StateDamagedError` where the body cannot be restored; zlib checks the sums of both.
+    """
+    if kept[:1] != PACKED:
+        return kept
+    try:
+        unpacking = zlib.decompressobj(zdict=base or b"")
+        body = unpacking.decompress(kept[1:])
+        complaint = "" if unpacking.eof else "it ends too early"
+    except zlib.error as error:
+        body, complaint = b"", str(error)
+    if complaint:
+        raise StateDamagedError(
+            f"the body of a delivered row cannot be unpacked: {complaint}", hint="restore the state DB from a backup"
+        )
+    return body

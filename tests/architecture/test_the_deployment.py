@@ -20,7 +20,7 @@ from commands import every_command
 from dagster._core.instance.config import dagster_instance_config
 from dagster._core.workspace.load import location_origins_from_yaml_paths
 
-from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.before_serving import DAGSTER_YAML
 from pipelines.orchestration.names import LOCATION
 
 DEPLOY = ROOT / "deploy"

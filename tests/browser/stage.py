@@ -15,8 +15,8 @@ import dagster as dg
 import psutil
 from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start, until
 
+from pipelines.before_serving import DAGSTER_YAML
 from pipelines.cli.demo import READY_S
-from pipelines.orchestration.dagster_home import DAGSTER_YAML
 from sandbox.server import running
 from sandbox.switches import parse_switches
 

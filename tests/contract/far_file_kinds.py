@@ -18,7 +18,7 @@ from lookalikes.bucket_files import Bucket, bucket_server
 from lookalikes.sftp_files import PASSWORD, Sftp, sftp_server
 from lookalikes.web_files import Web, web_server
 
-from connectors.sources.environment import NO_ACCESS, Access
+from connectors.sources.contract import NO_ACCESS, Access
 from mappings.spec.source import CsvSource, SourceSpec
 from mappings.spec.source_words import without_secrets
 

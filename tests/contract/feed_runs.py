@@ -62,7 +62,7 @@ def accounts_of(outcomes: list[RowOutcome]) -> Accounts:
         len(rejections),
         dict(Counter(outcome.because for outcome in outcomes if isinstance(outcome, Skipped))),
         dict(Counter(code.value for one in rejections for code in {reason.code for reason in one.reasons})),
-        len({outcome.origin for outcome in outcomes}),
+        len({outcome.location for outcome in outcomes}),
     )
 
 
@@ -72,7 +72,7 @@ def events_in(outcomes: list[RowOutcome]) -> dict[str, dict[str, Any]]:
 
 
 def event_at(outcomes: list[RowOutcome], line: int) -> dict[str, Any]:
-    outcome = next(outcome for outcome in outcomes if outcome.origin.number == line)
+    outcome = next(outcome for outcome in outcomes if outcome.location.number == line)
     assert isinstance(outcome, MappedRow), outcome
     event: dict[str, Any] = orjson.loads(outcome.body)
     return event

@@ -17,15 +17,14 @@ from contract.feeds_of_texts import EVENT
 from contract.source_kinds import in_no_time
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.environment import Access
+from connectors.sources.contract import Access
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.run.drain import Advance
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ReadInputs, plan_read
-from pipelines.run.stage import Staged, StageJob, stage
+from pipelines.run.publish import Advance
+from pipelines.run.stage import ReadInputs, Staged, StageJob, plan_read, stage
 from state.database import StateDb, open_database
 from state.ledger.ledger import Ledger
 

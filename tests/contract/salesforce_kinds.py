@@ -15,7 +15,7 @@ from lookalikes.salesforce_org import SObject
 from lookalikes.salesforce_reader import Reader, event, moment, org_of, reader_of
 
 from connectors.masking import Mask
-from connectors.sources.environment import Access
+from connectors.sources.contract import Access
 from mappings.spec.source import SalesforceSource, SourceSpec
 
 

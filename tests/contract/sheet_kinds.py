@@ -14,7 +14,7 @@ from lookalikes.sheets import Fault, Google, google_on
 from lookalikes.sheets_book import Book, Sheet
 
 from connectors.masking import Mask
-from connectors.sources.environment import Access, GoogleAccess
+from connectors.sources.contract import Access, GoogleAccess
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 
 _ID = "1lookalike-spreadsheet-of-the-contract"

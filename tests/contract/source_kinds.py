@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Source
-from connectors.sources.environment import NO_ACCESS, Access, Clock
+from connectors.sources.contract import NO_ACCESS, Access, Clock, Source
 from mappings.spec.source import FileSource, SourceSpec
 
 Grid = Sequence[Sequence[str]]

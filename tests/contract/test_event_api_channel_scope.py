@@ -17,7 +17,7 @@ from connectors.errors import ScopeMissingError
 from mappings.delivery import Intent, Postponed, Receipt, Verdict
 from mappings.errors import SyncError
 from mappings.outcome import MappedRow
-from pipelines.run.drain import Drain
+from pipelines.run.publish import Drain
 from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
 
 BARRED, FREE = 8, 7

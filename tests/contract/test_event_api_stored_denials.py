@@ -19,7 +19,7 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from mappings.delivery import Denial, Postponed, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.row_key import RowKey
-from pipelines.run.drain import Drain
+from pipelines.run.publish import Drain
 from state.enums import Decision, EntryState
 from state.ledger.choices import Change, Resend
 from state.ledger.decisions import Retried

@@ -23,13 +23,12 @@ from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
 from connectors.masking import Mask
-from connectors.sources.environment import Clock
+from connectors.sources.contract import Clock
 from connectors.sources.errors import SourceRefusedError
 from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
-from connectors.sources.google_sheets.cells import GoogleCells, plain_value
 from connectors.sources.google_sheets.client import GoogleClient, Login
-from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet, Tab, find_spreadsheet
-from connectors.sources.header import read_header
+from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet, Tab, find_spreadsheet, plain_value
+from connectors.sources.rows import read_header
 from mappings.spec.source_words import Header
 
 ANSWERS = json.loads((Path(__file__).parent / "recorded" / "google-sheets" / "answers.json").read_text("utf-8"))

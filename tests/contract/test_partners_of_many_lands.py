@@ -122,7 +122,7 @@ def test_an_editors_sheet_keeps_its_nameless_columns_and_its_dozen_ways_of_telli
     assert refused == {
         key: [("Time", ReasonCode.NOT_A_TIME, said)] for key, said in (("E10", "7:30"), ("E11", "evening"), ("E12", "20:00 AM"))
     }
-    assert [one.origin.place for one in found][:2] == ["Programme!A4", "Programme!A5"]
+    assert [one.location.place for one in found][:2] == ["Programme!A4", "Programme!A5"]
 
 
 CAMPAIGNS = """

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lookalikes.salesforce_reader import events, org_of, reader_of
 from pydantic import SecretStr
 
-from connectors.sources.environment import NO_ACCESS, SalesforceAccess
+from connectors.sources.contract import NO_ACCESS, SalesforceAccess
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, SyncError
 

@@ -102,7 +102,7 @@ def test_child_rows_are_a_list_in_one_cell_read_to_the_last_page_and_always_in_o
 def test_each_row_is_at_the_page_of_its_record() -> None:
     with reader_of(_org()) as reader:
         rows = reader.read({"Name"}).rows
-        assert [row.origin.place for row in rows] == [f"{reader.server.base_url}/{record_id(number)}" for number in (1, 2)]
+        assert [row.location.place for row in rows] == [f"{reader.server.base_url}/{record_id(number)}" for number in (1, 2)]
 
 
 @pytest.mark.parametrize(("count", "in_bulk"), [(20, False), (21, True)])
@@ -263,7 +263,7 @@ def test_a_query_is_asked_as_it_stands_and_its_columns_are_those_it_names() -> N
     assert read.cells[0]["venue__r.city__c"] == "Lyon"
     assert read.cells[0]["Start__c"] == "2026-05-03T17:30:00Z"
     assert [child["Name"] for child in json.loads(read.cells[0]["Sessions__r"])] == [f"S{number}" for number in range(7, 0, -1)]
-    assert read.rows[0].origin.place == "Event__c (row 1)"
+    assert read.rows[0].location.place == "Event__c (row 1)"
 
 
 def test_a_plain_query_of_many_records_is_read_in_bulk() -> None:

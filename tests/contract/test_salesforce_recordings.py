@@ -14,10 +14,9 @@ import pytest
 from lookalikes.salesforce_reader import VirtualClock
 from pydantic import SecretStr
 
-from connectors.sources.contract import Reading
-from connectors.sources.environment import Access, SalesforceAccess
+from connectors.sources.contract import Access, Reading, SalesforceAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError
-from connectors.sources.header import ColumnRequest
+from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import SalesforceSource

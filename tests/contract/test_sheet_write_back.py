@@ -12,10 +12,9 @@ from lookalikes.sheets import ACCOUNT, Fault, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Sheet
 
 from connectors.sources.catalogue import open_source, open_status_sheet
-from connectors.sources.environment import Access, Clock, GoogleAccess
-from connectors.sources.google_sheets.write_back import open_google_status_sheet
-from connectors.sources.write_back import StatusCell
-from mappings.compiler.key import compile_key
+from connectors.sources.contract import Access, Clock, GoogleAccess, StatusCell
+from connectors.sources.google_sheets.source import open_google_status_sheet
+from mappings.compiler.expand import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
@@ -206,7 +205,7 @@ def test_a_missing_client_is_told_with_what_to_install() -> None:
     script = f"""
 import sys
 sys.modules["gspread"] = None
-from connectors.sources.environment import NO_ACCESS
+from connectors.sources.contract import NO_ACCESS
 from connectors.sources.catalogue import open_status_sheet
 from mappings.errors import ConfigError
 from mappings.spec.source import GoogleSheetsSource

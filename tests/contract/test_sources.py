@@ -140,15 +140,15 @@ def test_blank_rows_are_rows(kind: Kind, stand: Stand) -> None:
     rows = _rows(opened(stand, [["id", "text"], ["1", "x"], ["", ""], ["2", "y"]], frozenset({"id"})))
     assert [row.cells["id"] for row in rows] == ["1", "", "2"]
     if kind.first is not None:
-        assert [row.origin.number for row in rows] == list(range(kind.first, kind.first + 3))
+        assert [row.location.number for row in rows] == list(range(kind.first, kind.first + 3))
 
 
 @every_kind
 def test_every_row_has_a_place_of_its_own_that_a_person_can_open(stand: Stand) -> None:
     rows = _rows(opened(stand, [["id"], *[[str(number)] for number in range(50)]]))
-    assert len({row.origin.place for row in rows}) == 50
-    assert all(row.origin.place.strip() for row in rows)
-    assert all(str(row.origin.number) in row.origin.place for row in rows if row.origin.number)
+    assert len({row.location.place for row in rows}) == 50
+    assert all(row.location.place.strip() for row in rows)
+    assert all(str(row.location.number) in row.location.place for row in rows if row.location.number)
 
 
 @every_kind

@@ -25,11 +25,10 @@ from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
 from state.database import StateDb, open_database
-from state.ledger.row_record import Book, RowRecord
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, RowFilter
 
-BOOK = Book(DESTINATION, FeedName("agenda"))
+BOOK = FeedScope(DESTINATION, FeedName("agenda"))
 COLUMNS = ["id", "text"]
 NAMES = frozenset(COLUMNS)
 ROOT = Path(__file__).parents[2]
@@ -63,7 +62,7 @@ class Desk:
 
     @property
     def rows(self) -> list[RowRecord]:
-        return list(Books(self.engine).every_row(BOOK, RowFilter()))
+        return list(LedgerQueries(self.engine).every_row(BOOK, RowFilter()))
 
 
 @pytest.fixture

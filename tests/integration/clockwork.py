@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 
 import dagster as dg
 
+from pipelines.before_serving import prepare_dagster_home
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_home import prepare_dagster_home
 from pipelines.run.context import open_context
 from pipelines.settings import current_settings
 from pipelines.telemetry.logs import configure_logs

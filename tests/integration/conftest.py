@@ -1,4 +1,4 @@
-"""One warm start and one sandbox process for each test process; a sandbox as if new and a desk of its own for each test."""
+"""One sandbox process for each test process; a sandbox as if new and a desk of its own for each test."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ import pytest
 from integration.desk import Desk, WarmStart, made_desk
 from integration.service import Service, serving
 from postgres import Postgres
-
-
-@pytest.fixture(scope="session")
-def warm() -> Iterator[WarmStart]:
-    started = WarmStart()
-    yield started
-    started.close()
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from integration.waiting import pause, until
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
-from pipelines.run.lease import FRESH_S
+from pipelines.run.context import FRESH_S
 
 pytestmark = pytest.mark.slow
 

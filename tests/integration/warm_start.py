@@ -21,7 +21,7 @@ from connectors.notify import require_library
 from pipelines.cli.app import main
 from state.database import open_database
 
-_WITH_DAGSTER = ("pipelines.definitions", "pipelines.orchestration.workers")
+_WITH_DAGSTER = ("pipelines.definitions", "pipelines.launcher")
 
 
 def serve() -> None:

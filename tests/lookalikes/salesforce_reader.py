@@ -14,9 +14,8 @@ from lookalikes.salesforce import Server, serving
 from lookalikes.salesforce_org import Org, SObject
 from pydantic import SecretStr
 
-from connectors.sources.contract import Ending
-from connectors.sources.environment import Access, Clock, SalesforceAccess
-from connectors.sources.header import ColumnRequest
+from connectors.sources.contract import Access, Clock, Ending, SalesforceAccess
+from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.outcome import SourceRow
 from mappings.spec.source import SalesforceSource

@@ -33,9 +33,9 @@ from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import MonthClock
 
 from mappings.row_key import FeedName
+from pipelines.before_serving import DAGSTER_YAML
 from pipelines.orchestration import names
-from pipelines.orchestration.dagster_home import DAGSTER_YAML
-from pipelines.orchestration.sensors import NOTICES_SENSOR, NoticesCursor
+from pipelines.orchestration.automation import NOTICES_SENSOR, NoticesCursor
 from pipelines.orchestration.webserver import launch_config
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings

@@ -15,7 +15,7 @@ from month.expected import expected_ticks
 from month.play import Played
 from month.story import ZONE
 
-from state.views.views import RunRecord
+from state.queries import RunRecord
 
 PAGE = Path(__file__).parents[2] / "docs" / "a-month.md"
 _HEAD = ("day", "what happens", "ticks", "runs", "events", "told")

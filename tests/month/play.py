@@ -20,8 +20,7 @@ from month.story import ZONE, Happening, World
 from on_dagster import desk
 
 from state.database import StateDb, open_database
-from state.views.books import Books
-from state.views.views import RunRecord
+from state.queries import LedgerQueries, RunRecord
 
 CRON = "30 2,14 * * *"
 _LOOK = timedelta(minutes=30, seconds=20)
@@ -61,7 +60,7 @@ class Played:
     @property
     def runs(self) -> tuple[RunRecord, ...]:
         """All runs, by time."""
-        return Books(self.engine).runs(feed=FEED, limit=_RUNS)[::-1]
+        return LedgerQueries(self.engine).runs(feed=FEED, limit=_RUNS)[::-1]
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from month.clock import MonthClock
 from starlette.responses import Response
 
 from sandbox.answers import ApiError
-from sandbox.app import app_of
+from sandbox.server import app_of
 from sandbox.service import Environment, open_sandbox
 from sandbox.switches import parse_switches
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from dagster._core.scheduler.instigation import TickStatus
 from month.expected import expected_ticks
+from month.folder import empty_folder
 from month.office import FEED
 from month.page import read_table, table_of
 from month.play import Played, Span, played
@@ -20,11 +22,10 @@ from pipelines.notifications.causes import Cause
 from state.archive.verify import examine
 from state.database import reading
 from state.enums import EntryState
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
 from state.notes import NoticesSent
+from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
-from state.views.books import Books
-from state.views.views import RowFilter
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +35,12 @@ AUTUMN = Span(date(2026, 10, 25), 1)
 LONG = pytest.mark.skipif("EVENTSYNC_TEST_LONG" not in os.environ, reason="takes a minute: set EVENTSYNC_TEST_LONG=1")
 QUICK = timedelta(minutes=1)
 """No run has anything to wait for: one takes a second, and far less than this on the busiest machine."""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with empty_folder() as made:
+        yield made
 
 
 def _march(day: int, hour: int, minute: int) -> datetime:
@@ -48,7 +55,7 @@ def _assert_each_row_is_online_once(done: Played) -> None:
     assert Counter(event["title"] for event in done.service.events()) == Counter(done.partner.ever.values())
     keys = {event["idempotencyKey"] for event in done.service.events()}
     assert {request["idempotency_key"] for request in done.service.requests()} == keys
-    entries = list(Books(done.engine).every_row(Book(done.office.settings.destination, FEED), RowFilter()))
+    entries = list(LedgerQueries(done.engine).every_row(FeedScope(done.office.settings.destination, FEED), RowFilter()))
     assert {entry.state for entry in entries} == {EntryState.DELIVERED}
     assert {entry.event_id for entry in entries} == {event["id"] for event in done.service.events()}
 

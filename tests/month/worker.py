@@ -17,7 +17,7 @@ from dagster._core.test_utils import freeze_time
 from month.carrying import carry_out, definitions_at, settings_of
 from month.clock import time_told_in
 
-from pipelines.orchestration.workers import process_tags
+from pipelines.launcher import process_tags
 from pipelines.telemetry.logs import configure_logs
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 from on_dagster.desk import SECRET, Desk, line
 
-from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.before_serving import DAGSTER_YAML
 from sandbox.server import running
 from sandbox.switches import parse_switches
 

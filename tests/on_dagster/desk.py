@@ -24,8 +24,7 @@ from pipelines.run.context import open_context
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings, read_settings
 from sandbox.server import Announcement
-from state.views.books import Books
-from state.views.views import RunRecord
+from state.queries import LedgerQueries, RunRecord
 
 FEED = "town-hall"
 SECRET = "sk-dagster-3fKw9Qx7-0042"
@@ -120,7 +119,7 @@ class Desk:
         """What the state DB says of a run."""
         settings = self.settings
         with open_context(settings) as workshop:
-            record = Books(workshop.engine).run(settings.destination, feed, run_id)
+            record = LedgerQueries(workshop.engine).run(settings.destination, feed, run_id)
         assert record is not None
         return record
 

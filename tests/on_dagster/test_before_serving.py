@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from pipelines.before_serving import main
-from pipelines.orchestration.workers import process_tags
+from pipelines.launcher import process_tags
 
 
 @dg.job

@@ -16,7 +16,7 @@ from mappings.yaml.loader import load_feed
 from pipelines.clock import now
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
-from pipelines.orchestration.sensors import LOST_AFTER, NOTICES_SENSOR
+from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
 from pipelines.run.context import open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.settings import Settings, read_settings

@@ -16,7 +16,7 @@ import pytest
 from integration.desk import Command, Said, WarmStart
 from on_dagster.desk import FEED, HEADER, SECRET, Desk, ended, line, shell_environ, until
 
-from pipelines.orchestration.dagster_home import DAGSTER_YAML
+from pipelines.before_serving import DAGSTER_YAML
 
 pytestmark = pytest.mark.slow
 SLOW_MS = 150

@@ -15,8 +15,7 @@ from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
 from on_dagster.desk import until
 
-from pipelines.launcher import PidCheckingRunLauncher
-from pipelines.orchestration.workers import BORN_TAG, HOST_TAG, PID_TAG, end_runs_of_the_dead, process_tags
+from pipelines.launcher import BORN_TAG, HOST_TAG, PID_TAG, PidCheckingRunLauncher, end_runs_of_the_dead, process_tags
 
 HERE, FAR = ({GRPC_INFO_TAG: json.dumps({"host": host})} for host in ("localhost", "code.example.org"))
 

@@ -12,7 +12,7 @@ from dagster._utils.schedules import schedule_execution_time_iterator
 from on_dagster.desk import FEED, MAPPING
 
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.orchestration.schedules import feed_schedules
+from pipelines.orchestration.automation import feed_schedules
 
 WARSAW = ZoneInfo("Europe/Warsaw")
 SPRING, AUTUMN = datetime(2026, 3, 29, 0, 50, tzinfo=WARSAW), datetime(2026, 10, 25, 0, 50, tzinfo=WARSAW)

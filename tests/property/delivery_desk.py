@@ -34,23 +34,20 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.drain import Drain, InFlight
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Publisher, PublishJob, PublishReport
+from pipelines.run.publish import Drain, InFlight, Publisher, PublishJob, PublishReport
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind
 from state.holders import BootClock
-from state.ledger.choices import AsItIs, Change, Choice, NotPossibleError
-from state.ledger.decisions import Decisions
+from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
+from state.ledger.decisions import Decisions, propose
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
-from state.ledger.row_record import Book, RowRecord
-from state.ledger.weighing import weigh
-from state.views.books import Books
-from state.views.views import RowFilter, RunRecord
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, RowFilter, RunRecord
 
 DESTINATION = "https://events.example.org#tests"
 NAMESPACE = "tests"
@@ -171,25 +168,25 @@ class Worker:
                 self.clock.turn(seconds=90)
                 return None
 
-    def weigh(self, row_key: str, choice: Choice) -> Change | AsItIs | None:
+    def propose(self, row_key: str, choice: Choice) -> Change | NoChange | None:
         """Return what the command would say before it does anything; None if it cannot be done."""
-        (weighed,) = weigh(self._engine, Book(DESTINATION, _mapping().feed), [RowKey(row_key)], choice)
+        (weighed,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice)
         return None if isinstance(weighed.outcome, NotPossibleError) else weighed.outcome
 
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""
-        return {row.row_key: row for row in self.books().every_row(Book(DESTINATION, _mapping().feed), RowFilter())}
+        return {row.row_key: row for row in self.books().every_row(FeedScope(DESTINATION, _mapping().feed), RowFilter())}
 
     def past_runs(self) -> tuple[RunRecord, ...]:
         return self.books().runs(limit=1_000)
 
     def held(self) -> set[str]:
         """The rows that are listed as likely copies of others, as of the last read."""
-        book = Book(DESTINATION, _mapping().feed)
+        book = FeedScope(DESTINATION, _mapping().feed)
         return {problem.row_key for problem in self.books().every_problem(book, ProblemKind.HELD)}
 
-    def books(self) -> Books:
-        return Books(self._engine)
+    def books(self) -> LedgerQueries:
+        return LedgerQueries(self._engine)
 
     def ledger(self) -> Ledger:
         mapping = _mapping()

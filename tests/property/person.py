@@ -27,7 +27,7 @@ from state.ledger.choices import (
     TakeEvent,
 )
 from state.ledger.decisions import EventTakenError
-from state.ledger.row_record import RowRecord
+from state.ledger.standing import RowRecord
 
 ANA = "ana@desk"
 

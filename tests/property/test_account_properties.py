@@ -18,11 +18,11 @@ from mappings.outcome import RowOutcome
 from mappings.row_key import RowKey
 from pipelines.run.outcome import outcome_of
 from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
+from state.ledger.entries import content_of
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.plan import content_of
-from state.ledger.stage_policy import ReadKind, StagePolicy
-from state.views.books import Books
+from state.ledger.reads import ReadKind, StagePolicy
+from state.queries import LedgerQueries
 
 KEYS = st.sampled_from("abcde")
 ROWS = st.builds(
@@ -168,7 +168,7 @@ def test_both_accounts_of_every_run_balance_whatever_came_before(steps: list[Rea
 
 def _check_books(world: World) -> None:
     """Look at all runs that the books tell of, the killed ones included; and at the entries that they should add up to."""
-    books = Books(world.engine)
+    books = LedgerQueries(world.engine)
     runs = books.runs(destination=DESTINATION, feed=FEED, limit=100)
     assert len(runs) == world.runs
     for run in runs:

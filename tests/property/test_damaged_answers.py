@@ -25,11 +25,10 @@ from lookalikes.threaded import served
 from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, swallowed, swapped, with_nuls
 from unit.connectors_sources.waiting_clock import Waits
 
-from connectors.sources.environment import Access, GoogleAccess
-from connectors.sources.google_sheets.cells import GoogleCells
+from connectors.sources.contract import Access, GoogleAccess
 from connectors.sources.google_sheets.source import GoogleSheet
-from connectors.sources.google_sheets.spreadsheet import GoogleSpreadsheet
-from connectors.sources.header import ColumnRequest
+from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet
+from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 

@@ -207,7 +207,7 @@ def read(sample: Sample, folder: Path) -> None:
     source = open_source(SPEC.validate_python({"path": NAME, **sample.spec}), folder, frozenset())
     with ends_in_a_known_error(NAME), source.read() as reading:
         for row in reading.rows:
-            assert set(row.cells) == set(reading.columns), row.origin
+            assert set(row.cells) == set(reading.columns), row.location
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from property.state_dbs import OneFile, OneServer, StateDb
 from pipelines.run.options import RunOptions
 from state.enums import EntryState
 from state.ledger.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
-from state.ledger.row_record import RowRecord
+from state.ledger.standing import RowRecord
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
 IDS = ("a", "b", "c", "d")

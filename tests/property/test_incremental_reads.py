@@ -22,11 +22,10 @@ from pipelines.run.options import RunOptions
 from state.enums import ProblemKind
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries, RowFilter
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def publish(world: World, limit: int | None) -> None:
 
 def what_stands(world: World) -> dict[str, object]:
     """What people are told and what is sent next: entries without the times and runs that differ, and the rejected rows."""
-    books = Books(world.engine)
+    books = LedgerQueries(world.engine)
     entries = {
         row.row_key: (row.state, row.body, row.drift_body, row.drift_kind, row.vanished_at is None)
         for row in books.every_row(BOOK, RowFilter())

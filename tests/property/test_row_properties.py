@@ -93,8 +93,8 @@ def rows(cells: list[dict[str, str]]) -> list[SourceRow]:
 
 def check(outcomes: list[RowOutcome], read: list[SourceRow]) -> None:
     """Every row is in exactly one outcome, or the first of several; every event is one that the service accepts."""
-    assert sorted(outcome.origin.number for outcome in outcomes if not outcome.part.is_further) == [
-        one.origin.number for one in read
+    assert sorted(outcome.location.number for outcome in outcomes if not outcome.part.is_further) == [
+        one.location.number for one in read
     ]
     for outcome in outcomes:
         match outcome:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import World
 
-from connectors.sources.environment import REAL_CLOCK, Clock
+from connectors.sources.contract import REAL_CLOCK, Clock
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
 from state.ledger.choices import Resend, SetAside, TakeBack, TakeEvent

@@ -21,8 +21,8 @@ from reliability.troubles import MEMORY_S, TRUST_S, Keys, Place
 from reliability.worker import HASTY, Worker
 
 from state.enums import EntryState
-from state.ledger.row_record import RowRecord
-from state.views.views import RowFilter
+from state.ledger.standing import RowRecord
+from state.queries import RowFilter
 
 ROWS = 16
 IN_FLIGHT = 4

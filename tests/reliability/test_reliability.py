@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.desk import FEED, lines, made_desk
+from integration.desk import FEED, WarmStart, lines, made_desk
+from integration.service import serving
 from integration.waiting import until
 from reliability.line import IN_FLIGHT, Stage, play
 from reliability.page import read_table, told
@@ -44,6 +46,14 @@ def test_no_line_of_the_page_breaks_a_promise() -> None:
 
 def test_the_part_that_is_played_here_is_part_of_the_whole() -> None:
     assert len(PLAYED) == len(PART)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, warm: WarmStart) -> Iterator[Stage]:
+    """One sandbox with a memory of its own, for all lines that are played here."""
+    folder = tmp_path_factory.mktemp("reliability")
+    with serving(folder / "service") as service:
+        yield Stage(folder, warm, service)
 
 
 @pytest.mark.slow

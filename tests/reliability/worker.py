@@ -17,9 +17,8 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.context import RunContext, open_context
 from pipelines.run.feed_run import FeedRun, RunIdentity, RunResult
 from pipelines.settings import Settings, read_settings
-from state.ledger.row_record import Book, RowRecord
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, RowFilter
 
 HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35, at_work_s=0.35)
 
@@ -44,8 +43,8 @@ class Worker:
     def rows(self, which: RowFilter | None = None) -> list[RowRecord]:
         """Return the ledger's entries, or those among them that are asked for."""
         with self._workshop() as workshop:
-            book = Book(self.settings.destination, self.mapping.feed)
-            return list(Books(workshop.engine).every_row(book, which or RowFilter()))
+            book = FeedScope(self.settings.destination, self.mapping.feed)
+            return list(LedgerQueries(workshop.engine).every_row(book, which or RowFilter()))
 
     @property
     def mapping(self) -> FeedMapping:

@@ -1,49 +1,103 @@
-"""What must be true after any number of blows, asked of the service's events and log, the ledger, and the books of past runs."""
+"""The partner's file and the mapping as people edit them, and what must be true of them after any number of kills."""
 
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
-from integration.desk import Desk
+from integration.desk import TITLE, Desk, line
 from integration.service import Service
 from sqlalchemy import select
-from torture.programme import Programme
 
 from state.ledger.accounts import PublishAccount, ReadAccount
 from state.tables import ENTRY
 
 UNDER_WAY_S = 2.0
 """So long after a request of the same key and body, a 409 is that request's own: the service was still at work on it."""
+FESTIVAL = "{join: [Festival, {from: TITLE, do: [collapse]}], with: ': '}"
 _NUMBER = re.compile(r"Evening (\d+)")
-_AT_MOST = 10
+_MOST_SHOWN = 10
+
+
+@dataclass
+class Programme:
+    """Rows by number, with their titles. `ever`: every title under which a run may have met the row."""
+
+    desk: Desk
+    dice: random.Random
+    rows: dict[int, str] = field(default_factory=dict)
+    ever: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    edits: int = 0
+    is_festival: bool = False
+    _gone: list[int] = field(default_factory=list)
+
+    def begin(self, rows: int) -> None:
+        """Write the first version."""
+        self._add(rows)
+        self._write()
+
+    def edit(self, what: str = "") -> str:
+        """Change the rows or the mapping, and return which."""
+        change = what or self.dice.choices(("rows", "mapping"), (4, 1))[0]
+        if change == "mapping":
+            self.is_festival = not self.is_festival
+        else:
+            self._edit_rows()
+        self.edits += 1
+        self._write()
+        return change
+
+    def _edit_rows(self) -> None:
+        """Add some, reword some, take some out, put one back that was taken out."""
+        for number in self.dice.sample(sorted(self.rows), min(20, len(self.rows))):
+            self.rows[number] = f"Evening {number} ({self.edits})"
+        for number in self.dice.sample(sorted(self.rows), min(5, len(self.rows))):
+            del self.rows[number]
+            self._gone.append(number)
+        if len(self._gone) > 10:
+            number = self._gone.pop(self.dice.randrange(len(self._gone)))
+            self.rows[number] = f"Evening {number}"
+        self._add(self.dice.randint(20, 80))
+
+    def _add(self, rows: int) -> None:
+        first = max((*self.rows, *self._gone), default=-1) + 1
+        self.rows |= {number: f"Evening {number}" for number in range(first, first + rows)}
+
+    def _write(self) -> None:
+        self.desk.mapping(title=FESTIVAL if self.is_festival else TITLE)
+        self.desk.source(line(number, title=title) for number, title in sorted(self.rows.items()))
+        for number, title in self.rows.items():
+            self.ever[number].add(f"Festival: {title}" if self.is_festival else title)
 
 
 def broken_so_far(service: Service, programme: Programme) -> list[str]:
-    """The promises that hold at every moment, and do not hold now; each in a sentence."""
+    """Return the promises that hold at every moment and do not hold now; each in a sentence."""
     events, requests = service.events(), service.requests()
-    return _few([*_twice(events), *_never_said(events, programme), *_two_bodies(requests), *_unexplained(requests)])
+    return _shortened([*_wrong_events(events, programme), *_wrong_requests(requests)])
 
 
-def broken_at_the_end(desk: Desk, service: Service, programme: Programme) -> list[str]:
-    """The same for a feed that says it is done: nothing is lost, and ledger, service and books agree."""
+def broken_at_the_end(service: Service, programme: Programme) -> list[str]:
+    """Return the same for a feed that says it is done: nothing is lost, and ledger, service and runs agree."""
     events = service.events()
-    return _few(
+    lost = sorted(programme.rows.keys() - set(map(_number, events)))
+    return _shortened(
         [
             *broken_so_far(service, programme),
-            *_lost(events, programme),
-            *_disagreeing(desk, events, programme),
-            *_untidy_runs(desk),
+            *(f"row {number} is in the source and became no event" for number in lost),
+            *_disagreeing(events, programme),
+            *_untidy_runs(programme.desk),
         ]
     )
 
 
-def _few(broken: list[str]) -> list[str]:
-    rest = len(broken) - _AT_MOST
-    return broken if rest <= 0 else [*broken[:_AT_MOST], f"and {rest} more"]
+def _shortened(broken: list[str]) -> list[str]:
+    rest = len(broken) - _MOST_SHOWN
+    return broken if rest <= 0 else [*broken[:_MOST_SHOWN], f"and {rest} more"]
 
 
 def _number(event: dict[str, Any]) -> int:
@@ -51,46 +105,33 @@ def _number(event: dict[str, Any]) -> int:
     return int(found[1]) if found else -1
 
 
-def _twice(events: list[dict[str, Any]]) -> Iterator[str]:
+def _wrong_events(events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
     for number, times in Counter(map(_number, events)).items():
         if times > 1:
             keys = sorted(event["idempotencyKey"] for event in events if _number(event) == number)
             yield f"row {number} became {times} events, under the keys {keys}"
-
-
-def _never_said(events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
     for event in events:
-        if event["title"] not in programme.said[_number(event)]:
-            yield f"event {event['id']} is called {event['title']!r}, which no source ever said"
+        if event["title"] not in programme.ever[_number(event)]:
+            yield f"event {event['id']} is called {event['title']!r}, a title that the source never had"
 
 
-def _two_bodies(requests: list[dict[str, Any]]) -> Iterator[str]:
+def _wrong_requests(requests: list[dict[str, Any]]) -> Iterator[str]:
     bodies: defaultdict[str, set[str]] = defaultdict(set)
+    last: dict[tuple[str, str], float] = {}
     for request in requests:
-        bodies[request["idempotency_key"]].add(request["digest"])
+        key, body, at = request["idempotency_key"], request["digest"], request["at"]
+        bodies[key].add(body)
+        if request["status"] == 409 and at - last.get((key, body), -UNDER_WAY_S) > UNDER_WAY_S:
+            yield f"request {request['number']} of the key {key} met a 409 that no request under way explains"
+        last[key, body] = at
     for key, digests in bodies.items():
         if len(digests) > 1:
             yield f"the key {key} was sent with {len(digests)} bodies"
 
 
-def _unexplained(requests: list[dict[str, Any]]) -> Iterator[str]:
-    last: dict[tuple[str, str], float] = {}
-    for request in requests:
-        said = request["idempotency_key"], request["digest"]
-        if request["status"] == 409 and request["at"] - last.get(said, -UNDER_WAY_S) > UNDER_WAY_S:
-            yield f"request {request['number']} of the key {said[0]} met a 409 that no request under way explains"
-        last[said] = request["at"]
-
-
-def _lost(events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
-    there = set(map(_number, events))
-    for number in sorted(programme.rows.keys() - there):
-        yield f"row {number} is in the source and became no event"
-
-
-def _disagreeing(desk: Desk, events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
+def _disagreeing(events: list[dict[str, Any]], programme: Programme) -> Iterator[str]:
     by_id = {event["id"]: event for event in events}
-    with desk.books.engine.connect() as connection:
+    with programme.desk.books.engine.connect() as connection:
         entries = connection.execute(select(ENTRY)).all()
     for entry in entries:
         event = by_id.pop(entry.event_id, None)
@@ -109,7 +150,7 @@ def _disagreeing(desk: Desk, events: list[dict[str, Any]], programme: Programme)
 def _untidy_runs(desk: Desk) -> Iterator[str]:
     for run in desk.command("runs", "--json", "--limit", "100000").document["runs"]:
         if run["finished_at"] is None or run["outcome"] is None:
-            yield f"run {run['run_id']} is dead and not told as ended (phase {run['phase']})"
+            yield f"run {run['run_id']} is dead and not marked as ended (phase {run['phase']})"
         accounts = [ReadAccount(**run["read"])] if run["read"] else []
         accounts += [PublishAccount(**run["publish"])] if run["publish"] else []
         for account in accounts:

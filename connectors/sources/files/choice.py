@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from connectors.sources.environment import Clock
+from connectors.sources.contract import REAL_CLOCK, Clock, stamp_of_all
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.opened_file import FoundFile, StoredFile
-from mappings.spec.source import FileSource
+from connectors.sources.files.opened_file import FoundFile, OpenStored, StoredFile, digest_of, stamp_of_files
+from mappings.errors import SyncError
+from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day
 
 _DIGITS = re.compile(r"(\d+)")
@@ -200,3 +206,173 @@ def _order(file: FoundFile) -> tuple[date, Sequence[tuple[int, str]], Sequence[t
 
 def _by_number(text: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text))
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """The files beside the folder `base`."""
+
+    base: Path
+
+    def connected(self, _path: str) -> AbstractContextManager[LocalFiles]:
+        """Return the same files: there is no connection."""
+        return nullcontext(self)
+
+    def shown(self, path: str) -> str:
+        """Return a path as people can use it."""
+        return str(self._full(path))
+
+    def find(self, path: str) -> FoundFile | None:
+        """Return the file at a path, None if there is none."""
+        full = self._full(path)
+        try:
+            status = full.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise SourceUnavailableError(f"{full} could not be looked at: {error.strerror}") from error
+        found = FoundFile(str(full), full.name, _version(status), status.st_mtime, status.st_size)
+        return replace(found, placed_at=status.st_ctime, number=status.st_ino)
+
+    def matching(self, pattern: str) -> Sequence[FoundFile]:
+        """Return the files that match, in no order.
+
+        Raises:
+            NoFolderError: the folder that they should lie in is not there.
+        """
+        full = str(self._full(pattern))
+        fixed = _fixed_folder(full)
+        if not Path(fixed).is_dir():
+            raise NoFolderError(f"there is no folder {fixed}, where {full} is looked for", hint="check `source.path`")
+        paths = (path for path in glob.iglob(full, recursive=True) if Path(path).is_file())  # noqa: PTH207  # pathlib's knows no absolute patterns
+        found = ((path, self.find(path)) for path in paths)
+        return [replace(one, label=os.path.relpath(path, fixed)) for path, one in found if one]
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[StoredFile]:
+        """Open the file where it is."""
+        with _opened(self._full(path)) as stream:
+            yield StoredFile(stream, Path(path).name, _version(os.fstat(stream.fileno())))
+
+    def _full(self, path: str) -> Path:
+        return (self.base / Path(path).expanduser()).absolute()
+
+
+def _version(status: os.stat_result) -> str:
+    # The time of the last change of any kind: a copy that keeps its age, put in the file's place, has another one.
+    return f"size={status.st_size} mtime_ns={status.st_mtime_ns} ctime_ns={status.st_ctime_ns}"
+
+
+def _fixed_folder(pattern: str) -> str:
+    parts = Path(pattern).parts[:-1]
+    fixed = next((place for place, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts))
+    return str(Path(*parts[:fixed]))
+
+
+def _opened(full: Path) -> BinaryIO:
+    try:
+        # Asked before it is opened: opening a pipe would wait for a writer.
+        if not stat.S_ISREG(full.stat().st_mode):
+            kind = "a folder" if full.is_dir() else "not a regular file"
+            raise SourceRefusedError(f"{full} is {kind}", hint="give the path of the file itself in `source.path`")
+        return full.open("rb")
+    except FileNotFoundError as error:
+        raise SourceRefusedError(f"there is no file {full}", hint=_whereabouts(full)) from error
+    except (PermissionError, NotADirectoryError) as error:
+        raise SourceRefusedError(f"we may not read {full}: {error.strerror}", hint="let this user read the file") from error
+    except OSError as error:
+        raise SourceUnavailableError(f"{full} could not be opened: {error.strerror}") from error
+
+
+def _whereabouts(path: Path) -> str:
+    folder = path.parent
+    if not folder.is_dir():
+        return f"the folder {folder} does not exist either; a relative `source.path` starts at the mapping file's folder"
+    return "has the partner delivered it? A relative `source.path` starts at the mapping file's folder"
+
+
+SETTLED_S = 60.0
+"""A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFile:
+    """One file as it stands now, and what opens it."""
+
+    found: FoundFile
+    open: OpenStored
+
+    def digest(self) -> bytes:
+        """Digest its bytes, as they are stored, with its name; b"" where it is another file by now. One pass over them."""
+        with self.open() as stored:
+            content = digest_of(stored.stream) if stored.stamp == self.found.version else ""
+        with self.open() as again:
+            if not content or again.stamp != self.found.version:
+                return b""
+        return f"{self.found.label}\0{self.found.day or ''}\0{content}\0".encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class FileSnapshot:
+    """The files of a source as they stand now. `stamp`: evidence of which they are, and of their sizes and times; `read_as`: the
+    very stamp of a reading of them; `size` in bytes, of all together.
+
+    `is_settled`: they have been unchanged for a while, so that a change would show in the stamp.
+    """
+
+    stamp: str
+    read_as: str
+    size: int
+    is_settled: bool
+    files: tuple[SnapshotFile, ...]
+
+    def digest(self) -> str:
+        """Digest the bytes of all files; "" where one is another file by now, or out of reach."""
+        try:
+            digests = [file.digest() for file in self.files]
+        except (SyncError, OSError):
+            return ""
+        return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest() if all(digests) else ""
+
+
+TakeSnapshot = Callable[[], FileSnapshot | None]
+"""Takes a snapshot of what a source would read now; None where none can be taken."""
+
+
+def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK) -> FileSnapshot | None:
+    """Take a snapshot of the files of this machine that a source reads, its second tables among them.
+
+    None for every other source, for missing files, and for files that may have to be waited for, or are read once each.
+    """
+    parts = [_own_files(spec, base, clock), *(take_snapshot(join.source, base, clock) for join in spec.join)]
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    return FileSnapshot(
+        stamp=" ".join(part.stamp for part in known),
+        read_as=stamp_of_all([part.read_as for part in known]),
+        size=sum(part.size for part in known),
+        is_settled=all(part.is_settled for part in known),
+        files=tuple(file for part in known for file in part.files),
+    )
+
+
+def _own_files(spec: AnySource, base: Path, clock: Clock) -> FileSnapshot | None:
+    if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
+        return None
+    local = LocalFiles(base)
+    try:
+        found = FileChoice(spec, local, clock).all_finished()
+    except SyncError:
+        return None  # reading them says what is wrong
+    # Inodes count: a link may lead to a neighbour of the same size, made in the same instant.
+    evidence = b"".join(file.evidence + f"{file.number}\0".encode() for file in found)
+    is_choice = is_pattern(spec.path) or is_dated(spec.path)
+    last_change = max(max(file.changed_at or 0.0, file.placed_at or 0.0) for file in found)
+    return FileSnapshot(
+        stamp=hashlib.blake2b(evidence, digest_size=16).hexdigest(),
+        read_as=stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version,
+        size=sum(file.size or 0 for file in found),
+        is_settled=clock.now() - last_change > SETTLED_S,
+        files=tuple(SnapshotFile(file, partial(local.open, file.path)) for file in found),
+    )

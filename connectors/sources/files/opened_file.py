@@ -2,21 +2,439 @@
 
 from __future__ import annotations
 
+import bz2
+import copy
+import fnmatch
 import hashlib
+import io
+import lzma
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
+from functools import partial
 from tempfile import TemporaryFile
-from typing import BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, Protocol, TypeVar
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceUnavailableError, cut_off_is_passing
-from connectors.sources.files.unpacking import as_stored, unpacked
+from connectors.sources.errors import (
+    BadSourceError,
+    MissingColumnsError,
+    SourceUnavailableError,
+    as_bad_source,
+    cut_off_is_passing,
+)
+from mappings.errors import ConfigError
+
+HARMLESS_BYTES = 32 * 1024 * 1024
+"""So much may come out of any file, however small it is packed."""
+MOST_RATIO = 250
+"""Beyond that, so many bytes may come out of each packed one: tables of text reach 10 to 100."""
+MOST_DIRECTORY = 4 * 1024 * 1024
+"""Bytes of a zip archive's directory: some 40,000 members."""
+MOST_WINDOW = 128 * 1024 * 1024
+"""Bytes of a dictionary or window: `xz -9` takes 64 MB, `zstd --ultra -22` and `--long` 128 MB."""
+_WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
+_MOST_PARTS, _LEAST_PART = 1000, 16
+"""A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
+_BUFFER_BYTES = 64 * 1024
+_MOST_SHOWN = 20
+_LONGEST_SHOWN = 200
+_DAMAGED = "the packed file is damaged or cut off"
+
+
+class Decompressor(Protocol):
+    """The interface that Python's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool:
+        """Whether the packed stream has ended."""
+
+    @property
+    def needs_input(self) -> bool:
+        """Whether more packed bytes are needed for more output."""
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the packed stream."""
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        """Return up to `max_length` bytes."""
+
+
+class _Adapter:
+    """Gives a decompressor the common interface."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    @property
+    def eof(self) -> bool:
+        return bool(self.inner.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self.inner.needs_input)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self.inner.unused_data)
+
+
+class _Inflate(_Adapter):
+    """`zlib`, which keeps its rest in `unconsumed_tail`."""
+
+    def __init__(self, wbits: int) -> None:
+        super().__init__(zlib.decompressobj(wbits))
+
+    @property
+    def needs_input(self) -> bool:
+        return not self.inner.unconsumed_tail
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return bytes(self.inner.decompress(self.inner.unconsumed_tail + data, max_length))
+
+
+class _LzmaMember(_Adapter):
+    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE))
+        self._size = size
+        self._is_begun = False
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if not self._is_begun:
+            self._is_begun = True
+            _, _, length, properties = struct.unpack_from("<BBH5s", data)
+            if length != len(properties):
+                raise ValueError("LZMA has five bytes of properties")
+            data = properties + struct.pack("<Q", self._size) + data[9:]
+        return bytes(self.inner.decompress(data, max_length))
+
+
+class _ZstandardFrame(_Adapter):
+    """One frame of Zstandard, by the extra `zstd`."""
+
+    def __init__(self) -> None:
+        from backports import zstd  # noqa: PLC0415  # an extra: needed by few
+
+        super().__init__(
+            zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1})
+        )
+        self._error = zstd.ZstdError
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        try:
+            return bytes(self.inner.decompress(data, max_length))
+        except self._error as error:
+            raise ValueError(str(error)) from error
+
+
+def _zstandard_frame() -> Decompressor:
+    try:
+        return _ZstandardFrame()
+    except ImportError:
+        hint = "run `pip install 'eventsync[zstd]'`"
+        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
+
+
+MakeDecompressor = Callable[[], Decompressor]
+"""Makes the decompressor of one part of a packed file."""
+_GZIP: MakeDecompressor = partial(_Inflate, zlib.MAX_WBITS + 16)
+_BY_HEAD: dict[bytes, MakeDecompressor] = {
+    b"\x1f\x8b": _GZIP,
+    b"BZh": bz2.BZ2Decompressor,
+    b"\x28\xb5\x2f\xfd": _zstandard_frame,
+    b"\xfd7zXZ\x00": partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _WINDOW_AND_STATE),
+}
+
+
+@contextmanager
+def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str, bool]]:
+    """Give the stream to read a stored file by, what people call it, and whether it was packed.
+
+    `member`: which file of a zip archive is meant, by a pattern such as `*/events.csv`; "": its only one.
+
+    Raises:
+        BadSourceError: it is an archive in which not one file is meant, or damaged.
+        ConfigError: it is packed with Zstandard, and what unpacks that is not installed.
+    """
+    with as_bad_source(lambda: name, "the file cannot be read"):
+        head = stored.read(6)
+        stored.seek(0)
+    with ExitStack() as open_things:
+        stream: _CheckedStream | None
+        if head.startswith(b"PK\x03\x04"):
+            archive = open_things.enter_context(opened_archive(stored, name))
+            stream = _one_member(archive, name, member, size_of(stored))
+        else:
+            begin = next((begin for magic, begin in _BY_HEAD.items() if head.startswith(magic)), None)
+            stream = UnpackedStream(stored, begin, name, size_of(stored)) if begin else None
+        if stream is None:
+            stored.seek(0)
+            yield open_things.enter_context(as_stored(stored, name)), name, False
+        else:
+            yield open_things.enter_context(io.BufferedReader(stream, _BUFFER_BYTES)), stream.name, True
+
+
+def as_stored(stored: BinaryIO, name: str) -> io.BufferedReader:
+    """Return the bytes of a file as they are stored; reading them raises errors of `connectors.sources.errors` only."""
+    return io.BufferedReader(_CheckedStream(stored, name), _BUFFER_BYTES)
+
+
+@contextmanager
+def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[BinaryIO, bool]]:
+    """Give what a server packed for the way only (`Content-Encoding`), in a nameless file of its own if it did; and whether.
+
+    Raises:
+        BadSourceError: it is packed in a way that was not asked for, damaged, or unpacks without end.
+    """
+    stream.seek(0)
+    coding = encoding.strip().lower()
+    if coding not in {"", "identity", "gzip", "x-gzip"}:
+        message = f'the server sends it packed as "{coding}", which it was not asked for'
+        raise BadSourceError(name, message, hint="ask the partner to send the file as it is, or packed with gzip")
+    is_packed = coding.endswith("gzip") and stream.read(2) == b"\x1f\x8b"
+    stream.seek(0)
+    if not is_packed:
+        yield stream, False
+        return
+    with TemporaryFile(prefix="eventsync-") as plain:
+        with io.BufferedReader(UnpackedStream(stream, _GZIP, name, size_of(stream)), _BUFFER_BYTES) as unpacking:
+            shutil.copyfileobj(unpacking, plain)
+        plain.seek(0)
+        yield plain, True
+
+
+def size_of(stored: BinaryIO) -> int:
+    """Return the size of a file as it is stored."""
+    return os.fstat(stored.fileno()).st_size
+
+
+class _Archive:
+    """A stored zip archive for `zipfile`, which reads the whole directory at once: a directory that is too large is refused."""
+
+    def __init__(self, stored: BinaryIO, name: str) -> None:
+        self._stored = stored
+        self._name = name
+        self.seek, self.tell, self.seekable = stored.seek, stored.tell, stored.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        if size > MOST_DIRECTORY:
+            message = f"the archive's directory is larger than {MOST_DIRECTORY // 2**20} million bytes"
+            raise BadSourceError(self._name, message, hint="ask for an archive with the needed files only")
+        return self._stored.read(size)
+
+
+def opened_archive(stored: BinaryIO, name: str) -> zipfile.ZipFile:
+    """Return the zip archive that a file is.
+
+    Raises:
+        BadSourceError: it is none, or damaged.
+    """
+    with as_bad_source(lambda: name, "the zip archive is damaged or cut off", is_end=True):
+        return zipfile.ZipFile(_Archive(stored, name))
+
+
+def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, stored_bytes: int) -> _CheckedStream:
+    """Return the unpacked bytes of a file in an archive, which people call `name`; `stored_bytes` as for `UnpackedStream`.
+
+    Raises:
+        BadSourceError: its entry is damaged, or it is packed or locked in a way that cannot be undone here.
+    """
+    if member.flag_bits & 1:
+        raise BadSourceError(name, "the archive is locked with a password", hint="ask for it without one")
+    if member.compress_type == zipfile.ZIP_STORED:
+        with as_bad_source(lambda: name, _DAMAGED):
+            return _CheckedStream(archive.open(member), name)
+    begin = _begin_of(member)
+    if begin is None:
+        hint = "ask for an archive packed with deflate, as every program can write it"
+        raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
+    packed = copy.copy(member)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
+    packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
+    with as_bad_source(lambda: name, _DAMAGED):
+        return UnpackedStream(archive.open(packed), begin, name, stored_bytes, member)
+
+
+def _begin_of(member: zipfile.ZipInfo) -> MakeDecompressor | None:
+    """Return what unpacks a zip member by its method (APPNOTE.TXT, section 4.4.5), None if it is not known here."""
+    methods: dict[int, MakeDecompressor] = {
+        zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
+        zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
+        zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
+    }
+    return methods.get(member.compress_type)
+
+
+def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _CheckedStream | None:
+    """Return the file of the archive that is meant, None where the archive is a workbook."""
+    if "[Content_Types].xml" in archive.NameToInfo:
+        return None
+    members = [member for member in archive.infolist() if not (member.is_dir() or member.filename.startswith("__MACOSX/"))]
+    meant = [member for member in members if not pattern or fnmatch.fnmatchcase(member.filename, pattern)]
+    if len(meant) == 1:
+        return opened_member(archive, meant[0], f"{name}/{meant[0].filename[:_LONGEST_SHOWN]}", stored_bytes)
+    shown = ", ".join(member.filename[:_LONGEST_SHOWN] for member in (meant or members)[:_MOST_SHOWN])
+    message, hint = f"the archive holds {len(members)} files: {shown}", 'say which one is meant: `member: "*/events.csv"`'
+    if pattern and meant:
+        message = f'{len(meant)} files of the archive match "{pattern}": {shown}'
+        hint = "make `member` match one of them only"
+    elif pattern:
+        message, hint = f'no file of the archive matches "{pattern}"; it holds {shown or "none"}', "check `member`"
+    raise BadSourceError(name, message, hint=hint)
+
+
+class _CheckedStream(io.RawIOBase):
+    """A stream whose reading raises errors of `connectors.sources.errors` only, also where the disk fails."""
+
+    def __init__(self, stream: IO[bytes], name: str) -> None:
+        super().__init__()
+        self._stream = stream
+        self.name = name
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def seekable(self) -> bool:
+        """As far as the stream can."""
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go there."""
+        with as_bad_source(lambda: self.name, _DAMAGED):
+            return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        """Return where it is."""
+        return self._stream.tell()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override] # the only buffer that io hands in
+        """Fill the buffer.
+
+        Raises:
+            BadSourceError: the file is damaged, or unpacks without end.
+        """
+        with as_bad_source(lambda: self.name, _DAMAGED):
+            chunk = self._chunk(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def _chunk(self, size: int) -> bytes:
+        return self._stream.read(size)
+
+    def close(self) -> None:
+        """Close both."""
+        self._stream.close()
+        super().close()
+
+
+class UnpackedStream(_CheckedStream):
+    """The unpacked bytes of a packed stream; `begin` makes the decompressor of each of its parts.
+
+    `stored_bytes`: the size of the file that we were sent, which bounds what comes out of a package inside a package too.
+    `member`: the entry of a zip archive whose size and checksum the bytes must have.
+    """
+
+    def __init__(
+        self,
+        packed: IO[bytes],
+        begin: Callable[[], Decompressor],
+        name: str,
+        stored_bytes: int,
+        member: zipfile.ZipInfo | None = None,
+    ) -> None:
+        super().__init__(packed, name)
+        self._begin = begin
+        self._stored_bytes = stored_bytes
+        self._member = member
+        self._restart()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go to a place counted from the start: forward by unpacking, back by unpacking anew."""
+        if whence != io.SEEK_SET:
+            raise io.UnsupportedOperation("packed bytes are read from their start")
+        if offset < self._given:
+            super().seek(0)
+            self._restart()
+        while self._given < offset and self.read(min(offset - self._given, _BUFFER_BYTES)):
+            pass
+        return self._given
+
+    def tell(self) -> int:
+        """Return how many bytes have come out."""
+        return self._given
+
+    def _restart(self) -> None:
+        self._decompressor: Decompressor | None = self._begin()
+        self._rest = b""
+        self._given = self._taken = self._checksum = 0
+        self._parts = 1
+
+    def _chunk(self, size: int) -> bytes:
+        chunk = b""
+        while not chunk and (decompressor := self._decompressor) is not None:
+            if decompressor.eof:
+                self._next_part(decompressor)
+                continue
+            data = (self._rest or self._read()) if decompressor.needs_input else b""
+            self._rest = b""
+            is_end = decompressor.needs_input and not data
+            chunk = self._decompressed(decompressor, data, size)
+            if is_end and not chunk and not decompressor.eof:
+                raise EOFError
+        self._count(chunk)
+        return chunk
+
+    def _read(self) -> bytes:
+        data = self._stream.read(_BUFFER_BYTES)
+        self._taken += len(data)
+        return data
+
+    def _decompressed(self, decompressor: Decompressor, data: bytes, size: int) -> bytes:
+        try:
+            return decompressor.decompress(data, size)
+        except (lzma.LZMAError, ValueError) as error:
+            if "memory" not in str(error).casefold():
+                raise
+            message = f"it takes more than {MOST_WINDOW // 2**20} MB of memory to unpack"
+            hint = "ask for it packed with a smaller dictionary, or with gzip"
+            raise BadSourceError(self.name, message, hint=hint) from error
+
+    def _next_part(self, ended: Decompressor) -> None:
+        """Begin the part that follows; zeros between two parts are padding (RFC 1952, the .xz format)."""
+        if self._member is not None:
+            self._decompressor = None
+            if (self._given, self._checksum) != (self._member.file_size, self._member.CRC):
+                raise zipfile.BadZipFile("size or checksum differ")
+            return
+        self._rest = ended.unused_data.lstrip(b"\0")
+        while not self._rest and (data := self._read()):
+            self._rest = data.lstrip(b"\0")
+        self._decompressor = self._begin() if self._rest else None
+        self._parts += 1
+        if self._parts > _MOST_PARTS + self._given // _LEAST_PART:
+            message = f"the packed file consists of more than {_MOST_PARTS} parts with nearly nothing in them"
+            raise BadSourceError(self.name, message, hint="is this the right file? Ask for it packed in one part")
+
+    def _count(self, chunk: bytes) -> None:
+        self._given += len(chunk)
+        if self._member is not None:
+            self._checksum = zlib.crc32(chunk, self._checksum)
+        most = max(HARMLESS_BYTES, min(self._taken, self._stored_bytes) * MOST_RATIO)
+        if self._given > most:
+            message = f"unpacks to more than {most // 2**20} million bytes, {MOST_RATIO} times its size"
+            raise BadSourceError(self.name, message, hint="no table of text does: is this the right file?")
+
 
 T = TypeVar("T")
-
 _CHUNK_BYTES = 1024 * 1024
 
 
@@ -177,3 +595,9 @@ def digest_of(stream: BinaryIO) -> str:
         digest.update(chunk)
     stream.seek(0)
     return f"blake2b={digest.hexdigest()}"
+
+
+def stamp_of_files(files: Iterable[tuple[str, str]]) -> str:
+    """Return the stamp of several files that are read as one, given their names and stamps; "" where one gives no evidence."""
+    named = list(files)
+    return "; ".join(f"{name} {stamp}" for name, stamp in named) if all(stamp for _, stamp in named) else ""

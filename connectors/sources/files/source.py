@@ -5,38 +5,32 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from connectors.sources.contract import Ending, Reading, Source, unchanged
-from connectors.sources.environment import REAL_CLOCK, Clock
+from connectors.sources.contract import REAL_CLOCK, Clock, Ending, Reading, Source, unchanged
 from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.files.choice import FileChoice, Files, beside
-from connectors.sources.files.fetching import LARGEST_BYTES, FetchLimits
-from connectors.sources.files.local import LocalFiles
-from connectors.sources.files.opened_file import FileAt, FoundFile, OpenStored, StoredFile
+from connectors.sources.files.choice import FileChoice, Files, LocalFiles, beside
+from connectors.sources.files.opened_file import FileAt, FoundFile, OpenStored, StoredFile, stamp_of_files
 from connectors.sources.files.web import WebFiles, name_of
-from connectors.sources.header import ColumnRequest
+from connectors.sources.files.web_requests import LARGEST_BYTES, FetchLimits
+from connectors.sources.rows import ColumnRequest
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address, marker_of
 
 NO_FILES = "files.1:"
 """The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is no mistake."""
-
 _MOST_KEPT = 100
 """Copies of files from elsewhere that one reading keeps open; further files are fetched for their header and for their rows."""
-
 _DIGEST_BYTES = 9
 _DIGEST_LETTERS = _DIGEST_BYTES * 4 // 3
 _MOST_SHOWN = 3
-
 ReadAs = Callable[[FileAt], Source]
 """Reads a file as one of its format."""
-
 OpenOne = Callable[[OpenStored], Source]
 
 
@@ -250,8 +244,8 @@ class FilePart:
                 yield from reading.rows
                 return
             for row in reading.rows:
-                origin = RowLocation(f"{self.folder}{row.origin.place}", row.origin.number)
-                yield replace(row, origin=origin, cells={**blank, **row.cells})
+                origin = RowLocation(f"{self.folder}{row.location.place}", row.location.number)
+                yield replace(row, location=origin, cells={**blank, **row.cells})
 
 
 @contextmanager
@@ -275,12 +269,6 @@ def _opened_together(
                 folder = _folder(file, choice) if has_unique_places or names[file.name] > 1 else ""
                 parts.append(FilePart(file, source, folder, reading.columns, reading.stamp, reading.has_known_end))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
-
-
-def stamp_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the stamp of several files that are read as one, given their names and stamps; "" where one gives no evidence."""
-    named = list(files)
-    return "; ".join(f"{name} {stamp}" for name, stamp in named) if all(stamp for _, stamp in named) else ""
 
 
 def _version_of(files: Sequence[FoundFile]) -> str:

@@ -19,9 +19,9 @@ from fsspec.config import conf
 
 from connectors.addresses import refusal_of_host
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.fetching import FetchLimits, TransferLimit
 from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of
 from connectors.sources.files.web import name_of
+from connectors.sources.files.web_requests import FetchLimits, TransferLimit
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
 

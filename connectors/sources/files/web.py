@@ -18,10 +18,8 @@ import httpx
 
 from connectors.retry import http_date, retry_after_s
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError, cut_off_is_passing
-from connectors.sources.files.fetching import FetchLimits, TransferLimit
-from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of
-from connectors.sources.files.unpacking import sent_unpacked
-from connectors.sources.files.web_requests import WebRequests
+from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of, sent_unpacked
+from connectors.sources.files.web_requests import FetchLimits, TransferLimit, WebRequests
 from mappings.spec.source_words import without_secrets
 
 _PASSING = frozenset({408, 425, 429})

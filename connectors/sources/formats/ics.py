@@ -17,9 +17,8 @@ from typing import Any
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile
 from connectors.sources.files.text import TextLines, chosen_encoding
-from connectors.sources.formats.nested import OWN_TEXT
-from connectors.sources.formats.records import Record
-from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, has_undecodable
+from connectors.sources.formats.records import OWN_TEXT, Record
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, has_undecodable
 from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
 
@@ -114,7 +113,7 @@ def _unfolded(lines: TextLines, encoding: str, name: str) -> Iterator[tuple[int,
     """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
     started, whole = 0, ""
     for number, line in enumerate(lines, start=1):
-        lines.clear()
+        lines.start = number + 1
         plain = line.rstrip("\r\n")
         if plain[:1] in {" ", "\t"} and started:
             whole += plain[1:]

@@ -16,9 +16,8 @@ from typing import Any
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
-from connectors.sources.formats.nested import JsonParser, TooManyValuesError, refuse_many_values
-from connectors.sources.formats.records import Record
-from connectors.sources.row_checks import LARGEST_RECORD, MOST_VALUES, short
+from connectors.sources.formats.records import JsonParser, Record, TooManyValuesError, refuse_many_values
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, short
 from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource, NdjsonSource
 
@@ -233,7 +232,7 @@ class NdjsonRecords:
         number, is_any, parser = 0, False, JsonParser()
         with closing(TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
             for number, line in enumerate(lines, start=1):
-                lines.clear()
+                lines.start = number + 1
                 if not line.strip():
                     continue
                 record = _record(parser, RowLocation(f"{file.name}:{number}", number), line)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from connectors.sources.header import column_number
-from connectors.sources.row_checks import RowChecks
+from connectors.sources.rows import RowChecks, column_number
 from mappings.outcome import RowLocation, SourceRow
 from mappings.refusals import Reason, ReasonCode
 

@@ -15,9 +15,8 @@ from xml.parsers import expat  # every declaration and use of an entity of the f
 from connectors.sources.errors import BadSourceError, as_bad_source
 from connectors.sources.files.opened_file import OpenedFile
 from connectors.sources.files.text import decoded
-from connectors.sources.formats.nested import OWN_TEXT
-from connectors.sources.formats.records import Record
-from connectors.sources.row_checks import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES
+from connectors.sources.formats.records import OWN_TEXT, Record
+from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES
 from mappings.outcome import RowLocation
 from mappings.spec.source import XmlSource
 from mappings.spec.source_words import is_text_encoding

@@ -22,7 +22,7 @@ from simple_salesforce.login import SalesforceLogin
 
 from connectors.addresses import is_loopback
 from connectors.retry import http_date, retry_after_s
-from connectors.sources.environment import Access, SalesforceAccess
+from connectors.sources.contract import Access, SalesforceAccess
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole
 from mappings.errors import ConfigError, SyncError

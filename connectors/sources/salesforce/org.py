@@ -17,10 +17,10 @@ from simple_salesforce.exceptions import SalesforceError, SalesforceExpiredSessi
 from simple_salesforce.util import exception_handler
 
 from connectors.retry import RetryPolicy
-from connectors.sources.environment import Access, Clock
+from connectors.sources.contract import Access, Clock
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.formats.nested import Number
-from connectors.sources.header import folded
+from connectors.sources.formats.records import Number
+from connectors.sources.rows import folded
 from connectors.sources.salesforce.client import (
     API_VERSION,
     LocatorLostError,

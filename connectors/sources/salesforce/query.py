@@ -14,8 +14,8 @@ from decimal import Decimal
 from typing import Any
 
 from connectors.sources.errors import MissingColumnsError
-from connectors.sources.formats.nested import Number
-from connectors.sources.header import ColumnRequest
+from connectors.sources.formats.records import Number
+from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Field, Shape, Shapes
 from mappings.errors import ConfigError, PermanentError
 from mappings.spec.soql import FieldTest, Query

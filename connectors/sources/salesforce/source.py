@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
 
-from connectors.sources.contract import Reading
-from connectors.sources.environment import REAL_CLOCK, Access, Clock
-from connectors.sources.header import ColumnRequest
+from connectors.sources.contract import REAL_CLOCK, Access, Clock, Reading
+from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.client import SlowQueryError
 from connectors.sources.salesforce.org import Org, Shapes
 from connectors.sources.salesforce.query import (

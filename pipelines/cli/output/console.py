@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
 
-    from mappings.outcome import Rejection
     from pipelines.run.brakes import BrakeResult
     from state.ledger.accounts import RejectedRow
 
@@ -291,7 +290,7 @@ def publish_line(counts: Mapping[str, int]) -> str:
     return _equation(counts, ("new", "carried_over"), _PUBLISHED)
 
 
-def rejection_rows(rows: Iterable[RejectedRow | Rejection]) -> Iterator[tuple[str, str, str, str, str]]:
+def rejection_rows(rows: Iterable[RejectedRow]) -> Iterator[tuple[str, str, str, str, str]]:
     """Return one line per reason, under `REJECTION_COLUMNS`; a row's place stands on its first line only."""
     for row in rows:
         for number, reason in enumerate(row.reasons):

@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 
 from mappings.delivery import destination_of, split_destination
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.migrations.packed_bodies import unpacked
+from state.migrations.upgrade import unpacked
 from state.tables import BIG_ID, UtcTime
 
 revision = "0003"

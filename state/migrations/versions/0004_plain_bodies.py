@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy import Connection
 
-from state.migrations.packed_bodies import PACKED, unpacked
+from state.migrations.upgrade import PACKED, unpacked
 from state.tables import BIG_ID
 
 revision = "0004"

@@ -16,8 +16,8 @@ from unit.cli.test_cli_decisions import GOOD, Decider
 from pipelines.notifications.causes import Cause, concerns_of
 from state.database import open_database, reading, writing
 from state.enums import Waiting
+from state.queries import LedgerQueries
 from state.tables import EARLIER, ENTRY
-from state.views.books import Books
 
 HEADER = "ID,TITLE,DAY,HOUR,KIND,GENRE"
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -188,7 +188,7 @@ def test_held_rows_and_earlier_events_are_reasons_to_notify_the_owner(decider: D
     replaced(decider, "1", 4711)
     change(decider, "5", state="held", event_id=None)
     engine = open_database(f"sqlite:///{decider.desk.state}")
-    (status,) = Books(engine, lambda: NOW).status()
+    (status,) = LedgerQueries(engine, lambda: NOW).status()
     engine.dispose()
     told = {concern.cause: concern.told for concern in concerns_of(status, (), NOW)}
     assert told == {

@@ -12,7 +12,7 @@ from mappings.row_key import FeedName
 from pipelines.clock import now
 from state.database import open_database
 from state.ledger.ledger import Ledger
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 
 def _deliver(desk: Desk) -> None:
@@ -155,7 +155,7 @@ def test_where_nothing_was_run_there_is_nothing_to_carry(desk: Desk) -> None:
 def test_no_state_db_moves_while_a_run_holds_a_feed(desk: Desk) -> None:
     _deliver(desk)
     engine = open_database(f"sqlite:///{desk.state}")
-    (status,) = Books(engine).status()
+    (status,) = LedgerQueries(engine).status()
     ledger = Ledger(engine, status.book.destination, status.book.feed, namespace="default", now=now)
     with ledger.acquire_lease("eventsync run"):
         said = desk.run("state", "migrate", "sqlite:///new.db", "--json")

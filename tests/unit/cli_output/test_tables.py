@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.output.console import brake_rows, publish_line, read_line, rejection_rows
 from pipelines.run.brakes import BrakeResult
+from state.ledger.accounts import RejectedRow
 
 
 def test_a_read_is_shown_as_an_equation_that_holds() -> None:
@@ -41,7 +41,7 @@ def test_each_reason_of_a_rejection_has_its_line_and_its_sentence() -> None:
         Reason(ReasonCode.NOT_A_DATE, "startAt", "INICIO", "31.02.", "like 24.12.2025"),
         Reason(ReasonCode.REQUIRED, "title", "", "", "a title"),
     )
-    rows = list(rejection_rows([Rejection(RowLocation("events.csv:42", 42), RowKey("1"), reasons, {})]))
+    rows = list(rejection_rows([RejectedRow("events.csv:42", RowKey("1"), reasons)]))
     assert rows == [
         (
             "events.csv:42",

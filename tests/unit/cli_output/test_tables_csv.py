@@ -29,7 +29,7 @@ def rejection(number: int, **cells: str) -> Rejection:
 
 
 def told(row: Rejection) -> CsvRow:
-    return csv_row(str(row.origin), row.reasons, row.cells)
+    return csv_row(str(row.location), row.reasons, row.cells)
 
 
 def test_the_partners_own_columns_come_first_and_ours_are_added(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from virtual_time import EPOCH, at_once, clock
 
 from connectors.rate_limit import ConcurrencyLimit
 from connectors.retry import RateHint, rate_hint
-from sandbox.limits import FixedWindow, Meter, TokenBucket
+from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 
 NOW_S = EPOCH.timestamp()

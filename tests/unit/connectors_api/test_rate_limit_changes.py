@@ -11,7 +11,7 @@ from virtual_time import at_once, clock, now
 
 from connectors.errors import PausedError
 from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
-from sandbox.limits import FixedWindow, Meter, TokenBucket
+from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 
 Wait = Callable[[float], float]

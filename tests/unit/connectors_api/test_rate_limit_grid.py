@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
-from connectors.rate_limit_state import Permit
-from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
+from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Timing
+from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
 MINUTE_S = 60.0

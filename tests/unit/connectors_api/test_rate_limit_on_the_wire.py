@@ -12,7 +12,7 @@ from unit.connectors_api.wired import api_over, created, intent, told
 from virtual_time import at_once, clock
 
 from connectors.rate_limit import ConcurrencyLimit
-from sandbox.limits import Meter, SlidingWindow, TokenBucket
+from sandbox.service import Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
 MINUTE_S = 60.0

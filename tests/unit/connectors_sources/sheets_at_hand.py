@@ -13,8 +13,7 @@ from lookalikes.sheets_book import Book, Content, Sheet
 
 from connectors.masking import Mask
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Source
-from connectors.sources.environment import Access, Clock, GoogleAccess
+from connectors.sources.contract import Access, Clock, GoogleAccess, Source
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
 

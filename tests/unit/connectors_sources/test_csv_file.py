@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.row_checks import LARGEST_RECORD
+from connectors.sources.rows import LARGEST_RECORD
 from mappings.outcome import SourceRow
 from mappings.refusals import ReasonCode
 from mappings.spec.source import CsvSource
@@ -35,8 +35,8 @@ def cells(rows: list[SourceRow]) -> list[list[str]]:
 def test_a_row_is_found_on_the_line_on_which_it_begins(tmp_path: Path) -> None:
     content = 'id,text\r\n1,"two\nlines"\r\n\r\n2,x\r3,"a\r\n\r\nb"\n\n4,last'
     rows = read(tmp_path, content)
-    assert [(row.cells["id"], row.origin.number) for row in rows] == [("1", 2), ("", 4), ("2", 5), ("3", 6), ("", 9), ("4", 10)]
-    assert str(rows[0].origin) == "events.csv:2"
+    assert [(row.cells["id"], row.location.number) for row in rows] == [("1", 2), ("", 4), ("2", 5), ("3", 6), ("", 9), ("4", 10)]
+    assert str(rows[0].location) == "events.csv:2"
 
 
 @given(
@@ -49,7 +49,7 @@ def test_line_numbers_are_those_of_any_text_editor(tmp_path: Path, records: list
     for record, end in zip(records, ends[1:], strict=False):
         expected.append(len(io.StringIO(content, newline=None).readlines()) + 1)
         content += ",".join(f'"{cell}"' for cell in record) + end
-    assert [row.origin.number for row in read(tmp_path, content)] == expected
+    assert [row.location.number for row in read(tmp_path, content)] == expected
 
 
 @given(
@@ -122,13 +122,13 @@ def test_two_columns_that_differ_in_case_only_are_not_guessed_between(tmp_path: 
 def test_the_header_may_stand_further_down(tmp_path: Path) -> None:
     content = 'Programme 2025\n\n"printed\non Monday",,\nid,text\n1,x\n'
     (row,) = read(tmp_path, content, header={"row": 4})
-    assert (dict(row.cells), row.origin.number) == ({"id": "1", "text": "x"}, 6)
+    assert (dict(row.cells), row.location.number) == ({"id": "1", "text": "x"}, 6)
 
 
 def test_names_may_be_given_where_the_file_has_none_or_wrong_ones(tmp_path: Path) -> None:
     assert dict(read(tmp_path, "1,x\n", header={"row": 0, "names": ["id", "text"]})[0].cells) == {"id": "1", "text": "x"}
     (row,) = read(tmp_path, "Girl Scouts,Start\n1,x\n", header={"row": 1, "names": ["id", "text"]})
-    assert (row.cells["id"], row.origin.number) == ("1", 2)
+    assert (row.cells["id"], row.location.number) == ("1", 2)
 
 
 def test_required_columns_are_asked_for_like_mapped_ones(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_broken_quotes_within_a_line_reject_that_row_only(tmp_path: Path) -> Non
     before, bad, after = read(tmp_path, 'id,text,end\n1,x,y\n2,"The "Big" Show",y\n3,x,y\n')
     assert [problem.code for problem in bad.problems] == [ReasonCode.BAD_TEXT]
     assert bad.problems[0].found == '2,"The "Big" Show",y'
-    assert (bad.origin.number, bad.cells["id"], bad.cells["end"]) == (3, "2", "y")
-    assert (before.problems, after.problems, after.origin.number) == ((), (), 4)
+    assert (bad.location.number, bad.cells["id"], bad.cells["end"]) == (3, "2", "y")
+    assert (before.problems, after.problems, after.location.number) == ((), (), 4)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_days_are_those_of_the_zone_and_files_stand_in_their_order(tmp_path: Pat
 
 def places(folder: Path, since: str = "", **spec: Any) -> tuple[list[str], str]:
     with source_of(folder, since, **spec).read() as reading:
-        return [row.origin.place for row in reading.rows], reading.ending().cursor
+        return [row.location.place for row in reading.rows], reading.ending().cursor
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def source_of(address: str, since: str = "", waits: Waits | None = None, **spec:
 
 def read(address: str, since: str = "", waits: Waits | None = None, **spec: Any) -> tuple[list[list[str]], bool, Ending]:
     with source_of(address, since, waits, **spec).read() as reading:
-        rows = [[row.origin.place, *row.cells.values()] for row in reading.rows]
+        rows = [[row.location.place, *row.cells.values()] for row in reading.rows]
         return rows, reading.is_whole, reading.ending()
 
 

@@ -28,9 +28,8 @@ from unit.connectors_sources.waiting_clock import Waits
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Ending, Source
 from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.fetching import FetchLimits
 from connectors.sources.files.web import WebFiles, changed_at
-from connectors.sources.files.web_requests import RedirectHop, WebRequests
+from connectors.sources.files.web_requests import FetchLimits, RedirectHop, WebRequests
 from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"
@@ -51,7 +50,7 @@ def source_of(address: str, waits: Waits | None = None, since: str = "", **spec:
 
 def read(address: str, waits: Waits | None = None, since: str = "", **spec: Any) -> tuple[list[list[str]], bool, Ending]:
     with source_of(address, waits, since, **spec).read() as reading:
-        rows = [[row.origin.place, *row.cells.values()] for row in reading.rows]
+        rows = [[row.location.place, *row.cells.values()] for row in reading.rows]
         return rows, reading.is_whole, reading.ending()
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
 from connectors.sources.errors import BadSourceError, MissingColumnsError
-from connectors.sources.header import ColumnRequest, column_letters, column_names, column_number, matched
+from connectors.sources.rows import ColumnRequest, column_letters, column_names, column_number, matched
 from mappings.refusals import ReasonCode
 
 
 def test_the_header_is_the_first_row_with_a_cell_that_matches(tmp_path: Path) -> None:
     content = "Programme 2026\n,,\nNr,Datum,Titel\n1,2026-05-03,Jazz\n"
     (row,) = read(tmp_path, content, "Titel", header={"matches": "^Datum$"})
-    assert (dict(row.cells), row.origin.number) == ({"Nr": "1", "Datum": "2026-05-03", "Titel": "Jazz"}, 4)
+    assert (dict(row.cells), row.location.number) == ({"Nr": "1", "Datum": "2026-05-03", "Titel": "Jazz"}, 4)
 
 
 def test_a_header_that_matches_nothing_is_told(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_name_that_somebody_wrote_over_is_told(tmp_path: Path) -> None:
 def test_comments_a_footer_and_what_follows_the_end_are_no_rows(tmp_path: Path) -> None:
     content = "id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\nprinted,today\n\n"
     rows = read(tmp_path, content, comment="#", footer=2)
-    assert [(row.cells["id"], row.origin.number) for row in rows] == [("1", 3), ("", 4), ("2", 5), ("", 6)]
+    assert [(row.cells["id"], row.location.number) for row in rows] == [("1", 3), ("", 4), ("2", 5), ("", 6)]
     assert column(read(tmp_path, content, until="^sum$"), "id") == ["# draft", "1", "", "2", ""]
 
 

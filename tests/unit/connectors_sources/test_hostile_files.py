@@ -105,7 +105,7 @@ def test_a_nul_byte_costs_its_row_only(tmp_path: Path) -> None:
     assert [(problem.code, problem.column, problem.found) for problem in bad.problems] == [
         (ReasonCode.BAD_TEXT, "text", "x\\x00")
     ]
-    assert (bad.origin.number, bad.cells["text"]) == (3, "x\ufffd")
+    assert (bad.location.number, bad.cells["text"]) == (3, "x\ufffd")
     assert (before.problems, unmapped.problems, after.problems) == ((), (), ())
     assert [warning.column for warning in unmapped.warnings] == ["note"]
 

@@ -30,7 +30,7 @@ def archive(**members: bytes | str) -> bytes:
 def test_a_file_of_an_archive_is_meant_by_a_pattern(tmp_path: Path) -> None:
     content = archive(export__events_csv="id\n1\n", export__venues_csv="id\n2\n")
     rows = read(tmp_path, content, member="*/events.csv")
-    assert [str(row.origin) for row in rows] == ["events.file/export/events.csv:2"]
+    assert [str(row.location) for row in rows] == ["events.file/export/events.csv:2"]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_what_the_page_shows_is_what_is_read(example: re.Match[str], tmp_path: P
         (tmp_path / name).write_text(content, "utf-8")
     header, *expected = _table(example["table"])
     with open_source(spec, tmp_path, frozenset(header[1:])).read() as reading:
-        rows = [[row.origin.place, *(row.cells[column] for column in header[1:])] for row in reading.rows]
+        rows = [[row.location.place, *(row.cells[column] for column in header[1:])] for row in reading.rows]
     assert rows == expected
 
 

@@ -12,9 +12,9 @@ from lookalikes.web_files import Web, web_server
 from unit.connectors_sources.reading import SPEC
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
-from connectors.sources.environment import NO_ACCESS
+from connectors.sources.catalogue import SourceProbe, probe_source
+from connectors.sources.contract import NO_ACCESS
 from connectors.sources.errors import SourceRefusedError
-from connectors.sources.probe import SourceProbe, probe_source
 
 
 @pytest.fixture

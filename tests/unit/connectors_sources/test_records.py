@@ -46,7 +46,7 @@ def test_nested_values_are_columns_named_by_their_path(tmp_path: Path) -> None:
 def test_records_stand_in_lists_of_lists_too(tmp_path: Path) -> None:
     content = '[{"day": 1, "events": [{"id": 1}, {"id": 2}]}, {"day": 2}, {"events": [{"id": 3}]}]'
     rows = read(tmp_path, content, "id", kind="json", records="[*].events")
-    assert [(row.cells["id"], row.origin.number) for row in rows] == [("1", 1), ("2", 2), ("3", 3)]
+    assert [(row.cells["id"], row.location.number) for row in rows] == [("1", 1), ("2", 2), ("3", 3)]
 
 
 def test_a_wrong_way_to_the_records_is_told_with_the_keys_that_are_there(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_record_may_stand_across_the_end_of_a_piece(tmp_path: Path, records: l
 
 def test_a_line_that_is_no_json_is_a_problem_of_its_own(tmp_path: Path) -> None:
     first, bad, scalar = read(tmp_path, '{"a": 1}\n\n{"a": \n7\n', "a", kind="ndjson")
-    assert [(row.origin.number, [problem.code for problem in row.problems]) for row in (first, bad, scalar)] == [
+    assert [(row.location.number, [problem.code for problem in row.problems]) for row in (first, bad, scalar)] == [
         (1, []),
         (3, [ReasonCode.BAD_TEXT]),
         (4, [ReasonCode.BAD_TEXT]),
@@ -119,7 +119,7 @@ def test_elements_attributes_and_what_stands_inside_them_are_columns(tmp_path: P
         "tag[1]": "b",
     }
     assert (second.cells["title"], second.cells["price"], second.cells["tag"]) == ("Late", "", "c")
-    assert str(second.origin) == "events.file:9 (record 2)"
+    assert str(second.location) == "events.file:9 (record 2)"
 
 
 def test_prefixes_can_be_dropped_and_repeated_elements_joined(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_events_of_a_calendar_have_their_properties_as_columns(tmp_path: Path) -
         "2026-06-01",
         "CANCELLED",
     )
-    assert (str(second.origin), second.cells["LOCATION"]) == ("events.file:24", "")
+    assert (str(second.location), second.cells["LOCATION"]) == ("events.file:24", "")
 
 
 SERIES = """BEGIN:VCALENDAR

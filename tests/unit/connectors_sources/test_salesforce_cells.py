@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.sources.formats.nested import Number
+from connectors.sources.formats.records import Number
 from connectors.sources.salesforce.query import convert_for, long_id
 
 

@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_files_follow_one_another_in_the_order_of_their_numbers(folder: Path) -> None:
     rows = rows_of(folder, "id", kind="csv", path="events-*.csv")
-    assert [str(row.origin) for row in rows] == ["events-1.csv:2", "events-9.csv:2", "events-10.csv:2"]
+    assert [str(row.location) for row in rows] == ["events-1.csv:2", "events-9.csv:2", "events-10.csv:2"]
     assert dict(rows[0].cells) == {"id": "1", "c1": "x", "c9": "", "c10": ""}
 
 
@@ -51,7 +51,7 @@ def test_files_of_one_name_are_told_apart_by_their_folder(folder: Path) -> None:
         (folder / name).mkdir()
         (folder / name / "events.csv").write_text(f"id\n{name}\n", "utf-8")
     rows = rows_of(folder, kind="csv", path="*/events.csv")
-    assert [str(row.origin) for row in rows] == ["lisbon/events.csv:2", "porto/events.csv:2"]
+    assert [str(row.location) for row in rows] == ["lisbon/events.csv:2", "porto/events.csv:2"]
 
 
 def test_a_file_that_is_replaced_while_the_others_are_read_is_read_again_later(folder: Path) -> None:

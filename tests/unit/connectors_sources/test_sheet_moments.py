@@ -29,7 +29,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 def told(desk: Desk, *columns: str) -> list[tuple[int, str, str]]:
-    return [(row.origin.number, row.cells["id"], row.cells["title"]) for row in desk.rows(*columns or ("id", "title"))]
+    return [(row.location.number, row.cells["id"], row.cells["title"]) for row in desk.rows(*columns or ("id", "title"))]
 
 
 def standing(desk: Desk) -> list[tuple[int, Content, Content]]:
@@ -128,7 +128,7 @@ def test_a_tab_taken_away_during_a_reading_ends_it(desk: Desk) -> None:
 
 def test_a_tab_renamed_during_a_reading_is_called_by_its_new_name(desk: Desk) -> None:
     desk.google.edits[3] = lambda: setattr(desk.sheet, "title", "Renamed")
-    places = {row.origin.place.partition("!")[0] for row in desk.rows("id", tab="#1")}
+    places = {row.location.place.partition("!")[0] for row in desk.rows("id", tab="#1")}
     assert places == {"Renamed"}
     assert not desk.waits
 

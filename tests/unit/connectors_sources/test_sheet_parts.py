@@ -58,8 +58,8 @@ def test_an_unknown_tab_is_refused_with_those_that_there_are(tmp_path: Path, wor
 def test_rows_are_called_as_the_spreadsheet_itself_calls_them(tmp_path: Path) -> None:
     with sheet_of(tmp_path, GRID) as desk:
         _with_tabs(desk)
-        places = [desk.rows(tab=f"#{number}")[0].origin.place for number in (1, 2, 3)]
-        assert desk.rows(tab="#2", range="B1:B2")[0].origin.place == "'Spring 2026'!B2"
+        places = [desk.rows(tab=f"#{number}")[0].location.place for number in (1, 2, 3)]
+        assert desk.rows(tab="#2", range="B1:B2")[0].location.place == "'Spring 2026'!B2"
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
     assert [tab_of(RowLocation(place)) for place in places] == ["Programme", "Spring 2026", "O'Neill/Late"]
     assert {file_of(RowLocation(place)) for place in places} == {""}
@@ -114,14 +114,14 @@ def test_the_header_is_found_below_notes_and_made_of_several_rows(tmp_path: Path
     with sheet_of(tmp_path, grid) as desk, desk.source(header={"matches": "^Event$", "rows": 2}).read() as reading:
         assert reading.columns == ("Event id", "Event title", "#3", "Event title#2")
         rows = list(reading.rows)
-    assert [row.origin.number for row in rows] == [5, 6, 7]
+    assert [row.location.number for row in rows] == [5, 6, 7]
     assert [row.cells["Event title#2"] for row in rows] == ["x", "", "y"]
 
 
 def test_blank_rows_between_are_rows_and_below_the_last_filled_one_are_none(tmp_path: Path) -> None:
     grid: list[list[Content]] = [*GRID, [], [None, None], ["3", None], [Cell(None, "DATE", "yyyy-mm-dd")], []]
     with sheet_of(tmp_path, grid) as desk:
-        assert [(row.origin.number, row.cells["id"]) for row in desk.rows()] == [(2, "1"), (3, ""), (4, ""), (5, "3")]
+        assert [(row.location.number, row.cells["id"]) for row in desk.rows()] == [(2, "1"), (3, ""), (4, ""), (5, "3")]
 
 
 def test_hidden_rows_are_rows(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from workbooks import write_xlsx
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.environment import REAL_CLOCK, Clock
-from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
+from connectors.sources.contract import REAL_CLOCK, Clock
+from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import AnySource, SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
 

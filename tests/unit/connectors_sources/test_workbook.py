@@ -16,7 +16,7 @@ from workbooks import write_xlsx
 
 from connectors.sources.errors import BadSourceError
 from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, plain_number
-from connectors.sources.formats.xlsx_cells import CellTexts
+from connectors.sources.formats.xlsx import CellTexts
 from mappings.outcome import SourceRow
 from mappings.refusals import ReasonCode
 
@@ -106,7 +106,7 @@ def test_rows_keep_the_numbers_that_the_sheet_shows(tmp_path: Path) -> None:
         page.set_row(6, None, None, {"hidden": True})
 
     rows = sheet(tmp_path, fill, header={"row": 3})
-    assert [(str(row.origin), row.cells["id"]) for row in rows] == [
+    assert [(str(row.location), row.cells["id"]) for row in rows] == [
         ("Programme!A4", "1"),
         ("Programme!A5", ""),
         ("Programme!A6", ""),
@@ -120,7 +120,7 @@ def test_a_range_is_a_table_of_its_own(tmp_path: Path) -> None:
     )
     rows = rows_of(tmp_path, "id", kind="xlsx", path="a.xlsx", range="B2:C4")
     assert cells(rows) == [["1", "x"], ["2", "y"]]
-    assert str(rows[0].origin) == "Programme!B3"
+    assert str(rows[0].location) == "Programme!B3"
 
 
 def test_merged_cells_hold_their_value_in_the_first_or_in_each(tmp_path: Path) -> None:

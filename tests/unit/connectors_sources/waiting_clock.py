@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from connectors.sources.environment import Clock
+from connectors.sources.contract import Clock
 
 
 @dataclass

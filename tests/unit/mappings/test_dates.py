@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from mappings.refusals import Refusal
 from mappings.steps.catalogue import AnyStep
-from mappings.steps.formats import compile_format, read_datetime
+from mappings.steps.dates import compile_format, read_datetime
 from mappings.steps.step import Step
 
 ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)

@@ -48,7 +48,11 @@ def test_a_row_with_a_warning_is_a_draft_under_its_own_key(
     assert sent["status"] == "published"
     careful, event = mapped(compile_feed(build(event=EVENT, top=DRAFTS), Directory())(one))
     assert event == sent | {"status": status}
-    assert (careful.row_key, careful.twin_digest, careful.warnings) == (plain.row_key, plain.twin_digest, plain.warnings)
+    assert (careful.row_key, careful.duplicate_digest, careful.warnings) == (
+        plain.row_key,
+        plain.duplicate_digest,
+        plain.warnings,
+    )
     assert careful.fingerprint == fingerprint(careful.body, careful.cover.url if careful.cover else "")
     assert careful.row_digest != plain.row_digest
 

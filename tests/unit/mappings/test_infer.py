@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mappings.draft.columns import Role, roles_by_name, see_columns
-from mappings.draft.dialect import guess_dialect
 from mappings.draft.draft import SourceSample, Wishes, draft_feed, feed_name, with_examples
 from mappings.draft.formats import see_times
 from mappings.draft.roles import guess_roles
+from mappings.draft.source import guess_dialect
 from mappings.draft.zones import guess_zone
 from mappings.examples import run_examples
 from mappings.yaml.loader import LookupShelf, parse_feed

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from connectors.sources.salesforce.client import one_line
 from mappings.draft.formats import see_times
 from mappings.lookup_table import parse_table
-from mappings.refusals import Refusal, Repaired
+from mappings.refusals import Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Step
 from mappings.steps.text import Newlines
@@ -45,7 +45,7 @@ def test_no_step_takes_long_over_a_long_cell(step: type[Step]) -> None:
     for shown in step.shown:
         run = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader)).compile(TABLES)
         for part in PARTS:
-            with within(20), contextlib.suppress(Refusal, Repaired):
+            with within(20), contextlib.suppress(Refusal, Repair):
                 run(part * (LENGTH // len(part)) + "x")
 
 

@@ -94,13 +94,13 @@ def test_half_a_character_in_a_zone_is_told_and_stops_no_run(mapper: Mapper, row
 
 def test_of_a_row_whose_cells_stand_in_wrong_columns_only_that_is_told(mapper: Mapper, row: Row) -> None:
     ragged = Reason(ReasonCode.RAGGED, "", "", "x", "remove the surplus cell")
-    broken = SourceRow(row().origin, {"ID": "1", "TITLE": ""}, (ragged,))
+    broken = SourceRow(row().location, {"ID": "1", "TITLE": ""}, (ragged,))
     assert reasons_of(mapper()(broken)) == [("", ReasonCode.RAGGED, "")]
 
 
 def test_a_cell_that_cannot_be_read_is_not_told_to_be_empty_as_well_and_all_else_is_told(mapper: Mapper, row: Row) -> None:
     faulty = Reason(ReasonCode.BAD_TEXT, "", "TITLE", "", "open the workbook and save it")
-    unread = SourceRow(row().origin, {"ID": "1E+05", "TITLE": ""}, (faulty,))
+    unread = SourceRow(row().location, {"ID": "1E+05", "TITLE": ""}, (faulty,))
     assert reasons_of(mapper()(unread)) == [("", ReasonCode.BAD_TEXT, "TITLE"), ("", ReasonCode.BAD_KEY, "ID")]
 
 
@@ -110,7 +110,9 @@ def test_cells_of_a_joined_row_that_is_not_there_are_not_told_to_be_empty(row: R
     mapping = build(event=event)
     joined = mapping.source.model_copy(update={"join": (Join.model_validate(places),)})
     feed = compile_feed(mapping.model_copy(update={"source": joined}), Directory())
-    lonely = SourceRow(row().origin, row(PLACE="v9").cells, (Reason(ReasonCode.NOT_IN_LOOKUP, "", "PLACE", "v9", "it knows v1"),))
+    lonely = SourceRow(
+        row().location, row(PLACE="v9").cells, (Reason(ReasonCode.NOT_IN_LOOKUP, "", "PLACE", "v9", "it knows v1"),)
+    )
     assert reasons_of(feed(lonely)) == [("", ReasonCode.NOT_IN_LOOKUP, "PLACE"), ("timezone", ReasonCode.REQUIRED, "ZONE")]
 
 
@@ -304,12 +306,12 @@ def test_the_window_is_seen_from_the_moment_of_the_run(build: Callable[..., Feed
         outcome = compiled(row(START=start))
         assert isinstance(outcome, MappedRow)
         assert (outcome.outside, event_of(outcome)["startAt"]) == (label, start)
-        assert if_unknown(outcome) == Skipped(outcome.origin, label, outcome.row_key)
+        assert if_unknown(outcome) == Skipped(outcome.location, label, outcome.row_key)
     wanted = compiled(row(START="2026-07-20T00:00:00+00:00"))
     assert isinstance(wanted, MappedRow)
     assert (wanted.outside, if_unknown(wanted)) == ("", wanted)
     unusable = compiled(row(START="2026-06-30T23:00:00+00:00", TITLE=""))
-    assert unusable == Skipped(unusable.origin, "already over", unusable.row_key)
+    assert unusable == Skipped(unusable.location, "already over", unusable.row_key)
     with pytest.raises(ConfigError, match="the moment of the run was not said"):
         compile_feed(mapping, Directory())
 

@@ -16,7 +16,7 @@ from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.refusals import Refusal
 from mappings.spec.feed import FeedMapping
-from mappings.steps.prices import PriceReader, Sign
+from mappings.steps.numbers import PriceReader, Sign
 
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
 Row = Callable[..., SourceRow]

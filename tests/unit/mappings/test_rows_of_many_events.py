@@ -72,7 +72,7 @@ def test_a_row_that_recurs_is_one_event_a_day_under_its_key_and_that_day(recurri
     outcomes = recurring().outcomes(row(**MAY))
     assert starts(outcomes) == [f"2026-05-{day}T19:30" for day in ("04", "08", "11", "15", "18")]
     assert keys(outcomes) == [f"1|2026-05-{day}" for day in ("04", "08", "11", "15", "18")]
-    assert {str(outcome.origin) for outcome in outcomes} == {"sample.csv:2"}
+    assert {str(outcome.location) for outcome in outcomes} == {"sample.csv:2"}
     assert [outcome.part.is_further for outcome in outcomes] == [False, True, True, True, True]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.group import TooManyHeldError, row_groups
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.rows import TooManyHeldError, row_groups
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.refusals import ReasonCode
 from mappings.row_key import RowKey
@@ -50,7 +50,7 @@ def told(outcomes: Iterable[RowOutcome]) -> list[tuple[str, str]]:
                 what = outcome.because
             case _:
                 what = type(outcome).__name__
-        said.append((what, str(outcome.origin).removeprefix("sample.csv:")))
+        said.append((what, str(outcome.location).removeprefix("sample.csv:")))
     return said
 
 
@@ -179,7 +179,7 @@ def test_the_newest_row_counts_also_where_it_is_called_off_or_cannot_be_used(map
 def test_a_row_that_is_called_off_is_left_out_under_its_key_and_its_label(mapper: Mapper) -> None:
     cancelling = mapper(top="rows:\n  - cancelled: {column: STATE, in: [cancelled, off]}\n")
     (outcome,) = cancelling.over(rows({"STATE": "off", "TITLE": ""}))
-    assert outcome == Skipped(outcome.origin, "cancelled", RowKey("1"), is_cancelled=True)
+    assert outcome == Skipped(outcome.location, "cancelled", RowKey("1"), is_cancelled=True)
 
 
 def test_each_event_of_a_row_that_is_called_off_is(build: Build) -> None:

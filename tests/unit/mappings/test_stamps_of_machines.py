@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.refusals import Refusal
-from mappings.steps.stamps import Epoch, Iso, Serial
+from mappings.steps.times import Epoch, Iso, Serial
 from mappings.zones import DAY_END
 
 

@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 from mappings.compiler.evaluation import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.lookup_table import parse_table
-from mappings.refusals import ReasonCode, Refusal, Repaired
+from mappings.refusals import ReasonCode, Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
-from mappings.steps.step import Kind, Run, Shown, Step
+from mappings.steps.step import Kind, Run, Step, StepExample
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
 ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)
@@ -47,12 +47,12 @@ def as_text(value: Any) -> Any:
 def made_by(run: Run, goes_in: Any) -> Any:
     try:
         return run(goes_in)
-    except Repaired as repaired:
+    except Repair as repaired:
         return repaired.value
 
 
 @pytest.mark.parametrize(("step", "shown"), EXAMPLES)
-def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: Shown) -> None:
+def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: StepExample) -> None:
     parsed = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader))
     assert type(parsed) is step
     run = parsed.compile(TABLES)
@@ -88,7 +88,7 @@ ODD = st.one_of(
 @pytest.mark.parametrize("shown", [param.values[1] for param in EXAMPLES], ids=[param.id for param in EXAMPLES])
 @given(text=ODD)
 @settings(max_examples=25)
-def test_no_text_makes_a_step_do_anything_but_give_a_value_or_refuse(shown: Shown, text: str) -> None:
+def test_no_text_makes_a_step_do_anything_but_give_a_value_or_refuse(shown: StepExample, text: str) -> None:
     step = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader))
     kind = Kind.TEXT if step.takes in (Kind.TEXT, Kind.LIST) else Kind.ANY
     for value, is_list in ((text, False), ([text, "Jazz"], True)):

@@ -12,7 +12,7 @@ from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.refusals import ReasonCode
 from mappings.spec.feed import FeedMapping
-from mappings.steps.countries import ALPHA_3, country_codes
+from mappings.steps.lookups import ALPHA_3, country_codes
 
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]

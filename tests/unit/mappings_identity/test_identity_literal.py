@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mappings.row_key
-from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key, row_digest, row_key, twin_digest
+from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, idempotency_key, row_digest, row_key
 
 ROOT = Path(mappings.row_key.__file__).parent.parent
 FEED = FeedName("lisbon-agenda")
@@ -26,10 +26,10 @@ IDEMPOTENCY_KEYS = {
 }
 ELSEWHERE = """
 import json
-from mappings.row_key import fingerprint, idempotency_key, row_digest, row_key, twin_digest
+from mappings.row_key import fingerprint, idempotency_key, row_digest, row_key, duplicate_digest
 keys = [idempotency_key(n, f, k, action=a, revision=r) for n, f, k, a, r in json.loads(input())]
 print(json.dumps([*keys, row_key(["A 17", "x|y", " e\\u0301\\u2003"]), fingerprint(b"{}", "u"), row_digest(b"m", "ab").hex(),
-    twin_digest(7, "Stra\\u00dfe", "s", "\\u00c9vora").hex()]))
+    duplicate_digest(7, "Stra\\u00dfe", "s", "\\u00c9vora").hex()]))
 """
 
 
@@ -43,7 +43,7 @@ def test_the_digests_of_rows_are_the_same_for_ever() -> None:
     assert fingerprint(b'{"title":"Jazz"}') == "0dd7e975344af1ce96c03c3287e7667a"
     assert fingerprint(b'{"title":"Jazz"}', "https://img.example/a.jpg") == "e9cac7faf4bc823a5f782a56427d5d19"
     assert row_digest(b"m" * 16, ["a", "b", ""]).hex() == "e7e4b50dddfadb52f2671d267de4a852"
-    twin = twin_digest(7, "Jazz & Blues", "2026-04-01T20:00:00+02:00", "Lisboa")
+    twin = duplicate_digest(7, "Jazz & Blues", "2026-04-01T20:00:00+02:00", "Lisboa")
     assert twin.hex() == "dae8e5313e3ae8d86f861719ed72ff48"
 
 
@@ -56,7 +56,7 @@ def test_the_two_spellings_of_an_accent_are_one_row_key() -> None:
 
 
 def test_copies_are_recognised_whatever_their_capitals() -> None:
-    assert twin_digest(7, "JAZZ", "s", "LISBOA") == twin_digest(7, "jazz", "s", "lisboa")
+    assert duplicate_digest(7, "JAZZ", "s", "LISBOA") == duplicate_digest(7, "jazz", "s", "lisboa")
 
 
 def _digests(interpreter: str, seed: str) -> list[str]:

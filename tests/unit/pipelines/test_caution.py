@@ -24,8 +24,8 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import SyncError
-from pipelines.run.drain import Drain
 from pipelines.run.outcome import BrakeError
+from pipelines.run.publish import Drain
 from pipelines.run.systemic_failure import PATIENT_ANSWERS, CautiousStart, ExpectedRefusal
 
 ORGANIZER = ExpectedRefusal("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))

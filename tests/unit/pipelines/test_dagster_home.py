@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.orchestration.dagster_home import DAGSTER_YAML, FORMER, prepare_dagster_home, settings_lacking
+from pipelines.before_serving import DAGSTER_YAML, FORMER, prepare_dagster_home, settings_lacking
 
 WRITTEN = "b7fc8f093d2eadd2299797cb171947d7494c083f94a5adf50c9be73a6dbc8d20"
 ADDED = ("schedules:", "sensors:", "freshness:")

@@ -13,7 +13,7 @@ from unit.state.world import World, answer, receipt, row
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Intent, Postponed, Refusal, Superseded, Verdict
-from pipelines.run.drain import Drain
+from pipelines.run.publish import Drain
 from pipelines.run.signals import InterruptedRunError
 from state.holders import LeaseLostError
 from state.ledger.outbox import Outbox, Settled

@@ -12,8 +12,8 @@ from unit.state.world import World, receipt, row
 from virtual_time import at_once
 
 from mappings.delivery import Intent, Verdict
-from pipelines.run.drain import STATE_PATIENCE_S, Drain
-from state.trouble import StateBusyError
+from pipelines.run.publish import STATE_PATIENCE_S, Drain
+from state.errors import StateBusyError
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from structlog.contextvars import bound_contextvars
 from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
-from pipelines.run.drain import InFlight
-from pipelines.run.lease import FRESH_S, LeaseKeeper
+from pipelines.run.context import FRESH_S, LeaseKeeper
+from pipelines.run.publish import InFlight
 from state.holders import LeaseLostError
 from state.ledger.lease import LEASE_TTL_S
 

@@ -16,7 +16,7 @@ from connectors.event_api.lists import ListedEvent
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.enums import EntryState
-from state.ledger.weighing import ReconcileCandidate
+from state.ledger.decisions import ReconcileCandidate
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,

@@ -8,9 +8,8 @@ from pathlib import Path
 from connectors.notify import Message
 from mappings.row_key import FeedName
 from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.messages import MOST_FEEDS, FeedNews, message_of
-from pipelines.notifications.notices import MOST_AN_HOUR
-from pipelines.orchestration.sensors import LOST_AFTER, NOTICES_SENSOR
+from pipelines.notifications.notices import MOST_AN_HOUR, MOST_FEEDS, FeedNews, message_of
+from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
 from pipelines.settings import read_channels
 
 PAGE = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text("utf-8")

@@ -12,7 +12,7 @@ from connectors.notify import Tone
 from mappings.row_key import FeedName
 from pipelines.control_characters import replaced
 from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.messages import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
+from pipelines.notifications.notices import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
 from state.notes import Notice
 
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")

@@ -19,7 +19,7 @@ from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.preflight import CLEAR, Outlook, Preflight
+from pipelines.run.systemic_failure import CLEAR, Outlook, Preflight
 from state.database import open_database
 from state.notes import ServiceNotes
 

@@ -11,9 +11,9 @@ from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.reading import ReadInputs, ReadPlan, plan_read
+from pipelines.run.stage import ReadInputs, ReadPlan, plan_read
 from state.ledger.gate import NO_BOOKMARK, Bookmark
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FEED = """\

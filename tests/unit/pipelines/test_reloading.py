@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from mappings.errors import TransientError
-from pipelines.orchestration.reloading import Reloader, files_to_watch, read_folder_version, watch
-from pipelines.orchestration.webserver import ReloadError, Webserver
+from pipelines.orchestration.webserver import Reloader, ReloadError, Webserver, files_to_watch, read_folder_version, watch
 
 FEED = """\
 feed: {name}
@@ -96,9 +95,9 @@ def test_what_is_seen_differs_where_a_file_of_a_feed_does(folder: Path, changed:
 
 
 def test_lists_that_feeds_look_up_in_are_watched_where_they_are(folder: Path) -> None:
-    seen = files_to_watch(folder)
-    assert seen.folders == {folder, folder.parent / "lists"}
-    assert seen.beside == {folder.parent / "lists" / "genres.csv"}
+    folders, files = files_to_watch(folder)
+    assert folders == {folder, folder.parent / "lists"}
+    assert files == {folder.parent / "lists" / "genres.csv"}
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from connectors.sources.environment import REAL_CLOCK
-from connectors.sources.files.snapshot import FileSnapshot, take_snapshot
+from connectors.sources.contract import REAL_CLOCK
+from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import CsvSource
-from pipelines.run.reading import ChangeProbe
+from pipelines.run.stage import ChangeProbe
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from connectors.errors import ScopeMissingError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.yaml.loader import load_feed
-from pipelines.run.context import ServiceLists, ask_lists
+from pipelines.run.service import ServiceLists, ask_lists
 
 MAPPING = """\
 feed: agenda

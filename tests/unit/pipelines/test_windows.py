@@ -22,10 +22,9 @@ from mappings.spec.source import SalesforceSource
 from mappings.yaml.loader import load_feed
 from pipelines.run.backfill import cut, usual_way, within
 from pipelines.run.options import By, RunOptions, Window
-from pipelines.run.reading import ReadInputs, plan_read
-from pipelines.run.window_filter import WindowFilter
+from pipelines.run.stage import ReadInputs, WindowFilter, plan_read
 from state.ledger.gate import Bookmark
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.sources.contract import StatusCell, StatusRow
 from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
-from connectors.sources.write_back import StatusCell, StatusRow
-from mappings.compiler.key import compile_key
+from mappings.compiler.expand import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
 from mappings.spec.source_words import WriteBack

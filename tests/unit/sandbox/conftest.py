@@ -10,7 +10,7 @@ import httpx
 import pytest
 from unit.sandbox.bench import SECRET, Bench, Clock, Event, InProcess, Open
 
-from sandbox.app import create_app
+from sandbox.server import create_app
 from sandbox.service import Environment
 from sandbox.switches import parse_switches
 

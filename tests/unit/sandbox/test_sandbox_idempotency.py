@@ -8,7 +8,7 @@ import httpx
 import pytest
 from unit.sandbox.bench import Bench, Event, Open
 
-from sandbox.app import create_app
+from sandbox.server import create_app
 from sandbox.service import Environment
 from sandbox.switches import Switches
 

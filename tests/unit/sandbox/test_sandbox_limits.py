@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.sandbox.bench import Bench, Event, Open
 
-from sandbox.limits import FixedWindow, Meter, SlidingWindow, TokenBucket
+from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 
 

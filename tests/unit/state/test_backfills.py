@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from mappings.row_key import FeedName
 from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceState
 from state.ledger.ledger import Ledger
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 HERE, FEED = "https://events.example#default", FeedName("agenda")
 DAYS = [("2031-05-01", "2031-05-01"), ("2031-05-02", "2031-05-02")]
@@ -81,8 +81,8 @@ def test_the_youngest_comes_first_and_other_feeds_have_their_own(engine: Engine,
 def test_a_feeds_status_counts_the_slices_that_are_left(engine: Engine, ours: Backfills) -> None:
     Ledger(engine, HERE, FEED, namespace="tests", now=now).begin_run("run-1", launched_by="a test")
     ours.begin_slice("b1", 1, "me")
-    (status,) = Books(engine).status(feed=FEED)
+    (status,) = LedgerQueries(engine).status(feed=FEED)
     assert status.slices_left == 2
     ours.cancel("b1")
-    (status,) = Books(engine).status(feed=FEED)
+    (status,) = LedgerQueries(engine).status(feed=FEED)
     assert status.slices_left == 0

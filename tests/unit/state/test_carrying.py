@@ -21,23 +21,21 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.archive.copying import TABLES, Sum, UnlikeError, compare, line_of, rows_of
-from state.archive.export_file import export_to, import_from
+from state.archive.export import TABLES, Sum, UnlikeError, compare, export_to, import_from, line_of, rows_of
 from state.archive.moving import MOVER, migrate
 from state.archive.verify import examine
 from state.database import open_database, reading, writing
 from state.holders import HeldByAnotherError
 from state.ledger.choices import SetAside
 from state.ledger.ledger import Ledger
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
 from state.notes import MediaMemory
+from state.queries import LedgerQueries, RowFilter
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
-from state.views.books import Books
-from state.views.views import RowFilter
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def silent(_count: int) -> None:
@@ -94,7 +92,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_a_state_db_is_moved_to_either_kind_and_works_on_there(world: World, target: Callable[[str], Engine], kind: str) -> None:
     lived_in(world)
-    before = Books(world.engine).rows(BOOK, RowFilter())
+    before = LedgerQueries(world.engine).rows(BOOK, RowFilter())
     world.lease.release()
     original, there = told(world.engine), target(kind)
     done = migrate(world.engine, there, world.clock, silent, silent)
@@ -102,7 +100,7 @@ def test_a_state_db_is_moved_to_either_kind_and_works_on_there(world: World, tar
     assert {name: str(one) for name, one in told(there).items() if name != "lease"} == {
         name: str(one) for name, one in original.items() if name != "lease"
     }
-    assert Books(there).rows(BOOK, RowFilter()) == before
+    assert LedgerQueries(there).rows(BOOK, RowFilter()) == before
     assert examine(there).findings == ()
     world.engine.dispose()
     world.engine = there
@@ -200,7 +198,7 @@ def test_an_export_fills_either_kind(world: World, target: Callable[[str], Engin
     assert sum(expected) == sum(written) == done.total
     there = target(kind)
     assert import_from(there, tmp_path / "state.gz", silent) == done
-    assert Books(there).rows(BOOK, RowFilter()) == Books(world.engine).rows(BOOK, RowFilter())
+    assert LedgerQueries(there).rows(BOOK, RowFilter()) == LedgerQueries(world.engine).rows(BOOK, RowFilter())
     assert told(there) == told(world.engine)
     assert examine(there).findings == ()
     Ledger(there, DESTINATION, FEED, namespace="tests", now=world.clock).acquire_lease(

@@ -14,9 +14,9 @@ from sqlalchemy import inspect, text
 
 from mappings.errors import ConfigError
 from state.database import open_database, reading, writing
+from state.errors import StateBusyError, StateUnavailableError
 from state.migrations.upgrade import HEAD
 from state.tables import METADATA
-from state.trouble import StateBusyError, StateUnavailableError
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
 

@@ -32,9 +32,9 @@ from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.holders import LeaseLostError
 from state.ledger.choices import (
     Apply,
-    AsItIs,
     Change,
     Choice,
+    NoChange,
     NotPossibleError,
     Release,
     Remove,
@@ -45,18 +45,16 @@ from state.ledger.choices import (
     TakeEvent,
 )
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
+from state.ledger.entries import duplicate_digest_of
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
-from state.ledger.plan import twin_digest_of
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
-from state.ledger.standing import OpenRows
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope, OpenRows
+from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
-from state.views.books import Books
-from state.views.views import RowFilter
 
 ANN = "ann@desk"
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 REFUSED = Refusal(answer(400, "req-1"))
 
 
@@ -135,7 +133,7 @@ def test_a_person_who_lets_a_denied_row_out_under_its_next_key_is_told_of_the_ri
     change = resolved(world, "a", Resend()).outcome
     assert isinstance(change, Change)
     assert "there will be two" in change.risk
-    assert isinstance(resolved(world, "a", Resend()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Resend()).outcome, NoChange)
     (intent,) = world.outbox().settle_and_claim([], 1)
     assert intent.denial == Denial(verdict.answer.request_id, is_resent=True)
     world.crash()
@@ -226,7 +224,7 @@ def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdi
 def test_an_event_id_said_twice_is_kept_once_and_a_slip_can_be_corrected(world: World) -> None:
     ended(world, Conflict(answer(409)))
     resolved(world, "a", TakeEvent(11))
-    assert isinstance(resolved(world, "a", TakeEvent(11)).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", TakeEvent(11)).outcome, NoChange)
     resolved(world, "a", TakeEvent(12))
     assert world.known("a").event_id == 12
 
@@ -268,7 +266,7 @@ def test_a_forgotten_row_is_resent_as_it_was_on_a_persons_word(world: World) -> 
     outcome = resolved(world, "a", Resend()).outcome
     assert isinstance(outcome, Change)
     assert "there will be two" in outcome.risk
-    assert isinstance(resolved(world, "a", Resend()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Resend()).outcome, NoChange)
     world.clock.turn(days=6)  # the feed's next run is a week away
     world.crash()
     (intent,) = world.outbox().settle_and_claim([], 9)
@@ -325,17 +323,17 @@ def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_
     ended(world, verdict)
     before = world.known("a").state
     resolved(world, "a", SetAside())
-    assert isinstance(resolved(world, "a", SetAside()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
     assert world.outbox().settle_and_claim([], 9) == []
-    (status,) = Books(world.engine).status()
+    (status,) = LedgerQueries(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
     waiting = RowFilter(waiting=Waiting(before))
-    assert Books(world.engine).rows(BOOK, waiting) == ()
+    assert LedgerQueries(world.engine).rows(BOOK, waiting) == ()
 
     resolved(world, "a", TakeBack())
-    assert [one.row_key for one in Books(world.engine).rows(BOOK, waiting)] == ["a"]
+    assert [one.row_key for one in LedgerQueries(world.engine).rows(BOOK, waiting)] == ["a"]
     assert world.known("a").decision is None
-    assert isinstance(resolved(world, "a", TakeBack()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", TakeBack()).outcome, NoChange)
 
 
 def test_a_resend_that_no_run_has_acted_on_can_be_taken_back(world: World) -> None:
@@ -359,7 +357,7 @@ def test_a_refused_row_set_aside_is_a_new_matter_once_it_is_corrected(world: Wor
     world.stage([row("a", "corrected")])
     assert world.known("a").decision is None
     world.publish(Refusal(answer(400, "req-2")))
-    (status,) = Books(world.engine).status()
+    (status,) = LedgerQueries(world.engine).status()
     assert dict(status.waiting) == {"refused": 1}
 
 
@@ -369,16 +367,16 @@ def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world
     resolved(world, "a", SetAside())
     account = world.stage([row("a", "edited")]).account
     assert (account.unchanged, account.drifted) == (1, 0)
-    assert Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
+    assert LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
     assert world.stage([row("a", "edited again")]).account.drifted == 1
-    assert len(Books(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
+    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
 
 
 def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
     """A row with a whole payload: rows of one title look like copies of each other."""
     place = {"approxLocation": {"city": {"placeId": "lis"}}, "channelId": 7}
     body = json.dumps({"status": "published", "title": title, "startAt": "2030-05-01T20:00:00+02:00", **place, **more}).encode()
-    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), twin_digest=twin_digest_of(body))
+    return replace(row(key, title), body=body, fingerprint=fingerprint(body, ""), duplicate_digest=duplicate_digest_of(body))
 
 
 def held(world: World) -> None:
@@ -414,7 +412,7 @@ def drift_of(world: World, key: str = "a") -> str | None:
 def is_listed(world: World, key: str) -> bool:
     """Whether an entry is drifted or vanished, and nobody has ignored it."""
     which = (RowFilter(waiting=Waiting.DRIFT), RowFilter(waiting=Waiting.VANISHED))
-    return any(one.row_key == key for each in which for one in Books(world.engine).rows(BOOK, each))
+    return any(one.row_key == key for each in which for one in LedgerQueries(world.engine).rows(BOOK, each))
 
 
 def columns(world: World) -> dict[str, dict[str, Any]]:
@@ -430,7 +428,7 @@ def test_a_drift_that_was_applied_by_hand_is_the_baseline_and_going_back_is_drif
     resolved(world, "a", Apply())
     entry = world.known("a")
     assert (entry.drift_kind, json.loads(entry.shown)["title"], entry.decision) == (None, "B", Decision.APPLIED)
-    assert isinstance(resolved(world, "a", Apply()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Apply()).outcome, NoChange)
     assert world.stage([event("a", "B")]).account.unchanged == 1
     assert world.stage([event("a", "A")]).account.drifted == 1
     assert (drift_of(world), sent(world)) == ("A", [])
@@ -535,7 +533,7 @@ def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_deci
 
 def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> None:
     warning = (Reason(ReasonCode.REQUIRED, "description", "TEXT", "", "write more"),)
-    books = Books(world.engine)
+    books = LedgerQueries(world.engine)
     world.stage([replace(event("a"), warnings=warning)])
     world.publish()
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
@@ -551,7 +549,7 @@ def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> N
 
 def test_a_row_without_warnings_or_drift_has_nothing_to_ignore(world: World) -> None:
     delivered(world, "A")
-    assert isinstance(resolved(world, "a", SetAside()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
 
 
 def test_undo_of_an_ignored_row_that_was_pending_makes_it_pending_again(world: World) -> None:
@@ -568,7 +566,7 @@ def test_undo_of_an_ignored_row_that_was_pending_makes_it_pending_again(world: W
 def test_a_held_row_is_released_and_sent_once(world: World) -> None:
     held(world)
     resolved(world, "n2", Release())
-    assert isinstance(resolved(world, "n2", Release()).outcome, AsItIs)
+    assert isinstance(resolved(world, "n2", Release()).outcome, NoChange)
     (intent,) = sent(world)
     assert intent.key == idempotency_key("tests", FEED, RowKey("n2"))
     world.crash()
@@ -616,10 +614,10 @@ def test_an_ignored_held_row_is_not_sent_and_not_listed(world: World) -> None:
     resolved(world, "n2", SetAside())
     assert world.stage([event("n2")]).account.held == 1
     assert (world.states()["n2"], sent(world)) == ("held", [])
-    assert Books(world.engine).problems(BOOK, ProblemKind.HELD) == ()
+    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD) == ()
     resolved(world, "n2", TakeBack())
     world.stage([event("n2")])
-    assert len(Books(world.engine).problems(BOOK, ProblemKind.HELD)) == 1
+    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD)) == 1
 
 
 def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(world: World) -> None:
@@ -632,13 +630,13 @@ def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(wo
     assert (new.state, new.event_id, new.decision, new.drift_kind) == (EntryState.DELIVERED, event_id, Decision.SAME_AS, None)
     assert (old.state, old.event_id, old.candidate_id) == (EntryState.SUPERSEDED, None, new.entry_id)
     assert old.key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
-    assert isinstance(resolved(world, "n2", SameAs()).outcome, AsItIs)
-    assert isinstance(resolved(world, "n2", SameAs(RowKey("a2"))).outcome, AsItIs)
+    assert isinstance(resolved(world, "n2", SameAs()).outcome, NoChange)
+    assert isinstance(resolved(world, "n2", SameAs(RowKey("a2"))).outcome, NoChange)
     account = world.stage([event("n2")]).account
     assert (account.unchanged, account.held, sent(world)) == (1, 0, [])
     assert not is_listed(world, "a2")
     assert event_id is not None
-    assert Books(world.engine).owners(DESTINATION, [event_id]) == {event_id: "row n2 of agenda"}
+    assert LedgerQueries(world.engine).owners(DESTINATION, [event_id]) == {event_id: "row n2 of agenda"}
 
 
 def test_a_later_edit_of_an_adopted_event_is_drift_of_it(world: World) -> None:
@@ -783,7 +781,7 @@ def test_a_vanished_event_that_was_removed_is_off_the_list_and_returns_under_the
     assert isinstance(outcome, Change)
     assert outcome.removed == (event_id,)
     assert world.known("a").removed_at == world.clock()
-    assert isinstance(resolved(world, "a", Remove()).outcome, AsItIs)
+    assert isinstance(resolved(world, "a", Remove()).outcome, NoChange)
     with pytest.raises(NotPossibleError, match="source does not ask for it"):
         resolved(world, "a", Resend())
     world.stage([event("a", "A")])

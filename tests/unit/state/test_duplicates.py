@@ -13,7 +13,7 @@ from mappings.outcome import MappedRow
 from mappings.row_key import FeedName
 from state.database import reading, writing
 from state.ledger.accounts import StageReport
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
 from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
 
 
@@ -168,7 +168,7 @@ def test_a_row_that_returns_after_its_event_was_adopted_is_held_and_goes_back_wh
     world.stage([row("a", twin="jazz"), row("b")])
     world.publish()
     decided(world, "a", state="superseded", event_id=None, candidate_id=world.known("b").entry_id, revision=1)
-    decided(world, "b", twin_digest=row("a", twin="jazz").twin_digest)
+    decided(world, "b", twin_digest=row("a", twin="jazz").duplicate_digest)
     assert world.stage([row("b")]).vanished == 0
     assert world.stage([row("a", twin="jazz"), row("b")]).account.held == 1
     assert world.stage([row("b")]).account.held == 0

@@ -27,7 +27,7 @@ class Watched(RowMapper):
         return RowMapper.over(self, map(self._noted, rows))
 
     def _noted(self, row: SourceRow) -> SourceRow:
-        self.places.append(row.origin.place)
+        self.places.append(row.location.place)
         return row
 
 

@@ -15,7 +15,7 @@ from mappings.row_key import FeedName
 from state.database import reading
 from state.holders import HeldByAnotherError, LeaseLostError, is_running, this_process
 from state.ledger.ledger import Ledger
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 HOLD = """
 import sys
@@ -48,7 +48,7 @@ def test_a_second_run_is_told_who_holds_the_feed_since_when(world: World, holder
     with pytest.raises(HeldByAnotherError, match="held by eventsync run") as caught:
         world.ledger.acquire_lease("second")
     assert (caught.value.pid, caught.value.since, caught.value.holder) == (holder.pid, world.clock(), "eventsync run")
-    told = Books(world.engine).status()[0].lease
+    told = LedgerQueries(world.engine).status()[0].lease
     assert told is not None
     assert (told.pid, told.is_gone) == (holder.pid, False)
 
@@ -56,7 +56,7 @@ def test_a_second_run_is_told_who_holds_the_feed_since_when(world: World, holder
 def test_a_holder_that_was_killed_is_followed_at_once(world: World, holder: subprocess.Popen[str]) -> None:
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    told = Books(world.engine).status()[0].lease
+    told = LedgerQueries(world.engine).status()[0].lease
     assert told is not None
     assert (told.pid, told.is_gone) == (holder.pid, True)
     assert world.ledger.acquire_lease("second").token == 3

@@ -33,7 +33,7 @@ from state.holders import (
 )
 from state.ledger.lease import FencedTransaction, Lease, LeaseClock
 from state.ledger.ledger import Ledger
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 HERE = BootClock("boot-1", lambda: 0.0)
 
@@ -100,7 +100,7 @@ def _taken(ledger: Ledger) -> Lease | None:
 def test_people_are_told_the_servers_time(postgres: Postgres) -> None:
     engine = open_database(postgres.fresh_url())
     ledger_of(engine).acquire_lease("first")
-    (status,) = Books(engine).status()
+    (status,) = LedgerQueries(engine).status()
     assert status.lease is not None
     assert abs(status.lease.acquired_at - datetime.now(UTC)) < timedelta(minutes=5)  # noqa: TID251  # the server's is real
     engine.dispose()

@@ -16,9 +16,9 @@ from mappings.row_key import FeedName, RowKey
 from state.enums import EntryState
 from state.ledger.choices import (
     Apply,
-    AsItIs,
     Beside,
     Choice,
+    NoChange,
     NotPossibleError,
     Other,
     Release,
@@ -30,8 +30,8 @@ from state.ledger.choices import (
     decide,
     may_be_removed,
 )
-from state.ledger.row_record import RowRecord
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import RowRecord
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
 VERDICTS: dict[str, Verdict] = {
@@ -112,7 +112,7 @@ def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:  # noqa: PL
         outcome = decide(record, choice, beside)
     except NotPossibleError:
         return "not possible"
-    if isinstance(outcome, AsItIs):
+    if isinstance(outcome, NoChange):
         return "as it is"
     match choice:
         case SetAside():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from unit.state.world import DESTINATION, FEED, World
 
 from state.ledger.accounts import PublishAccount
-from state.ledger.row_record import Book
-from state.views.books import last_came, last_done
+from state.ledger.standing import FeedScope
+from state.queries import last_came, last_done
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def _ends(world: World, run_id: str, exit_code: int, account: PublishAccount | None) -> None:

@@ -13,9 +13,8 @@ from state.enums import EntryState
 from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, PublishAccount
 from state.ledger.outbox import NotClaimedError, Settled
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
 COVER = Cover("https://img.example/a.jpg", "draft")
@@ -273,7 +272,7 @@ def test_settling_keeps_the_lease_alive(world: World) -> None:
     for _ in range(5):
         world.clock.turn(seconds=50)
         outbox.settle_and_claim([], 0)
-    (status,) = Books(world.engine).status()
+    (status,) = LedgerQueries(world.engine).status()
     assert status.lease is not None
     assert status.lease.expires_at > world.clock()
 
@@ -288,7 +287,7 @@ def test_the_record_of_a_run_that_died_is_closed_by_the_next(world: World) -> No
     world.outbox().settle_and_claim([], 1)
     world.crash()
     world.publish()
-    runs = {run.run_id: run for run in Books(world.engine).runs()}
+    runs = {run.run_id: run for run in LedgerQueries(world.engine).runs()}
     assert (runs["run-2"].outcome, runs["run-3"].outcome) == ("lost", None)
     assert "run-3 carries on" in runs["run-2"].message
 
@@ -297,8 +296,8 @@ def test_a_run_keeps_its_accounts(world: World) -> None:
     report = world.stage([row("a")])
     account = world.publish()
     world.ledger.finish_run("run-2", outcome="done", exit_code=0, message="1 delivered", publish_account=account)
-    staged = Books(world.engine).run(DESTINATION, FEED, "run-1")
-    published = Books(world.engine).run(DESTINATION, FEED, "run-2")
+    staged = LedgerQueries(world.engine).run(DESTINATION, FEED, "run-1")
+    published = LedgerQueries(world.engine).run(DESTINATION, FEED, "run-2")
     assert staged is not None
     assert published is not None
     assert (staged.read, staged.stage_report) == (report.account, report)
@@ -309,14 +308,14 @@ def test_a_run_that_is_begun_again_goes_on_with_its_record(world: World) -> None
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
     world.ledger.finish_run("r", outcome="staged", exit_code=0, message="")
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
-    (record,) = Books(world.engine).runs()
+    (record,) = LedgerQueries(world.engine).runs()
     assert (record.outcome, record.finished_at, record.dagster_run_id) == (None, None, "d-1")
 
 
 def test_the_status_counts_every_state(world: World) -> None:
     world.stage([row(key) for key in "abc"])
     world.publish(Refusal(answer(400)), Blocked(answer(403)))
-    (status,) = Books(world.engine).status(feed=FEED)
+    (status,) = LedgerQueries(world.engine).status(feed=FEED)
     assert {state: count for state, count in status.counts.items() if count} == {
         EntryState.REFUSED: 1,
         EntryState.BLOCKED: 1,
@@ -328,7 +327,7 @@ def test_the_status_counts_every_state(world: World) -> None:
 def test_rows_are_read_in_pages_and_by_filter(world: World) -> None:
     world.stage([row(key) for key in "abc"])
     world.publish(Refusal(answer(400)))
-    books, book = Books(world.engine), Book(DESTINATION, FEED)
+    books, book = LedgerQueries(world.engine), FeedScope(DESTINATION, FEED)
     refused = RowFilter(states=frozenset({EntryState.REFUSED}))
     assert [entry.row_key for entry in books.every_row(book, refused)] == ["a"]
     first = books.rows(book, RowFilter(), limit=2)

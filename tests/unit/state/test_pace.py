@@ -7,7 +7,7 @@ import threading
 from sqlalchemy import Engine
 from unit.state.world import Clock
 
-from state.pace import SharedRate
+from state.notes import SharedRate
 
 
 def shared(engine: Engine, clock: Clock | None = None, route: str = "POST /events") -> SharedRate:

@@ -6,11 +6,10 @@ from unit.state.world import row
 from mappings.outcome import MappedRow
 from mappings.row_key import FeedName, RowKey
 from state.enums import EntryState
-from state.ledger.duplicates import Candidate
-from state.ledger.plan import (
+from state.ledger.entries import Candidate, Known
+from state.ledger.stage import (
     Drifted,
     Held,
-    Known,
     New,
     Reopen,
     Repin,

@@ -17,14 +17,13 @@ from state.database import reading, writing
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_THAT_TELL
 from state.ledger.choices import TakeEvent
-from state.ledger.row_record import Book, RowRecord
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope, RowRecord
 from state.notes import NoticesSent
+from state.queries import LedgerQueries, RowFilter
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
-from state.views.books import Books
-from state.views.views import RowFilter
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def pruned(world: World, *, days: int = 90, is_dry: bool = False) -> Pruned:
@@ -37,7 +36,7 @@ def count(world: World, table: Table) -> int:
 
 
 def entries(world: World) -> tuple[RowRecord, ...]:
-    return Books(world.engine).rows(BOOK, RowFilter())
+    return LedgerQueries(world.engine).rows(BOOK, RowFilter())
 
 
 def test_a_problem_that_was_mended_long_ago_goes_with_its_raw_cells_and_one_that_stands_stays(world: World) -> None:
@@ -49,7 +48,7 @@ def test_a_problem_that_was_mended_long_ago_goes_with_its_raw_cells_and_one_that
     assert pruned(world, is_dry=True) == found
     assert count(world, PROBLEM) == 2
     assert pruned(world) == found
-    assert [problem.row_key for problem in Books(world.engine).problems(BOOK, ProblemKind.REJECTED)] == ["c"]
+    assert [problem.row_key for problem in LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)] == ["c"]
     assert pruned(world).problems == 0
 
 
@@ -86,9 +85,9 @@ def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(wo
     world.stage([row("a"), rejection("b")])
     world.clock.turn(days=100)
     world.stage([row("a")], is_whole=False, policy=StagePolicy(row_parts=None))
-    listed = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    listed = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
     done = pruned(world)
-    assert Books(world.engine).problems(BOOK, ProblemKind.REJECTED) == listed
+    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED) == listed
     assert done.problems + done.standing_problems == 1
 
 
@@ -101,7 +100,7 @@ def test_accounts_of_old_runs_go_but_for_those_that_brakes_learn_from(world: Wor
     assert count(world, RUN) == 2 * (READS_THAT_TELL + 5)
     done = pruned(world)
     assert (done.runs, done.telling_runs) == (READS_THAT_TELL + 9, READS_THAT_TELL + 1)
-    kept = Books(world.engine).runs(limit=1_000)
+    kept = LedgerQueries(world.engine).runs(limit=1_000)
     assert len(kept) == READS_THAT_TELL + 1
     assert sum(run.read is not None for run in kept) == READS_THAT_TELL
     assert len({record.staged_run for record in entries(world)}) == READS_THAT_TELL + 5
@@ -112,7 +111,7 @@ def test_runs_that_never_ended_keep_their_accounts(world: World) -> None:
     begun = {world.run() for _ in range(2)}
     world.clock.turn(days=365)
     assert pruned(world).runs == 0
-    assert begun < {run.run_id for run in Books(world.engine).runs()}
+    assert begun < {run.run_id for run in LedgerQueries(world.engine).runs()}
 
 
 def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world: World) -> None:
@@ -121,7 +120,7 @@ def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world
     world.clock.turn(days=365)
     done = pruned(world)
     assert (done.problems, done.standing_problems) == (0, 1)
-    assert len(Books(world.engine).problems(BOOK, ProblemKind.REJECTED)) == 1
+    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)) == 1
 
 
 def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:

@@ -15,16 +15,16 @@ from connectors.sources.errors import SourceUnavailableError
 from mappings.delivery import Refusal
 from mappings.row_key import RowKey
 from pipelines.run.options import RunOptions
-from state.archive.rehearsal import rehearsal_copy
+from state.archive.moving import rehearsal_copy
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.choices import Release
 from state.ledger.gate import GateClosedError
 from state.ledger.ledger import Ledger
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import ReadKind
+from state.ledger.reads import ReadKind
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 from state.tables import ENTRY
-from state.views.books import Books
 
 STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: "50%", new: off}'
 NOW_FULL = RunOptions(full=True)
@@ -43,8 +43,8 @@ def desk(world: World, tmp_path: Path) -> Desk:
 
 def listed(desk: Desk) -> list[str]:
     """The rows that people are shown as rejected; the count of those that wait says the same."""
-    books = Books(desk.world.engine)
-    rows = [str(problem.row_key) for problem in books.every_problem(Book(DESTINATION, FEED), ProblemKind.REJECTED)]
+    books = LedgerQueries(desk.world.engine)
+    rows = [str(problem.row_key) for problem in books.every_problem(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)]
     assert books.status()[0].waiting.get("rejected", 0) == len(rows)
     return rows
 

@@ -6,17 +6,17 @@ from unit.state.world import DESTINATION, FEED, START, World, rejection, row
 
 from mappings.row_key import RowKey
 from state.enums import ProblemKind
-from state.ledger.row_record import Book
-from state.views.books import Books
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def test_a_row_that_only_moved_in_its_file_is_met_since_it_was_first_met(world: World) -> None:
     world.stage([rejection("a", "agenda.csv:2"), rejection("", "agenda.csv:3")])
     world.clock.turn(days=3)
     world.stage([rejection("a", "agenda.csv:9"), rejection("b", "agenda.csv:10"), rejection("", "agenda.csv:11")])
-    books = Books(world.engine)
+    books = LedgerQueries(world.engine)
     problems = books.problems(BOOK, ProblemKind.REJECTED)
     met = books.first_met(problems)
     days = {problem.origin: (met[problem.problem_id] - START).days for problem in problems}
@@ -28,4 +28,4 @@ def test_events_are_found_by_their_rows(world: World) -> None:
     world.stage([row("a"), row("b")])
     world.publish()
     world.stage([row("a"), row("b"), row("c")])
-    assert set(Books(world.engine).event_ids(BOOK, [RowKey(key) for key in "acx"])) == {"a"}
+    assert set(LedgerQueries(world.engine).event_ids(BOOK, [RowKey(key) for key in "acx"])) == {"a"}

@@ -8,15 +8,14 @@ from unit.state.world import DESTINATION, FEED, World, answer, row
 from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, Verdict
 from mappings.errors import TransientError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries, RowFilter
 
 PAUSED = TransientError("come back later")
 
 
 def _resent(world: World) -> list[tuple[str, int]]:
-    rows = Books(world.engine).every_row(Book(DESTINATION, FEED), RowFilter(is_resent=True))
+    rows = LedgerQueries(world.engine).every_row(FeedScope(DESTINATION, FEED), RowFilter(is_resent=True))
     return [(row.row_key, row.copies) for row in rows]
 
 

@@ -10,8 +10,7 @@ from mappings.row_key import RowKey, row_key
 from state.enums import DriftKind, EntryState
 from state.ledger.accounts import ReadAccount, RowShares
 from state.ledger.choices import SetAside
-from state.ledger.read_marks import UnreadEvents
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy, UnreadEvents
 
 THE_WEEK = StagePolicy(days=("2026-03-02", "2026-03-31"))
 OF_ROWS = StagePolicy(days=("2026-03-02", "2026-03-31"), row_parts=1)

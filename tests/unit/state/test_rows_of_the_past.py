@@ -11,9 +11,8 @@ from unit.state.world import DESTINATION, FEED, World, row
 from mappings.outcome import MappedRow
 from mappings.row_key import fingerprint
 from state.ledger.accounts import StageReport
-from state.ledger.row_record import Book
-from state.views.books import Books
-from state.views.views import RowFilter
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries, RowFilter
 
 OVER, TO_COME = "2026-02-01T20:00:00+01:00", "2026-08-01T20:00:00+02:00"
 
@@ -41,9 +40,9 @@ def test_a_row_whose_event_is_over_is_past_and_any_other_has_vanished(
 ) -> None:
     report = pruned(world, event("a", start, end))
     assert (report.vanished, report.past, report.past_rows) == (vanished, past, past)
-    (status,) = Books(world.engine).status()
+    (status,) = LedgerQueries(world.engine).status()
     assert (status.vanished, status.waiting.get("vanished", 0)) == (vanished, vanished)
-    assert len(Books(world.engine).rows(Book(DESTINATION, FEED), RowFilter(is_vanished=True))) == vanished
+    assert len(LedgerQueries(world.engine).rows(FeedScope(DESTINATION, FEED), RowFilter(is_vanished=True))) == vanished
 
 
 def test_a_row_that_is_past_is_counted_once_and_comes_back_as_known_as_it_was(world: World) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 from mappings.row_key import FeedName
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes, add_notices
-from state.views.books import Books
+from state.queries import LedgerQueries
 
 HERE, ELSEWHERE, FEED = "https://events.example#default", "https://rehearsal.example#default", FeedName("agenda")
 
@@ -49,11 +49,11 @@ def test_a_runs_notices_are_kept_in_order_and_each_once(engine: Engine) -> None:
     add_notices(engine, HERE, FEED, "run-1", ["the list changed"])
     ledger.begin_run("run-1", launched_by="a test")
     add_notices(engine, HERE, FEED, "run-1", ["the page changed", "the list changed"])
-    run = Books(engine).run(HERE, FEED, "run-1")
+    run = LedgerQueries(engine).run(HERE, FEED, "run-1")
     assert run is not None
     assert run.notices == ("the list changed", "the page changed")
 
 
 def test_notices_of_a_run_that_is_not_in_the_books_are_left_out(engine: Engine) -> None:
     add_notices(engine, HERE, FEED, "run-1", ["the list changed"])
-    assert Books(engine).runs() == ()
+    assert LedgerQueries(engine).runs() == ()

@@ -17,8 +17,8 @@ from unit.state.world import World, answer, receipt, row
 
 from mappings.delivery import Postponed, Superseded, Uncertain
 from mappings.errors import TransientError
+from state.errors import StateBusyError
 from state.ledger.outbox import Settled
-from state.trouble import StateBusyError
 
 
 @pytest.fixture

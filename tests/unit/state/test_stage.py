@@ -17,12 +17,12 @@ from state.holders import LeaseLostError
 from state.ledger.accounts import ImbalanceError, ReadAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 from state.tables import ENTRY, SCOPE
-from state.views.books import Books
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 
 
 def test_new_rows_are_pinned_under_their_key_and_counted(world: World) -> None:
@@ -71,7 +71,7 @@ def test_a_delivered_draft_that_the_source_now_calls_published_is_to_be_publishe
     world.publish()
     world.stage([row("a", "same", status="published")])
     assert world.known("a").drift_kind is DriftKind.TO_PUBLISH
-    assert Books(world.engine).status()[0].to_publish == 1
+    assert LedgerQueries(world.engine).status()[0].to_publish == 1
     world.stage([row("a", "other", status="draft")])
     assert world.known("a").drift_kind is DriftKind.EDITED
 
@@ -105,7 +105,7 @@ def test_two_different_rows_of_one_key_are_both_rejected_until_a_person_says_whi
     report = world.stage(rows) if is_in_one_chunk else world.stage(*([each] for each in rows))
     assert report.account == ReadAccount(read=3, rejected=2, new=1)
     assert world.states() == {"b": "pending"}
-    problems = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    problems = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
     assert {problem.origin: problem.reasons[0].hint for problem in problems} == {
         "agenda.csv:2": "another one is at agenda.csv:9",
         "agenda.csv:9": "the first one is at agenda.csv:2",
@@ -138,7 +138,7 @@ def test_a_copy_of_a_known_event_under_a_new_key_is_held_and_listed(world: World
     report = world.stage([row("old", twin="jazz"), row("new", twin="jazz", place="agenda.csv:7")])
     assert (report.account.held, report.held[0].twin_key) == (1, "old")
     assert (world.known("new").state, world.known("new").candidate_id) == (EntryState.HELD, world.known("old").entry_id)
-    (problem,) = Books(world.engine).problems(BOOK, ProblemKind.HELD)
+    (problem,) = LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD)
     assert (problem.origin, problem.reasons[0].code) == ("agenda.csv:7", ReasonCode.TWIN)
 
 
@@ -160,7 +160,10 @@ def test_rejected_and_skipped_rows_are_counted_with_their_reasons(world: World) 
     report = world.stage([rejection("x"), rejection("", place="agenda.csv:100"), skipped(), row("a")])
     assert report.account == ReadAccount(read=4, rejected=2, filtered=1, new=1)
     assert (report.skipped, report.reasons[0].code, report.reasons[0].count) == ({"online only": 1}, ReasonCode.REQUIRED, 2)
-    assert [problem.cells for problem in Books(world.engine).problems(BOOK, ProblemKind.REJECTED)] == [{"REF": "x"}, {"REF": ""}]
+    assert [problem.cells for problem in LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)] == [
+        {"REF": "x"},
+        {"REF": ""},
+    ]
 
 
 def test_a_row_outside_the_window_is_left_out_where_nothing_was_sent_and_compared_where_it_was_delivered(world: World) -> None:
@@ -217,23 +220,23 @@ def test_a_problem_that_stays_the_same_is_kept_once_and_seen_again(world: World)
     world.stage([rejection("x")])
     world.clock.turn(hours=1)
     world.stage([rejection("x")])
-    (problem,) = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    (problem,) = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
     assert (problem.run_id, (problem.seen_at - problem.first_seen_at).total_seconds()) == ("run-2", 3601)
-    assert Books(world.engine).problems(BOOK, ProblemKind.REJECTED, run_id="run-1") == ()
+    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED, run_id="run-1") == ()
 
 
 def test_cells_that_no_database_takes_as_text_are_kept_legibly(world: World) -> None:
     reason = Reason(ReasonCode.UNDECODABLE, "title", "TITLE", "\udce9\x00", "")
     bad = rejection("k\udce9\x00")
-    world.stage([type(bad)(bad.origin, bad.row_key, (reason,), {"TITLE": "\udce9\x00"})])
-    (problem,) = Books(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    world.stage([type(bad)(bad.location, bad.row_key, (reason,), {"TITLE": "\udce9\x00"})])
+    (problem,) = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
     assert (problem.row_key, problem.cells) == ("k\\udce9\\x00", {"TITLE": "\udce9\x00"})
 
 
 def test_warnings_are_counted_every_time_and_listed_when_the_row_is_staged(world: World) -> None:
     warning = Reason(ReasonCode.TOO_LONG, "title", "TITLE", "...", "")
     assert world.stage([row("a", warnings=(warning,))]).warnings == 1
-    assert len(Books(world.engine).problems(BOOK, ProblemKind.WARNING)) == 1
+    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)) == 1
     assert world.stage([row("a", warnings=(warning,))]).warnings == 1
 
 
@@ -377,7 +380,7 @@ def test_the_place_of_a_row_that_waits_for_a_person_follows_the_row(world: World
 
 def test_feeds_and_destinations_do_not_share_rows(world: World) -> None:
     world.stage([row("a")])
-    assert Books(world.engine).status(destination="elsewhere") == ()
+    assert LedgerQueries(world.engine).status(destination="elsewhere") == ()
 
 
 def former_row_digest(mapping: bytes, cells: Sequence[str]) -> bytes:

@@ -13,16 +13,14 @@ from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import reading, writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.gate import UnchangedRead
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import DEFAULT_POLICY
-from state.ledger.standing import OpenRows
-from state.ledger.unchanged_source import UnchangedRead
+from state.ledger.reads import DEFAULT_POLICY
+from state.ledger.standing import FeedScope, OpenRows
+from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER, ENTRY, PROBLEM
-from state.views.books import Books
-from state.views.views import RowFilter
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)
 WARNING = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
 
@@ -33,8 +31,8 @@ def change(world: World, key: str, **columns: object) -> None:
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
 
 
-def books(world: World) -> Books:
-    return Books(world.engine, world.clock)
+def books(world: World) -> LedgerQueries:
+    return LedgerQueries(world.engine, world.clock)
 
 
 def listed(world: World, kind: Waiting) -> list[str]:

@@ -13,13 +13,12 @@ from mappings.event import as_draft
 from mappings.outcome import Cover, MappedRow
 from state.enums import EntryState
 from state.ledger.accounts import ReadAccount, StageReport
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER
-from state.views.books import Books
-from state.views.views import RowFilter
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 IGNORING = StagePolicy(on_change="ignore", on_vanish="ignore")
 DRAFTING = StagePolicy(on_change="create_draft_again")
 
@@ -41,8 +40,8 @@ def test_an_ignored_change_is_counted_and_not_listed(world: World) -> None:
     delivered(world, row("a", "first"), row("b"))
     report = world.stage([row("a", "second"), row("b")], policy=IGNORING)
     assert report.account == ReadAccount(read=2, drifted=1, unchanged=1)
-    assert Books(world.engine).rows(BOOK, RowFilter(is_drifted=True)) == ()
-    assert Books(world.engine).status()[0].drifted == 0
+    assert LedgerQueries(world.engine).rows(BOOK, RowFilter(is_drifted=True)) == ()
+    assert LedgerQueries(world.engine).status()[0].drifted == 0
 
 
 def test_an_ignored_change_is_still_one_row_when_it_is_read_twice(world: World) -> None:

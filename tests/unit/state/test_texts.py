@@ -14,9 +14,9 @@ from state.archive.verify import examine
 from state.enums import ProblemKind
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
-from state.ledger.row_record import Book
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 from state.tables import storable
-from state.views.books import Books
 
 BAD = "k\x00\udce9é"
 KEPT = "k\\x00\\udce9é"
@@ -61,7 +61,7 @@ def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
         stage.close(lambda _report: [BAD])
         ledger.open_gate(BAD)
         ledger.finish_run("run-1", outcome="done", exit_code=0, message=BAD)
-    (run,) = Books(world.engine).runs()
+    (run,) = LedgerQueries(world.engine).runs()
     assert (run.message, run.launched_by, run.dagster_run_id) == (KEPT, KEPT, KEPT)
     assert KEPT in ledger.gate().reason
 
@@ -69,7 +69,7 @@ def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
 def test_a_problem_at_such_a_place_is_listed_once(world: World) -> None:
     world.stage([rejection(BAD, place=BAD)])
     world.stage([rejection(BAD, place=BAD)])
-    (problem,) = Books(world.engine).problems(Book(DESTINATION, FEED), ProblemKind.REJECTED)
+    (problem,) = LedgerQueries(world.engine).problems(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)
     assert (problem.row_key, problem.origin) == (KEPT, KEPT)
 
 

@@ -13,7 +13,7 @@ from unit.state.world import World, row
 
 from mappings.errors import ConfigError, SyncError
 from state.database import open_database, parse, shown_url, writing
-from state.trouble import StateBusyError, StateDamagedError, StateUnavailableError, Trouble
+from state.errors import Failure, StateBusyError, StateDamagedError, StateUnavailableError
 
 SECRET = "s3cret-0f-the-b00ks"
 
@@ -105,7 +105,7 @@ def test_a_process_with_too_many_files_open_is_told_so(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
         "from state.database import open_database\n"
-        "from state.trouble import StateBusyError\n"
+        "from state.errors import StateBusyError\n"
         "open_database(sys.argv[1]).dispose()\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\n"
         "held = open('/dev/null')\n"
@@ -130,8 +130,8 @@ def test_a_file_that_was_moved_away_is_noticed_before_and_after_a_transaction(tm
     world.engine.dispose()
 
 
-@pytest.mark.parametrize("trouble", Trouble)
-def test_the_page_tells_each_trouble_with_its_exit_code(trouble: Trouble) -> None:
+@pytest.mark.parametrize("trouble", Failure)
+def test_the_page_tells_each_trouble_with_its_exit_code(trouble: Failure) -> None:
     kind, what, _ = trouble.value
     code = 6 if issubclass(kind, StateBusyError) else 2
     page = (Path(__file__).parents[3] / "docs" / "state.md").read_text("utf-8")

@@ -11,8 +11,8 @@ import pytest
 from file_desks import BRAKES, Desk, Feed, write_rows
 from unit.state.world import World
 
-from connectors.sources.environment import Clock
-from connectors.sources.files.snapshot import take_snapshot
+from connectors.sources.contract import Clock
+from connectors.sources.files.choice import take_snapshot
 from pipelines.run.options import RunOptions
 from state.ledger.choices import SetAside
 

@@ -22,18 +22,16 @@ from unit.state.world import Clock, World, body_of, rejection
 
 from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, Skipped
-from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
-from state.archive.copying import TABLES
-from state.archive.export_file import import_from
+from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
+from state.archive.export import TABLES, import_from
 from state.archive.verify import examine
 from state.database import open_database, reading, writing
+from state.errors import StateUnavailableError
 from state.holders import HeldByAnotherError, this_process
 from state.ledger.choices import Release, TakeBack
 from state.ledger.ledger import Ledger
-from state.migrations.packed_bodies import PACKED, unpacked
-from state.migrations.upgrade import HEAD, differences, upgrade
+from state.migrations.upgrade import HEAD, PACKED, differences, unpacked, upgrade
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
-from state.trouble import StateUnavailableError
 
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
 """Written by version 0.1, of a ledger in which something of everything had happened."""
@@ -247,7 +245,7 @@ def as_read(engine: Engine) -> list[Any]:
             outcomes.append(Skipped(RowLocation("agenda.csv:c"), "off", RowKey(key), is_cancelled=True))
         elif not key.startswith("vanished") and key != "past":
             body = entry.drift_body or entry.body or body_of(f"copy {key}")
-            twin = entry.twin_digest or twin_digest(7, "twin x", "2026-04-01T20:00:00+02:00", "Lisboa The old mill x")
+            twin = entry.twin_digest or duplicate_digest(7, "twin x", "2026-04-01T20:00:00+02:00", "Lisboa The old mill x")
             digest = entry.row_digest or row_digest(b"m", (key,))
             row = MappedRow(RowLocation(entry.origin), RowKey(key), body, fingerprint(body), digest, twin, 7, {"REF": key})
             outcomes.append(row)

@@ -14,7 +14,7 @@ from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
 from state.enums import Waiting
-from state.ledger.stage_policy import ReadKind, StagePolicy
+from state.ledger.reads import ReadKind, StagePolicy
 from state.tables import ENTRY
 
 STAYS = row("stays")

@@ -15,12 +15,12 @@ from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.ledger.accounts import ReadAccount
-from state.ledger.row_record import Book
-from state.ledger.stage_policy import StagePolicy
+from state.ledger.reads import StagePolicy
+from state.ledger.standing import FeedScope
+from state.queries import LedgerQueries
 from state.tables import EARLIER, ENTRY
-from state.views.books import Books
 
-BOOK = Book(DESTINATION, FEED)
+BOOK = FeedScope(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")
 WARNED = (Reason(ReasonCode.TOO_LONG, "title", "TITLE", "a long title", "write a shorter one"),)
 
@@ -46,7 +46,7 @@ def ignore(world: World, change: MappedRow) -> None:
 
 
 def warnings(world: World) -> list[str]:
-    return [problem.row_key for problem in Books(world.engine).problems(BOOK, ProblemKind.WARNING)]
+    return [problem.row_key for problem in LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)]
 
 
 # the baseline
@@ -193,7 +193,7 @@ def test_a_held_row_that_is_ignored_stays_held_and_unlisted_when_it_is_edited(wo
     put(world, "new", decision=Decision.IGNORE.value)
     report = world.stage([row("old", twin="jazz"), row("new", "edited", twin="jazz")])
     assert (report.account.held, report.ignored, report.held) == (1, 1, ())
-    assert Books(world.engine).problems(BOOK, ProblemKind.HELD) == ()
+    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD) == ()
 
 
 def test_a_held_row_that_a_person_releases_is_sent(world: World) -> None:

@@ -13,18 +13,17 @@ from sqlalchemy import Engine, select
 from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.refusals import Reason, ReasonCode
-from mappings.row_key import FeedName, RowKey, fingerprint, row_digest, twin_digest
+from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.database import open_database
 from state.holders import BootClock
 from state.ledger.accounts import PublishAccount, StageReport
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.row_record import Book, RowRecord
-from state.ledger.stage_policy import DEFAULT_POLICY, StagePolicy
+from state.ledger.reads import DEFAULT_POLICY, StagePolicy
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
-from state.views.books import Books
-from state.views.views import RowFilter
 
 DESTINATION = "https://events.example|account-1"
 FEED = FeedName("agenda")
@@ -66,12 +65,12 @@ def row(
     """A row that maps to an event; by default rows of different keys never look like copies of each other."""
     body = body_of(title or f"Title of {key}", status=status)
     return MappedRow(
-        origin=RowLocation(place or f"agenda.csv:{key}"),
+        location=RowLocation(place or f"agenda.csv:{key}"),
         row_key=RowKey(key),
         body=body,
         fingerprint=fingerprint(body, cover.url if cover else ""),
         row_digest=row_digest(b"mapping", (title or key, status)),
-        twin_digest=twin_digest(7, twin or key, "2026-04-01T20:00:00+02:00", "Lisboa"),
+        duplicate_digest=duplicate_digest(7, twin or key, "2026-04-01T20:00:00+02:00", "Lisboa"),
         channel_id=7,
         cells={"REF": key, "TITLE": title or ""},
         cover=cover,
@@ -167,7 +166,7 @@ class World:
         return outbox.account()
 
     def entry(self, key: str) -> RowRecord | None:
-        found = Books(self.engine).rows(Book(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
+        found = LedgerQueries(self.engine).rows(FeedScope(DESTINATION, self.feed), RowFilter(row_key=RowKey(key)))
         return found[0] if found else None
 
     def known(self, key: str) -> RowRecord:

@@ -1,0 +1,328 @@
+"""Each feed's schedule and freshness policy, as its mapping file says them.
+
+A tick that finds the feed still at work is skipped, not queued; one that finds a backfill at work gets in between two slices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+import dagster as dg
+import orjson
+
+from connectors.sources.catalogue import SourceProbe, probe_source
+from connectors.sources.contract import Access
+from mappings.errors import ConfigError, SyncError, TransientError
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedMapping, Schedule
+from mappings.yaml.loader import FeedFolder
+from pipelines.clock import now
+from pipelines.notifications.causes import Cause, Concern
+from pipelines.notifications.notices import Notifier, notifier_of, tell_of_lost_books
+from pipelines.orchestration import names
+from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
+from pipelines.run.backfill import BACKFILL, SCHEDULE
+from pipelines.run.context import OpenContext
+from pipelines.settings import Settings
+from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
+from state.queries import LedgerQueries
+
+Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
+AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+"""Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
+
+
+def feed_schedules(mapping: FeedMapping) -> list[dg.ScheduleDefinition]:
+    """Return a feed's schedule, if it has one: running from the start, in its own time zone, never two runs at once."""
+
+    def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        return at_work(context.instance, mapping.feed) or dg.RunRequest(tags={names.LAUNCHED_BY_TAG: SCHEDULE})
+
+    return schedules_of_job(names.job_of(mapping.feed), mapping.schedule, tick)
+
+
+def schedules_of_job(job_name: str, schedule: Schedule | None, tick: Tick) -> list[dg.ScheduleDefinition]:
+    """Return the schedule of a job by the cron line of a mapping file, if there is one; `tick` is called at each tick."""
+    if schedule is None or schedule.cron is None:
+        return []
+    return [
+        dg.ScheduleDefinition(
+            name=names.schedule_of_job(job_name),
+            job_name=job_name,
+            cron_schedule=schedule.cron,
+            execution_timezone=schedule.timezone,
+            execution_fn=tick,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+        )
+    ]
+
+
+def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | None:
+    """Return which run of a feed has not ended yet; None if all have, or if only a backfill has not."""
+    found = instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
+    runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
+    return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
+
+
+GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
+"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
+
+
+@lru_cache(maxsize=512)
+def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
+    """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
+
+    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
+    request, or when its source changes: when that should be is unknown.
+
+    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it.
+    """
+    if schedule is None or schedule.cron is None:
+        return None
+    _, _, *days = schedule.cron.split()
+    ticks = ticks_of_day(schedule.cron)
+    gaps = gaps_of_day(ticks)
+    if days == [ANY] * 3 and len(gaps) == 1 and min(gaps) < DAY:
+        (every,) = gaps
+        return dg.FreshnessPolicy.time_window(timedelta(minutes=every + min(every, GRACE[0])))
+    deadline, grace_min = _deadline(schedule.cron, ticks, min(gaps))
+    return dg.FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
+
+
+def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]:
+    """Return the cron line of the moments by which something must be published, and how many minutes after a tick they are.
+
+    `ticks` are the minutes of a day, `shortest` the least between two. Where no line can name those moments (an hour
+    around midnight, on some days only), the next tick is the deadline of the last; the feed is then stale while its run works.
+    """
+    _, _, *days = cron.split()
+    for grace_min in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
+        later = _later(ticks, grace_min, is_daily=days == [ANY] * 3) if grace_min <= shortest else None
+        if later is not None:
+            return " ".join((*later, *days)), grace_min
+    return cron, shortest
+
+
+def _later(ticks: Iterable[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
+    """Return the cron fields for minutes and hours of all these ticks, but later; None if there are none."""
+    later = {tick + grace_min for tick in ticks}
+    if max(later) >= DAY and not is_daily:
+        return None
+    minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
+    return (_field(minutes, HOUR), _field(hours, 24)) if len(minutes) * len(hours) == len(later) else None
+
+
+def _field(values: set[int], count: int) -> str:
+    return ANY if len(values) == count else ",".join(map(str, sorted(values)))
+
+
+NOTICES_SENSOR = "tell_owners"
+EVERY_S = 60
+LOST_AFTER = 3
+"""So many ticks in a row without the state DB are reported; a busy one is back with the next tick."""
+PAUSED_S, STEADY_S = 300.0, 900.0
+"""A daemon that did not tick for the first was away. Once back it gets the second to begin the runs that were due meanwhile,
+before a feed counts as overdue.
+"""
+_BATCH = 500
+_LOOK_BACK = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SensorCursor:
+    """The state of a source at the last tick. `turn` counts the requested runs, so that each has a key of its own."""
+
+    turn: int
+    marks: frozenset[str]
+
+    def __str__(self) -> str:
+        """Return the text that Dagster keeps."""
+        return orjson.dumps({"turn": self.turn, "marks": sorted(self.marks)}).decode()
+
+
+def parse_sensor_cursor(text: str | None) -> SensorCursor | None:
+    """Return the cursor that a text holds, None for any other text: a person may write one to have the feed run."""
+    try:
+        document = orjson.loads(text or "null")
+        return SensorCursor(int(document["turn"]), frozenset(map(str, document["marks"])))
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefinition]:
+    """Return the sensor that probes a feed's source as often as its schedule says, if it does: on from the start."""
+    schedule = mapping.schedule
+    if schedule is None or schedule.look_every_s is None:
+        return []
+
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        busy = at_work(context.instance, mapping.feed)
+        if busy is not None:  # The cursor stays, so that a file that comes while a run is at work is seen by a later tick.
+            return busy
+        try:
+            probe = probe_source(mapping.source, mapping.path.parent, access=access)
+        except TransientError as error:
+            return dg.SkipReason(f"{error}; looked at again later")
+        except SyncError as error:
+            raise dg.Failure(f"{error}\n{error.hint}") from error
+        return _run_if_changed(mapping, parse_sensor_cursor(context.cursor), probe)
+
+    return [
+        dg.SensorDefinition(
+            name=names.sensor_of_job(names.job_of(mapping.feed)),
+            job_name=names.job_of(mapping.feed),
+            evaluation_fn=tick,
+            minimum_interval_seconds=round(schedule.look_every_s),
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description=f"Runs {mapping.feed} when {mapping.source.place} has come or changed.",
+        )
+    ]
+
+
+def _run_if_changed(mapping: FeedMapping, cursor: SensorCursor | None, probe: SourceProbe) -> dg.SensorResult | dg.SkipReason:
+    """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
+    if probe.blind:
+        return dg.SkipReason(probe.blind)
+    if cursor is not None and not probe.is_news_to(cursor.marks):
+        return dg.SensorResult(
+            skip_reason=f"as it was: {mapping.source.place}", cursor=str(SensorCursor(cursor.turn, probe.marks))
+        )
+    after = SensorCursor(cursor.turn + 1 if cursor else 1, probe.marks)
+    digest = hashlib.blake2b(str(after).encode(), digest_size=9).hexdigest()
+    # Without a cursor, which a person may have removed, there is no run key: the feed runs even if it ran so before.
+    run_key = f"{mapping.feed} {digest}" if cursor else None
+    request = dg.RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # it gets in between slices of a backfill
+    return dg.SensorResult(run_requests=[request], cursor=str(after))
+
+
+@dataclass(frozen=True, slots=True)
+class NoticesCursor:
+    """The progress of the notices sensor. All times in seconds since the epoch.
+
+    `since`: runs that ended until then are done with. `lost`: ticks in a row without the state DB. `last_tick`: the last one.
+    `steady_since`: when the daemon began to tick without a pause.
+    """
+
+    since: float
+    lost: int = 0
+    is_loss_reported: bool = False
+    last_tick: float = 0.0
+    steady_since: float = 0.0
+
+    def __str__(self) -> str:
+        """Return the text that Dagster keeps."""
+        return json.dumps(asdict(self))
+
+    def at(self, moment: float) -> NoticesCursor:
+        """Return the cursor of a tick at this moment."""
+        is_paused = moment - self.last_tick >= PAUSED_S
+        return replace(self, last_tick=moment, steady_since=moment if is_paused else self.steady_since)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the daemon has been at work for long enough that due runs would have begun."""
+        return self.last_tick - self.steady_since >= STEADY_S
+
+
+def parse_notices_cursor(text: str | None) -> NoticesCursor:
+    """Return the cursor that a text holds; a new one looks back for a day, since owners know of what is older."""
+    try:
+        return NoticesCursor(**json.loads(text or ""))
+    except (ValueError, TypeError):
+        return NoticesCursor((now() - _LOOK_BACK).timestamp())
+
+
+def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> Sequence[dg.SensorDefinition]:
+    """Return the sensor that notifies owners, on from the start; none where the environment names no channel."""
+    if not settings.channels.addresses:
+        return ()
+    feeds = [feed.mapping for feed in folder.feeds]
+
+    def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+        cursor = parse_notices_cursor(context.cursor).at(now().timestamp())
+        since = dg.RunsFilter(statuses=ENDED, updated_after=datetime.fromtimestamp(cursor.since, UTC))
+        ended = context.instance.get_run_records(since, limit=_BATCH, order_by="update_timestamp", ascending=True)
+        try:
+            with open_run_context() as run_context:
+                notifier = notifier_of(settings, run_context.engine, run_context.now)
+                overdue = notifier.newly_overdue(feeds) if cursor.is_steady else frozenset[FeedName]()
+                notified = _notify(notifier, context.instance, folder, ended, overdue)
+        except ConfigError as error:
+            return dg.SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
+        except SyncError as error:
+            context.update_cursor(str(_after_failed_tick(cursor, feeds, settings, error)))
+            return dg.SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
+        latest = max((one.update_timestamp.timestamp() for one in ended), default=cursor.since)
+        context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
+        return dg.SkipReason(f"looked at {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
+
+    return (
+        dg.SensorDefinition(
+            name=NOTICES_SENSOR,
+            evaluation_fn=tick,
+            minimum_interval_seconds=EVERY_S,
+            default_status=dg.DefaultSensorStatus.RUNNING,
+            description="Notifies the owners of feeds of what needs them, over the channels of EVENTSYNC_NOTIFY: once per cause.",
+        ),
+    )
+
+
+def _notify(
+    notifier: Notifier,
+    instance: dg.DagsterInstance,
+    folder: FeedFolder,
+    ended: Sequence[dg.RunRecord],
+    overdue: Collection[FeedName],
+) -> tuple[FeedName, ...]:
+    """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
+    feeds = [feed.mapping for feed in folder.feeds]
+    wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
+    files, concerns = notifier.files(folder.broken, feeds)
+    about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
+    crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}
+    notifier.tell(about.values(), {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}, overdue)
+    return tuple(about)
+
+
+def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:
+    """Return the concern that the feed's last run failed in Dagster, unless the state DB knows better or a retry follows."""
+    record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
+    if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
+        return None
+    run, books = record.dagster_run, LedgerQueries(notifier.engine)
+    recorded = books.run(notifier.destination, feed, run.run_id)
+    if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
+        return None
+    youngest = next(iter(books.runs(destination=notifier.destination, feed=feed, limit=1)), None)
+    if youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp:
+        return None  # it has run elsewhere since, by cron for example
+    message = f"run {run.run_id} failed in Dagster: {_failure_message(instance, run.run_id)}"
+    return Concern(Cause.FAILED, message, "look at the run in the Dagster UI; the state is intact: the next run goes on")
+
+
+def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
+    """Return what Dagster says of a failed run: the first line of the first failed step's error, or the run's message."""
+    failures = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
+    for record in instance.get_records_for_run(run_id, of_type=failures, limit=1).records:
+        event = record.event_log_entry.dagster_event
+        if event is not None and event.is_step_failure and event.step_failure_data.error is not None:
+            return event.step_failure_data.error.message.strip().partition("\n")[0]
+        return record.event_log_entry.user_message or (event.message if event and event.message else "")
+    return "it does not say why"
+
+
+def _after_failed_tick(
+    cursor: NoticesCursor, feeds: Iterable[FeedMapping], settings: Settings, error: SyncError
+) -> NoticesCursor:
+    """Return the cursor after a tick without the state DB; report the loss once it has lasted for some ticks."""
+    lost = cursor.lost + 1
+    is_reported = cursor.is_loss_reported or (lost >= LOST_AFTER and tell_of_lost_books(feeds, settings, error))
+    return replace(cursor, lost=lost, is_loss_reported=is_reported)
+
+
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]

@@ -1,0 +1,462 @@
+"""What the ledger shows to people, as plain records: feeds, runs, entries, problems. Finding them is `books`'."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, or_, select, tuple_
+
+from mappings.refusals import Reason
+from mappings.row_key import FeedName, RowKey
+from state.backfills import count_slices_left
+from state.database import reading
+from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
+from state.holders import Holder, is_running
+from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
+from state.ledger.entries import IS_SET_ASIDE, earlier_events, find_owners
+from state.ledger.gate import Gate, read_gate
+from state.ledger.standing import (
+    RECORDS,
+    FeedScope,
+    OpenRows,
+    OtherEntry,
+    RowRecord,
+    as_record,
+    has_earlier,
+    has_warning,
+    load_standing,
+    read_standing,
+    waits,
+)
+from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """Who holds a feed. `expires_at` in the past, or `is_gone`, its process having ended here: the next run takes over."""
+
+    name: str
+    host: str
+    pid: int
+    acquired_at: datetime
+    expires_at: datetime
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One run as it was recorded; what it did not reach is None. `notices`: what it noticed of the service as a whole.
+
+    `pace`: how fast it went, in numbers; empty where it did not send.
+    """
+
+    book: FeedScope
+    run_id: str
+    started_at: datetime
+    finished_at: datetime | None
+    launched_by: str
+    dagster_run_id: str | None
+    phase: Phase
+    outcome: str | None
+    exit_code: int | None
+    message: str
+    read: ReadAccount | None
+    stage_report: StageReport | None
+    publish: PublishAccount | None
+    brakes: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+    pace: Mapping[str, float] = field(default_factory=dict)
+    standing: Mapping[Waiting, OpenRows] | None = None
+    """What waited for a person when it ended; None for runs of earlier versions."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStatus:
+    """Where one feed stands. `counts` has every state. Of the drift that waits for a person (`drifted`), `to_publish` are drafts
+    that the source calls published, `cancelled` events that it has called off, `returned` rows whose events were removed.
+
+    `waiting` counts what waits for a person, by the word that `rows --state` takes; `set_aside` what a person has ignored.
+    `last_read`: the run that read the source last. `slices_left`: of backfills that are open.
+    """
+
+    book: FeedScope
+    counts: Mapping[EntryState, int]
+    drifted: int
+    to_publish: int
+    vanished: int
+    gate: Gate
+    lease: LeaseHolder | None
+    last_whole_read: int | None
+    last_run: RunRecord | None
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    set_aside: int = 0
+    last_read: RunRecord | None = None
+    cancelled: int = 0
+    slices_left: int = 0
+    returned: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRecord:
+    """One row that people must see, with its raw cells; `run_id` is the last run that met it."""
+
+    problem_id: int
+    kind: ProblemKind
+    row_key: RowKey
+    origin: str
+    reasons: tuple[Reason, ...]
+    cells: Mapping[str, str]
+    run_id: str
+    first_seen_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RowFilter:
+    """Which entries: in one of `states` (empty: any), with the key `row_key`, only drifted, vanished or resent ones.
+
+    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `is_kept`: without
+    those whose events were removed by hand; `has_earlier`: those with earlier events that a person still has to remove.
+    """
+
+    states: frozenset[EntryState] = field(default_factory=frozenset)
+    row_key: RowKey | None = None
+    is_drifted: bool = False
+    is_vanished: bool = False
+    is_resent: bool = False
+    is_ignored: bool = False
+    is_kept: bool = False
+    has_earlier: bool = False
+    waiting: Waiting | None = None
+
+
+_PAGE = 500
+_NEWER = PROBLEM.alias()
+_RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
+
+
+class LedgerQueries:
+    """All feeds of a state DB. Pages go by age: pass the last record's id as `after` to read on.
+
+    `now`: by this clock, events that are over do not wait for a person; without it, none is over.
+    """
+
+    def __init__(self, engine: Engine, now: Callable[[], datetime] | None = None) -> None:
+        self._engine = engine
+        self._clock = now
+
+    @property
+    def engine(self) -> Engine:
+        """The state DB."""
+        return self._engine
+
+    def known(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedScope, ...]:
+        """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
+        scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        with reading(self._engine) as connection:
+            return tuple(FeedScope(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
+
+    def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
+        """Return where each feed stands, by destination and name."""
+        scopes = _of_books(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        with reading(self._engine) as connection:
+            return tuple(_status(connection, scope, self._now()) for scope in connection.execute(scopes).all())
+
+    def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
+        """Return one run, None if it never began."""
+        run = _of_books(_RUNS, destination, feed).where(RUN.c.id == run_id)
+        with reading(self._engine) as connection:
+            row = connection.execute(run).one_or_none()
+        return None if row is None else _run(row)
+
+    def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
+        """Return the latest runs, youngest first."""
+        runs = _of_books(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
+        with reading(self._engine) as connection:
+            return tuple(_run(row) for row in connection.execute(runs))
+
+    def rows(self, book: FeedScope, which: RowFilter, *, after: int = 0, limit: int = _PAGE) -> tuple[RowRecord, ...]:
+        """Return one page of a feed's entries, oldest first."""
+        with reading(self._engine) as connection:
+            scope_id = _scope_id(connection, book)
+            page = RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
+            found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
+            earlier = earlier_events(connection, [row.id for row in found])
+            candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
+        return tuple(
+            replace(as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id))
+            for row in found
+        )
+
+    def count(self, book: FeedScope, which: RowFilter) -> int:
+        """Count a feed's entries."""
+        with reading(self._engine) as connection:
+            scope_id = _scope_id(connection, book)
+            return _count(connection, *_filtered(which, scope_id, self._now()))
+
+    def every_row(self, book: FeedScope, which: RowFilter) -> Iterator[RowRecord]:
+        """Yield all of a feed's entries that match, oldest first, however many there are."""
+        after = 0
+        while page := self.rows(book, which, after=after):
+            yield from page
+            after = page[-1].entry_id
+
+    def problems(
+        self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None, after: int = 0, limit: int = _PAGE
+    ) -> tuple[ProblemRecord, ...]:
+        """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
+
+        A run that read only a part of the source has on its list what stands from earlier ones. Held rows and warnings are
+        listed for as long as their entries wait, whatever the run.
+        """
+        with reading(self._engine) as connection:
+            scope_id = _scope_id(connection, book)
+            run = _last_staged(connection, scope_id) if run_id is None else run_id
+            page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
+            return tuple(_problem(row) for row in connection.execute(page.order_by(PROBLEM.c.id).limit(limit)))
+
+    def candidates(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
+        """Return the entries that these held rows, a page of them, resemble."""
+        with reading(self._engine) as connection:
+            scope_id = _scope_id(connection, book)
+            ours = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys), ENTRY.c.candidate_id.is_not(None))
+            held = {
+                RowKey(key): entry
+                for key, entry in connection.execute(select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(*ours))
+            }
+            found = _candidates(connection, scope_id, held.values())
+        return {key: found[entry] for key, entry in held.items() if entry in found}
+
+    def every_problem(self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
+        """Yield all problems of one kind, however many there are."""
+        after = 0
+        while page := self.problems(book, kind, run_id=run_id, after=after):
+            yield from page
+            after = page[-1].problem_id
+
+    def is_held(self, book: FeedScope, row_key: RowKey) -> bool:
+        """Whether a row is held as a duplicate candidate."""
+        with reading(self._engine) as connection:
+            is_held = (ENTRY.c.state == EntryState.HELD.value, ENTRY.c.row_key == storable(row_key))
+            held = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*is_held)
+            return connection.execute(_of_books(held, book.destination, book.feed)).first() is not None
+
+    def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
+        """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""
+        with reading(self._engine) as connection:
+            return find_owners(connection, destination, event_ids)
+
+    def first_met(self, problems: Collection[ProblemRecord]) -> dict[int, datetime]:
+        """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id."""
+        named = {one.problem_id: one.first_seen_at for one in problems}
+        what = (PROBLEM.c.scope_id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.reasons)
+        keys = {one.row_key for one in problems if one.row_key}
+        with reading(self._engine) as connection:
+            ours = {
+                row.id: tuple(row[1:]) for row in connection.execute(select(PROBLEM.c.id, *what).where(PROBLEM.c.id.in_(named)))
+            }
+            scopes = {scope_id for scope_id, *_ in ours.values()}
+            first = select(*what, func.min(PROBLEM.c.first_seen_at)).group_by(*what)
+            first = first.where(PROBLEM.c.scope_id.in_(scopes), PROBLEM.c.row_key.in_(keys))
+            met = {tuple(row[:4]): row[4] for row in connection.execute(first)}
+        return {problem_id: met.get(ours.get(problem_id, ()), at) for problem_id, at in named.items()}
+
+    def event_ids(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
+        """Return the events of those of these rows, a page of them, that have one."""
+        ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
+        found = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*ours)
+        with reading(self._engine) as connection:
+            return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
+
+    def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
+        """Yield the keys of all rows that the feed's ledger knows."""
+        keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
+        with reading(self._engine) as connection:
+            yield from connection.execution_options(yield_per=_PAGE).execute(keys).scalars()
+
+    def _now(self) -> datetime | None:
+        return self._clock and self._clock()
+
+
+def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None) -> Iterator[ColumnElement[bool]]:
+    yield PROBLEM.c.scope_id == scope_id
+    yield PROBLEM.c.kind == kind.value
+    match kind:
+        case ProblemKind.REJECTED:
+            yield PROBLEM.c.listed_run == run_id
+        case ProblemKind.HELD:
+            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, waits(Waiting.HELD, scope_id, now))
+            yield ~exists().where(
+                _NEWER.c.scope_id == scope_id,
+                _NEWER.c.kind == kind.value,
+                _NEWER.c.row_key == PROBLEM.c.row_key,
+                tuple_(_NEWER.c.seen_at, _NEWER.c.id) > tuple_(PROBLEM.c.seen_at, PROBLEM.c.id),
+            )
+        case ProblemKind.WARNING:
+            yield has_warning(scope_id, now)
+
+
+def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
+    if destination is not None:
+        query = query.where(SCOPE.c.destination == destination)
+    return query if feed is None else query.where(SCOPE.c.feed == feed)
+
+
+def _scope_id(connection: Connection, book: FeedScope) -> int:
+    """Return the id of the feed's scope; 0, which none has, where nothing of it was run."""
+    ours = (SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
+    return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar() or 0)
+
+
+def _candidates(connection: Connection, scope_id: int, entries: Iterable[int]) -> dict[int, OtherEntry]:
+    wanted = list(entries)
+    if not wanted:
+        return {}
+    ours = connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id)).one()
+    named = select(ENTRY.c.id, ENTRY.c.row_key, SCOPE.c.feed, SCOPE.c.namespace).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    return {
+        row.id: OtherEntry(
+            RowKey(row.row_key),
+            "" if row.feed == ours.feed else row.feed,
+            "" if row.namespace == ours.namespace else row.namespace,
+        )
+        for row in connection.execute(named.where(ENTRY.c.id.in_(wanted)))
+    }
+
+
+def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator[ColumnElement[bool]]:
+    if which.states:
+        yield ENTRY.c.state.in_([state.value for state in which.states])
+    if which.row_key is not None:
+        yield ENTRY.c.row_key == which.row_key
+    yield ENTRY.c.scope_id == scope_id if which.waiting is None else waits(which.waiting, scope_id, now)
+    raw = {
+        ENTRY.c.drift_kind.is_not(None): which.is_drifted,
+        ENTRY.c.vanished_at.is_not(None): which.is_vanished,
+        (ENTRY.c.copies > 1): which.is_resent,
+        IS_SET_ASIDE: which.is_ignored,
+        ENTRY.c.removed_at.is_(None): which.is_kept,
+        has_earlier(scope_id, now): which.has_earlier,
+    }
+    yield from (predicate for predicate, is_asked in raw.items() if is_asked)
+
+
+def _status(connection: Connection, scope: Row[*tuple[Any, ...]], now: datetime | None) -> FeedStatus:
+    of_feed = ENTRY.c.scope_id == scope.id
+    states = _counts(connection, ENTRY.c.state, of_feed)
+    standing = read_standing(connection, scope.id, now)
+    last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
+    run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
+    last_read = None if read is None else _run(read)
+    return FeedStatus(
+        book=FeedScope(scope.destination, FeedName(scope.feed)),
+        counts={state: states.get(state.value, 0) for state in EntryState},
+        drifted=standing.drift.count,
+        to_publish=standing.drifts.get(DriftKind.TO_PUBLISH, 0),
+        vanished=standing.vanished.count,
+        gate=read_gate(connection, scope.id),
+        lease=_lease(connection, scope.id),
+        last_whole_read=scope.last_whole_read,
+        last_run=None if run is None else _run(run),
+        waiting=_rejected(connection, scope.id, last_read, now) | standing.counts,
+        set_aside=_count(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
+        last_read=last_read,
+        cancelled=standing.drifts.get(DriftKind.CANCELLED, 0),
+        slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
+        returned=standing.drifts.get(DriftKind.RETURNED, 0),
+    )
+
+
+def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None, now: datetime | None) -> dict[str, int]:
+    """Count the rows that the last read rejected, and those that earlier ones did and that it has not read again."""
+    if last_read is None or last_read.read is None:
+        return {}
+    listed = _listed(ProblemKind.REJECTED, scope_id, last_read.run_id, now)
+    others = select(func.count()).select_from(PROBLEM).where(*listed, PROBLEM.c.run_id != last_read.run_id)
+    count = last_read.read.rejected + connection.execute(others).scalar_one()
+    return {ProblemKind.REJECTED.value: count} if count else {}
+
+
+def _counts(connection: Connection, column: ColumnElement[Any], *which: ColumnElement[bool]) -> dict[str, int]:
+    return dict(connection.execute(select(column, func.count()).where(*which).group_by(column)).all())
+
+
+def _count(connection: Connection, *which: ColumnElement[bool]) -> int:
+    return connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
+
+
+def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
+    row = connection.execute(select(LEASE).where(LEASE.c.scope_id == scope_id, LEASE.c.holder != "")).one_or_none()
+    if row is None:
+        return None
+    is_gone = not is_running(Holder(row.holder, row.host, row.pid, row.process_started, row.boot))
+    return LeaseHolder(row.holder, row.host.partition(" ")[0], row.pid, row.acquired_at, row.expires_at, is_gone)
+
+
+def _last_staged(connection: Connection, scope_id: int) -> str:
+    runs = select(RUN.c.id).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
+    run = connection.execute(runs.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
+    return "" if run is None else str(run.id)
+
+
+_SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys())
+
+
+def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
+    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS}
+    columns |= {
+        "phase": Phase(row.phase),
+        "stage_report": row.stage_report and load_report(row.stage_report),
+        "brakes": tuple(json.loads(row.brakes)),
+        "notices": tuple(json.loads(row.notices)),
+        "pace": json.loads(row.pace),
+        "standing": row.standing and load_standing(row.standing),
+    }
+    return RunRecord(
+        book=FeedScope(row.destination, FeedName(row.feed)),
+        run_id=row.id,
+        read=row.read_account and load_read(row.read_account),
+        publish=row.publish_account and load_publish(row.publish_account),
+        **columns,
+    )
+
+
+def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:
+    return ProblemRecord(
+        problem_id=row.id,
+        kind=ProblemKind(row.kind),
+        row_key=RowKey(row.row_key),
+        origin=row.origin,
+        reasons=load_reasons(row.reasons),
+        cells=json.loads(row.cells),
+        run_id=row.run_id,
+        first_seen_at=row.first_seen_at,
+        seen_at=row.seen_at,
+    )
+
+
+def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedScope, datetime]:
+    """Return when the last run of each feed ended that published and left with exit code 0; feeds without one are left out."""
+    latest = select(SCOPE.c.destination, SCOPE.c.feed, func.max(RUN.c.finished_at)).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
+    ended = latest.where(RUN.c.exit_code == 0, RUN.c.publish_account.is_not(None)).group_by(SCOPE.c.destination, SCOPE.c.feed)
+    with reading(engine) as connection:
+        rows = connection.execute(ended if destination is None else ended.where(SCOPE.c.destination == destination)).all()
+    return {FeedScope(row[0], FeedName(row[1])): row[2] for row in rows}
+
+
+def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:
+    """Return when each feed last ran: the end of its latest run, or its begin while it has none; feeds without one are left out.
+
+    Runs that left with a `silent` exit code did not come to run the feed; those launched `beside` its schedule do not count.
+    """
+    says = or_(RUN.c.exit_code.is_(None), RUN.c.exit_code.not_in(sorted(silent)))
+    latest = select(func.coalesce(RUN.c.finished_at, RUN.c.started_at)).where(RUN.c.scope_id == SCOPE.c.id)
+    latest = latest.where(RUN.c.launched_by != beside, says).order_by(RUN.c.started_at.desc()).limit(1)
+    came = latest.scalar_subquery().label("came")
+    with reading(engine) as connection:
+        rows = connection.execute(select(SCOPE.c.feed, came).where(SCOPE.c.destination == destination)).all()
+    return {FeedName(feed): at for feed, at in rows if at is not None}

@@ -1,0 +1,229 @@
+"""A feed whose runs are killed again and again, resumed until it is done, edited between some runs, and held to its promises.
+
+Several such feeds after one another, each from an empty state DB and an empty service, make a trial.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
+
+from integration.desk import Command, Desk, Said, WarmStart, made_desk
+from integration.service import Service, serving
+from integration.waiting import pause, until
+from torture.observer import Observer, Place
+from torture.promises import Programme, broken_at_the_end, broken_so_far
+
+from pipelines.run.stage import CHUNK_ROWS
+
+ROWS = 2_500
+BLOWS_OF_ONE_FEED = 25
+BLOWS_BETWEEN_CHECKS = 5
+LEAST_OWED = 30
+MOST_SENT = 120
+"""The most rows that are sent before a blow, so that a feed is not done after a few."""
+SHARE_EDITED = 0.3
+"""How often something is edited between two runs."""
+LATENCY_MS = 10
+START_S = 0.12
+"""The longest time that a run takes to begin."""
+GAP_S = 0.25
+"""The longest time between two signals of one blow."""
+SERVICE_AWAY_S = 0.3
+"""The longest time that a killed service stays away."""
+
+IN_GOOD_ORDER = {0, 130}
+"""How a run may end that was asked to stop: done, or interrupted with its state intact."""
+WITHOUT_A_SERVICE = {6}
+"""How it may end beside that where its service was killed: come back later."""
+CUT_SHORT = {-2, -9, -15, 143}
+"""How it may end where it was given no time for that: by the signal itself."""
+
+
+class BrokenPromiseError(AssertionError):
+    """What does not hold, and the blow after which it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """Signals for a run, one or two in a row. `hits_service`: the service is killed and started again, before any signal."""
+
+    name: str
+    signals: tuple[Signals, ...]
+    weight: int
+    hits_service: bool = False
+
+    def strike(self, run: Command, service: Service, dice: random.Random) -> None:
+        if self.hits_service:
+            service.stop(is_sudden=True)
+            pause(dice.uniform(0, SERVICE_AWAY_S))
+            service.start()
+        for place, number in enumerate(self.signals):
+            pause(dice.uniform(0, GAP_S) if place else 0.0)
+            run.signal(number)
+
+    @property
+    def allowed(self) -> set[int]:
+        """The codes with which the run may end."""
+        return IN_GOOD_ORDER | (CUT_SHORT if self.signals else set()) | (WITHOUT_A_SERVICE if self.hits_service else set())
+
+
+BLOWS = (
+    Blow("SIGKILL", (SIGKILL,), 40),
+    Blow("SIGTERM", (SIGTERM,), 12),
+    Blow("SIGINT", (SIGINT,), 12),
+    Blow("SIGTERM, SIGTERM", (SIGTERM, SIGTERM), 7),
+    Blow("SIGINT, SIGINT", (SIGINT, SIGINT), 7),
+    Blow("SIGTERM, SIGKILL", (SIGTERM, SIGKILL), 7),
+    Blow("SIGINT, SIGKILL", (SIGINT, SIGKILL), 7),
+    Blow("service", (), 4, hits_service=True),
+    Blow("service, SIGKILL", (SIGKILL,), 4, hits_service=True),
+)
+AIMS = {
+    Place.START_UP: (10, START_S),
+    Place.LISTS: (12, 0.02),
+    Place.STAGING: (22, 0.02),
+    Place.GATE: (12, 0.01),
+    Place.CLAIMING: (12, 0.01),
+    Place.IN_FLIGHT: (16, 0.01),
+    Place.SETTLING: (12, 0.005),
+    Place.AFTER: (4, 0.005),
+}
+"""How often each place is aimed at, and how many seconds after it was seen the blow falls at the latest."""
+
+
+@dataclass
+class Toll:
+    """What a trial has come to: blows by signal and place, those that came too late, feeds that were delivered."""
+
+    met: Counter[tuple[str, Place]] = field(default_factory=Counter)
+    chunks: Counter[int] = field(default_factory=Counter)
+    """Blows in the stage, by its chunk."""
+    missed: int = 0
+    feeds: int = 0
+    rows: int = 0
+    events: int = 0
+    repeated: int = 0
+    edits: int = 0
+
+    @property
+    def blows(self) -> int:
+        return self.met.total() + self.missed
+
+
+@dataclass
+class Feed:
+    """One feed at one desk under blows."""
+
+    desk: Desk
+    service: Service
+    dice: random.Random
+    toll: Toll
+    programme: Programme
+    observer: Observer
+    last: str = "before the first blow"
+
+    def strike(self) -> None:
+        """Start a run, strike it at a place, and see how it ends."""
+        if self._owed() < LEAST_OWED:
+            self.programme.edit("rows")  # a run that has nothing to send is over before it can be struck
+        (aim,) = self.dice.choices(tuple(AIMS), [weight for weight, _ in AIMS.values()])
+        (blow,) = self.dice.choices(BLOWS, [one.weight for one in BLOWS])
+        self.observer.expect_next_run()
+        run = self.desk.start_run()
+        self._wait_for(aim, run)
+        instant = time.time()
+        place, chunk = self.observer.place_at(instant)
+        self.last = f"{blow.name} aimed at {aim}, run at {place}"
+        if run.has_ended:
+            self.toll.missed += 1
+            self._check_code(blow, run.ended())
+            return
+        blow.strike(run, self.service, self.dice)
+        said = run.ended()
+        if blow.signals == (SIGKILL,) and not blow.hits_service:  # the run can do nothing after it: this is more exact
+            place, chunk = self.observer.place_at(instant)
+        self._check_code(blow, said)
+        if said.code == 0 and not blow.hits_service:
+            self.toll.missed += 1
+            return
+        self.toll.met[blow.name, place] += 1
+        self.toll.chunks[chunk] += place is Place.STAGING
+
+    def finish(self) -> None:
+        """Let one run go on undisturbed: it must be enough."""
+        said = self.desk.run()
+        if said.code != 0:
+            self._fail(f"an undisturbed run ended with {said.code}: {said.words}")
+        self._fail_if(broken_at_the_end(self.service, self.programme))
+        self.toll.feeds += 1
+        self.toll.rows += len(self.programme.rows)
+        self.toll.events += len(self.service.events())
+        self.toll.repeated += sum(request["outcome"] == "replayed" for request in self.service.requests())
+        self.toll.edits += self.programme.edits
+
+    def check(self) -> None:
+        """Hold it to what is true at every moment."""
+        self._fail_if(broken_so_far(self.service, self.programme))
+
+    def _wait_for(self, aim: Place, run: Command) -> None:
+        staged = self.dice.randint(0, len(self.programme.rows) // CHUNK_ROWS) * CHUNK_ROWS
+        rows = staged if aim is Place.STAGING else self.dice.randint(1, max(min(self._owed(), MOST_SENT), 1))
+        later_s = self.dice.uniform(0, AIMS[aim][1])
+        until(lambda: run.has_ended or self.observer.has_reached(aim, rows), what=f"a run at {aim}")
+        pause(later_s)
+
+    def _owed(self) -> int:
+        return len(self.programme.rows) - Counter(self.desk.states().values())["delivered"]
+
+    def _check_code(self, blow: Blow, said: Said) -> None:
+        if said.code not in blow.allowed:
+            self._fail(f"the run ended with {said.code}: {said.words}")
+
+    def _fail_if(self, broken: list[str]) -> None:
+        if broken:
+            self._fail("; ".join(broken))
+
+    def _fail(self, what: str) -> None:
+        raise BrokenPromiseError(f"after blow {self.toll.blows} ({self.last}): {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """So many blows on one kind of state DB. `fresh_url` gives an empty database's address, None means a file at the desk."""
+
+    kills: int
+    seed: str
+    fresh_url: Callable[[], str] | None
+    advance: Callable[[Toll], None] = field(default=lambda _toll: None)
+    rows: int = ROWS
+    toll: Toll = field(default_factory=Toll)
+
+    def run(self, folder: Path, warm: WarmStart) -> None:
+        """Strike until all blows are spent. Raises `BrokenPromiseError` at the first promise that does not hold."""
+        dice = random.Random(self.seed)
+        with serving(folder / "service", latency_ms=LATENCY_MS) as service:
+            while self.toll.blows < self.kills:
+                service.change("/reset")
+                home = folder / f"feed-{self.toll.feeds}"
+                home.mkdir()
+                with made_desk(home, warm, self.fresh_url and self.fresh_url()) as desk, closing(Observer(desk, service)) as seen:
+                    desk.point_to(service)
+                    self._strike_down(Feed(desk, service, dice, self.toll, Programme(desk, dice), seen))
+
+    def _strike_down(self, feed: Feed) -> None:
+        feed.programme.begin(self.rows)
+        for blow in range(1, min(BLOWS_OF_ONE_FEED, self.kills - self.toll.blows) + 1):
+            feed.strike()
+            if blow % BLOWS_BETWEEN_CHECKS == 0:
+                feed.check()
+            if feed.dice.random() < SHARE_EDITED:
+                feed.last += f", then the {feed.programme.edit()} edited"
+            self.advance(self.toll)
+        feed.finish()

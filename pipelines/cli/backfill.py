@@ -550,7 +550,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
     output.table(f"{mapping.feed}: {plan}", _REHEARSAL_COLUMNS, map(_rehearsal_line, slices))
     output.note(*dict.fromkeys(notice for one in slices for notice in one["notices"] if "belong to no window" in notice))
     if exit_code:
-        output.note(f"it would stop at {window}: {outcome.told}")
+        output.note(f"it would stop at {window}: {outcome.text}")
     output.note(f"{counted(would_send, 'row')} would be sent; a rehearsal: nothing was written or sent")
     return exit_code
 

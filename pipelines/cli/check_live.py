@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
-from connectors.event_api.answers import Created, KeyRefused, NoAccess, Refused, ScopeMissing, in_short
+from connectors.event_api.answers import Kind, in_short
 from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
@@ -120,17 +120,17 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
     if probe is None:
         return _well("scopes", listing + _UNPROVEN)
     answer = in_short(probe.answer)
-    match probe:
-        case Refused():
+    match probe.kind:
+        case Kind.REFUSED:
             refused = f"an event without any field was refused for its fields ({answer}), as it must be"
             return _well("scopes", f"{listing}{refused}: the key got as far as that, which proves {_ORDER}")
-        case ScopeMissing() | NoAccess():
+        case Kind.SCOPE_MISSING | Kind.NO_ACCESS:
             advice = "add the scope `events:create` on the page of the key"
             return _wrong("scopes", f"{listing}the key {tail} may not create events: {answer}; {advice}", ExitCode.REFUSED)
-        case KeyRefused():
+        case Kind.KEY_REFUSED:
             return _wrong("scopes", f"the service refused the API key {tail} for creating events: {answer}", ExitCode.REFUSED)
-        case Created(event_id=event_id):
-            created = f"{listing}the service created event {event_id} from an event without any field: delete it by hand"
+        case Kind.READ:
+            created = f"{listing}the service created event {probe.value} from an event without any field: delete it by hand"
             return _wrong("scopes", f"{created}, and do not probe this service again", ExitCode.ATTENTION)
         case _:
             return _unwise("scopes", f"{listing}whether it may create events could not be told: {answer}")
@@ -173,7 +173,7 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
     """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
     written_for = mapping.classifications_version
     if written_for is None:
-        before = memory.told(mapping.feed) if memory else None
+        before = memory.last_read_by(mapping.feed) if memory else None
         return "" if before is None or before == now else f"since the last run {change_between(before, now, mapping)}"
     if written_for == now.version:
         return ""

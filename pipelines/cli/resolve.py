@@ -21,7 +21,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
-    from pipelines.run.service import open_api, sharing_over
+    from pipelines.run.service import open_api
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.ledger.choices import (
@@ -258,8 +258,7 @@ def _warning(session: FeedSession, choice: Choice) -> str:
         return ""
     policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
-        sharing = sharing_over(session.engine, session.settings)
-        listed = is_listed(lambda: open_api(session.settings, policy, sharing=sharing), choice.event_id)
+        listed = is_listed(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
     except SyncError as problem:
         return f"the service was not asked whether event {choice.event_id} exists: {problem}"
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"

@@ -451,7 +451,7 @@ def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
     books, book = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
     with run.context.lease(run.mapping, REHEARSED, is_patient=False) as lease:
-        outbox = run.context.publish_job(run.mapping, run.ticket.run_id, lease, run.options, run.watcher.settled).outbox
+        outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), _SHOWN)
         first = []

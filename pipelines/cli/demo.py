@@ -78,8 +78,6 @@ class Demo(TypedDict):
 
 
 SANDBOX = "sandbox"
-
-
 """The service's folder inside the demo's, by which a demo's folder is recognised."""
 
 

@@ -81,15 +81,21 @@ def state_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
 @_offering
 def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
     """Yield the keys of the rows of a feed that wait for a person's decision; a rejected row waits for its source."""
-    from pipelines.cli.rows import chosen_rows
-    from pipelines.run.standing import REJECTED, WAITING
+    from state.enums import ProblemKind, Waiting
+    from state.ledger.standing import FeedScope, RowRecord
+    from state.queries import LedgerQueries, ProblemRecord, RowFilter
+
+    def listed(books: LedgerQueries, book: FeedScope, kind: Waiting) -> Iterator[RowRecord | ProblemRecord]:
+        if kind in tuple(ProblemKind):
+            return books.every_problem(book, ProblemKind(kind))
+        return books.every_row(book, RowFilter(waiting=kind))
 
     with _reader() as reader:
-        book = reader.book(str(context.params.get("feed")))
-        rows = chosen_rows(reader.books, book, [word for word in WAITING if word != REJECTED])
-        fitting = (row for row in rows if row["row_key"].startswith(incomplete))
-        for row in islice(fitting, _MOST):
-            yield row["row_key"], f"{row['state']}: {row['place']}"
+        books, book = reader.books, reader.book(str(context.params.get("feed")))
+        if books is not None and book is not None:
+            waiting = ((kind, row) for kind in Waiting for row in listed(books, book, kind))
+            for kind, row in islice((one for one in waiting if one[1].row_key.startswith(incomplete)), _MOST):
+                yield row.row_key, f"{kind}: {row.origin}"
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
     def listed(books: LedgerQueries, book: FeedScope, kind: Waiting) -> Iterator[RowRecord | ProblemRecord]:
-        if kind in tuple(ProblemKind):
+        if kind.value in tuple(ProblemKind):
             return books.every_problem(book, ProblemKind(kind))
         return books.every_row(book, RowFilter(waiting=kind))
 

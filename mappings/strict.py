@@ -37,17 +37,9 @@ from mappings.zones import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
-
-
 _MOST_WRITTEN = 1e15
-
-
 _WHOLE_FROM = 100
-
-
 _MOST_DECIMALS = 6
-
-
 _DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 
 
@@ -173,50 +165,24 @@ def _switched_on(value: object) -> bool:
 
 
 ANY_SCALAR = {"type": ["string", "number", "boolean"]}
-
-
 Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
-
-
 """A text, however an editor's YAML may type it."""
-
-
 Texts = Annotated[
     tuple[Text, ...],
     OneOrMany(),
     WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]}),
 ]
-
-
 """One text, or a list of them."""
-
-
 Duration = Annotated[timedelta, PlainValidator(parse_duration), WithJsonSchema({"type": "string", "examples": ["90d", "1h30m"]})]
-
-
 Share = Annotated[
     float | None, PlainValidator(parse_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%", "off"]})
 ]
-
-
 Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
-
-
 """A regular expression that RE2 matches in linear time."""
-
-
 Clock = Annotated[Text, AfterValidator(parse_clock)]
-
-
 """A time of day, `00:00` to `23:59`."""
-
-
 PlainNumber = Annotated[Text, AfterValidator(parse_plain_number)]
-
-
 Zone = Annotated[str, AfterValidator(parse_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Lisbon"]})]
-
-
 Switch = Annotated[
     bool,
     PlainValidator(_switched_on),
@@ -260,31 +226,21 @@ def _tag_of_policy(value: object) -> str:
 
 
 MissWord = Literal["reject", "omit", "warn", "draft", "keep"]
-
-
 _CHOICES = (
     "reject: the row is rejected with the reason; omit: the value is left out; warn: left out, counted and shown; draft: left out"
     " and the event sent as a draft; {use: X}: X stands in."
 )
-
-
 Policy = Annotated[
     Annotated[Word, Tag("policy:word")] | Annotated[UsePolicy, Tag("policy:use")],
     Discriminator(_tag_of_policy),
     Field(description=_CHOICES),
 ]
-
-
 """reject (default), omit, warn, draft, or a value to use instead."""
-
-
 MissPolicy = Annotated[
     Annotated[MissWord, Tag("policy:word")] | Annotated[UsePolicy, Tag("policy:use")],
     Discriminator(_tag_of_policy),
     Field(description=f"{_CHOICES} keep: the value itself stays."),
 ]
-
-
 """The same, or keep: a value that a list does not know stays as it is."""
 
 
@@ -329,12 +285,6 @@ def _check_reference(text: str, info: ValidationInfo) -> str:
 
 
 TableFile = Annotated[Text, AfterValidator(_check_table)]
-
-
 """The name of a lookup file: beside the feed file, or in the folder `lookups` next to the feed's folder."""
-
-
 Referring = Annotated[Text, AfterValidator(_check_reference)]
-
-
 """A text that means the named value `name` if it reads `$name`; `$$` at its beginning is a plain `$`."""

@@ -61,14 +61,8 @@ from mappings.steps.urls import clean_url
 from mappings.zones import EndOfDay
 
 Holds = Callable[[RowState], bool]
-
-
 """A compiled condition. Raises Refusal where the value it looks at is unusable."""
-
-
 Check = Callable[[Any, RowState], bool]
-
-
 """Decides whether a value of a row passes one test."""
 
 
@@ -209,17 +203,9 @@ def _as_text(value: Any) -> str:
 
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")
-
-
 _QUOTED = re.compile(r"'(?P<tab>(?:[^']|'')+)'![A-Z]*\d+")
-
-
 """A tab whose title a spreadsheet puts in quotes: it may hold any sign."""
-
-
 _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
-
-
 _TEXT, _NUMBER = Flow(Kind.TEXT), Flow(Kind.NUMBER)
 
 

@@ -83,7 +83,7 @@ class ReasonCode(StrEnum):
 
     sentence: str
 
-    def __new__(cls, code: str, sentence: str) -> Self:
+    def __new__(cls, code: str, sentence: str = "") -> Self:
         """Make a member that is equal to its code."""
         member = str.__new__(cls, code)
         member._value_ = code

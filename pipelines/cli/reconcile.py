@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from pipelines.cli.feed_session import FeedSession, open_feed_session
     from pipelines.cli.output.console import Output
+    from pipelines.cli.state_reader import FeedSession, open_feed_session
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import ListRead, RowVerdict, Verdict

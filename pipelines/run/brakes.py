@@ -51,7 +51,10 @@ def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) 
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
         *(_copies(report), _scope(report), _keys(report)),
     )
-    return tuple(BrakeResult(name, tripped, name in accepted, *measured) for name, tripped, *measured in results)
+    return tuple(
+        BrakeResult(name, tripped, name in accepted, measured, allowed, sentence)
+        for name, tripped, measured, allowed, sentence in results
+    )
 
 
 _Result = tuple[BrakeName, bool, float, float, str]

@@ -316,8 +316,9 @@ def reconcile(
     if record is not None:
         found = [_found(one) for one in verdicts if one.verdict is Verdict.FOUND]
         lost = {one.entry_id for one in found} - {one.entry_id for one in (record(found) if found else ())}
-        moved = {"verdict": Verdict.CANDIDATE, "why": MOVED_ON}
-        verdicts = [replace(one, **moved) if one.row.entry_id in lost else one for one in verdicts]
+        for number, one in enumerate(verdicts):
+            if one.row.entry_id in lost:
+                verdicts[number] = replace(one, verdict=Verdict.CANDIDATE, why=MOVED_ON)
     return ListRead(listed.read, listed.total, listed.is_whole, listed.without_id, tuple(sorted(matching.fields))), verdicts
 
 

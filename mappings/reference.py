@@ -199,7 +199,7 @@ def _steps() -> Iterator[VocabularySection]:
 
 
 def _examples(step: type[Step]) -> Grid:
-    rows = ((_code(shown.step), _shown(shown.goes_in), _shown(shown.comes_out)) for shown in step.shown)
+    rows = ((_code(shown.step), _shown(shown.goes_in), _shown(shown.comes_out)) for shown in step.examples)
     return Grid(("written", "goes in", "comes out"), tuple(rows))
 
 

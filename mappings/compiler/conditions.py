@@ -2,54 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
 from typing import Any, assert_never
 
-from mappings.compiler.evaluation import Getter, RowState, is_empty
+from mappings.compiler.base import Compiler, Getter, RowState, is_empty, is_reference, lenient, nothing
 from mappings.lookup_table import normaliser
 from mappings.patterns import compile_pattern
-from mappings.positions import Loc, MappingProblem
+from mappings.positions import Loc, ValuePosition
 from mappings.refusals import ReasonCode, Refusal
 from mappings.spec.values import All, Condition, Not, Test, TestName
 from mappings.spec.values import Any as AnyOf
-from mappings.steps.patterns import short_enough
+from mappings.steps.lists import short_enough
 from mappings.zones import EndOfDay
 
 Holds = Callable[[RowState], bool]
 """A compiled condition. Raises Refusal where the value it looks at is unusable."""
 Check = Callable[[Any, RowState], bool]
 """Decides whether a value of a row passes one test."""
-Refer = Callable[[str], Getter]
-"""Returns the getter of a named value (`$name`) or of a constant text; nothing there is None."""
-ReadColumn = Callable[[str], Getter]
 
 
-def compile_condition(condition: Condition, refer: Refer, read_column: ReadColumn) -> Holds:
+def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
     """Return the function that decides a condition for a row."""
     match condition:
         case All():
-            parts = tuple(compile_condition(part, refer, read_column) for part in condition.all)
+            parts = [compile_condition(compiler, part, (*loc, "all", place)) for place, part in enumerate(condition.all)]
             return lambda row: all(part(row) for part in parts)
         case AnyOf():
-            parts = tuple(compile_condition(part, refer, read_column) for part in condition.any)
+            parts = [compile_condition(compiler, part, (*loc, "any", place)) for place, part in enumerate(condition.any)]
             return lambda row: any(part(row) for part in parts)
         case Not():
-            negated = compile_condition(condition.negated, refer, read_column)
+            negated = compile_condition(compiler, condition.negated, (*loc, "not"))
             return lambda row: not negated(row)
         case Test():
-            return _compile_test(condition, refer, read_column)
+            return _compile_test(compiler, condition, loc)
         case _:
             assert_never(condition)
 
 
-def _compile_test(test: Test, refer: Refer, read_column: ReadColumn) -> Holds:
-    subject = read_column(test.column) if test.column is not None else refer(test.value or "")
-    checks = tuple(_compile_check(name, test, refer) for name in test.tests)
-    if len(checks) == 1:
-        only = checks[0]
-        return lambda row: only(subject(row), row)
+def _compile_test(compiler: Compiler, test: Test, loc: Loc) -> Holds:
+    if test.column is not None:
+        subject = compiler.column(test.column).get
+    else:
+        subject = lenient(compiler.operand(test.value or "", ValuePosition(loc)).get)
+    checks = [_compile_check(compiler, name, test, loc) for name in test.tests]
+    first, *others = checks
+    if not others:
+        return lambda row: first(subject(row), row)
 
     def holds(row: RowState) -> bool:
         value = subject(row)
@@ -58,110 +58,70 @@ def _compile_test(test: Test, refer: Refer, read_column: ReadColumn) -> Holds:
     return holds
 
 
-def _compile_check(name: TestName, test: Test, refer: Refer) -> Check:  # noqa: C901, PLR0911 - one arm per test
+def _compile_check(compiler: Compiler, name: TestName, test: Test, loc: Loc) -> Check:  # noqa: C901, PLR0911 - one arm per test
     wanted: Any = getattr(test, name)
     same = normaliser(test.ignore)
     match name:
-        case "equals" if _is_reference(wanted):
-            other = refer(wanted)
+        case "equals" if is_reference(wanted):
+            other = lenient(compiler.operand(wanted, ValuePosition(loc)).get)
             if not test.ignore:
                 return lambda value, row: bool(value == other(row))
             return lambda value, row: same(_as_text(value)) == same(_as_text(other(row)))
-        case "equals":
-            known = same(wanted)
-            return lambda value, _row: same(_as_text(value)) == known
-        case "among":
-            several = frozenset(map(same, wanted))
-            return lambda value, _row: same(_as_text(value)) in several
+        case "equals" | "among":
+            known = frozenset(map(same, [wanted] if name == "equals" else wanted))
+            return lambda value, _row: same(_as_text(value)) in known
         case "matches":
             finds = compile_pattern(wanted, ignore_case="case" in test.ignore).finds
             return lambda value, _row: finds(short_enough(_as_text(value)))
         case "contains":
             parts = tuple(map(same, wanted))
-            return lambda value, _row: _contains(value, parts, same)
+
+            def contains(value: Any, _row: RowState) -> bool:
+                if isinstance(value, list):
+                    return any(same(_as_text(item)) in parts for item in value)
+                text = same(_as_text(value))
+                return any(part in text for part in parts)
+
+            return contains
         case "state":
             is_missing = wanted == "missing"
             return lambda value, _row: is_empty(value) is is_missing
-        case "before":
-            later = _time_or_reference(wanted, refer)
-            return lambda value, row: is_earlier(value, later(row))
-        case "after":
-            earlier = _time_or_reference(wanted, refer)
-            return lambda value, row: is_earlier(earlier(row), value)
+        case "before" | "after":
+            read = _compile_time(compiler, wanted, (*loc, name), is_text=test.column is not None)
+            if name == "before":
+                return lambda value, row: _is_earlier(value, read(row))
+            return lambda value, row: _is_earlier(read(row), value)
         case "less":
-            most = as_number(wanted)
-            return lambda value, _row: not is_empty(value) and as_number(value) < most
+            most = _as_number(wanted)
+            return lambda value, _row: not is_empty(value) and _as_number(value) < most
         case "greater":
-            least = as_number(wanted)
-            return lambda value, _row: not is_empty(value) and as_number(value) > least
+            least = _as_number(wanted)
+            return lambda value, _row: not is_empty(value) and _as_number(value) > least
         case _:
             assert_never(name)
 
 
-def _is_reference(text: str) -> bool:
-    return text.startswith("$") and not text.startswith("$$")
-
-
-def _contains(value: Any, parts: tuple[str, ...], same: Callable[[str], str]) -> bool:
-    if isinstance(value, list):
-        return any(same(_as_text(item)) in parts for item in value)
-    text = same(_as_text(value))
-    return any(part in text for part in parts)
-
-
-def _time_or_reference(text: str, refer: Refer) -> Getter:
-    if _is_reference(text):
-        return refer(text)
-    moment = parse_time(text)
+def _compile_time(compiler: Compiler, text: str, loc: Loc, *, is_text: bool) -> Getter:
+    """Compile what stands `before` or `after`: a named value, or an ISO date (2026-07-01), time (18:00) or date and time."""
+    spot = ValuePosition(loc)
+    if is_text:
+        hint = "name the column's date under let, and look at that value"
+        return compiler.misfit(spot, "a column is text, and has no earlier or later", hint).get
+    if is_reference(text):
+        return lenient(compiler.operand(text, ValuePosition(loc[:-1])).get)
+    moment: date | time
+    try:
+        if "T" in text or " " in text.strip():
+            moment = datetime.fromisoformat(text)
+        else:
+            moment = time.fromisoformat(text) if ":" in text else date.fromisoformat(text)
+    except ValueError:
+        compiler.misfit(spot, f'"{text}" is not a date or time', 'write it like "2026-07-01"')
+        return nothing
     return lambda _row: moment
 
 
-def parse_time(text: str) -> date | time | datetime:
-    """Read an ISO date (2026-07-01), time (18:00) or date and time, as a condition writes them.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    if "T" in text or " " in text.strip():
-        return datetime.fromisoformat(text)
-    return time.fromisoformat(text) if ":" in text else date.fromisoformat(text)
-
-
-def untimely(condition: Condition, loc: Loc) -> Iterator[MappingProblem]:
-    """Yield what stands `before` or `after` something in a condition at a place in the file, and is no time."""
-    match condition:
-        case All():
-            for position, part in enumerate(condition.all):
-                yield from untimely(part, (*loc, "all", position))
-        case AnyOf():
-            for position, part in enumerate(condition.any):
-                yield from untimely(part, (*loc, "any", position))
-        case Not():
-            yield from untimely(condition.negated, (*loc, "not"))
-        case Test():
-            yield from _untimely_test(condition, loc)
-
-
-def _untimely_test(test: Test, loc: Loc) -> Iterator[MappingProblem]:
-    for key, text in (("before", test.before), ("after", test.after)):
-        if text is None:
-            continue
-        if test.column is not None:
-            hint = "name the column's date under let, and look at that value"
-            yield MappingProblem((*loc, key), "a column is text, and has no earlier or later", hint)
-        elif not _is_reference(text) and not _is_time(text):
-            yield MappingProblem((*loc, key), f'"{text}" is not a date or time', 'write it like "2026-07-01"')
-
-
-def _is_time(text: str) -> bool:
-    try:
-        parse_time(text)
-    except ValueError:
-        return False
-    return True
-
-
-def is_earlier(one: Any, other: Any) -> bool:
+def _is_earlier(one: Any, other: Any) -> bool:
     """True if one date, time or moment comes before another; nothing comes before nothing."""
     if is_empty(one) or is_empty(other):
         return False
@@ -175,12 +135,7 @@ def is_earlier(one: Any, other: Any) -> bool:
         raise Refusal(ReasonCode.NOT_A_DATE, "two dates or two times can be compared", found=str(one)) from None
 
 
-def as_number(value: Any) -> Decimal:
-    """Return a plain number.
-
-    Raises:
-        Refusal: the text is none.
-    """
+def _as_number(value: Any) -> Decimal:
     try:
         number = Decimal(value if isinstance(value, int | Decimal) else str(value).strip())
     except InvalidOperation:

@@ -16,8 +16,7 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.output.files import written_whole
+    from pipelines.cli.output.console import Output, written_whole
     from pipelines.clock import monotonic_s
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import Settings, current_settings

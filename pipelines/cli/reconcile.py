@@ -12,13 +12,13 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from pipelines.cli.feed_session import FeedSession, open_feed_session
     from pipelines.cli.output.console import Output
+    from pipelines.cli.state_reader import FeedSession, open_feed_session
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
     from pipelines.run.reconcile import reconcile as reconcile_rows
-    from pipelines.run.service import open_api, require_service, sharing_over
+    from pipelines.run.service import open_api, require_service
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
@@ -119,10 +119,9 @@ def _job(session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any,
         with session.deciding("reconcile") as decisions:
             return decisions.record_found(found)
 
-    sharing = sharing_over(session.engine, session.settings)
     return ReconcileJob(
         rows=rows,
-        open_api=lambda: open_api(session.settings, session.policy(), sharing=sharing),
+        open_api=lambda: open_api(session.settings, session.policy(), session.engine),
         owners=lambda event_ids: session.books.owners(session.book.destination, event_ids),
         record=None if is_dry else record,
         advance=advance,

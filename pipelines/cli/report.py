@@ -20,9 +20,9 @@ if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.measures import parse_duration
     from mappings.refusals import REASON_TEXTS
+    from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.output.partner_page import Change, Line, Page, Point, Room, Section, SectionName, write_page
-    from pipelines.cli.payload_diff import payload_diff, shown
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.settings import current_settings

@@ -72,7 +72,7 @@ def failure_of(context: StepContext, error: SyncError) -> dg.Failure:
         forbid_run_retry(context)
     outcome = outcome_of(error)
     return dg.Failure(
-        description=replaced(outcome.told),
+        description=replaced(outcome.text),
         metadata={
             "outcome": outcome.name,
             "exit_code": int(outcome.exit_code),
@@ -374,7 +374,7 @@ def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str
             context.log.warning(replaced(notice))
         if result.stopping:
             forbid_run_retry(context)
-            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).told))
+            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).text))
         metadata = {**staged_metadata(result, seconds), **waiting}
         return dg.MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
 
@@ -407,7 +407,7 @@ def _published(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Assets
         outcome = outcome_of_publish(result, mapping)
         if outcome.message:
             log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
-            log("%s: %s", outcome.name, replaced(outcome.told))
+            log("%s: %s", outcome.name, replaced(outcome.text))
         return dg.MaterializeResult(
             metadata=published_metadata(result, waiting), check_results=publish_results(key, result, outcome, waiting)
         )

@@ -20,7 +20,7 @@ import orjson
 from connectors.event_api.client import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from mappings.errors import SyncError
-from pipelines.run.publish import Advance
+from pipelines.run.options import Advance
 from pipelines.run.signals import run_async
 from state.ledger.decisions import Found, ReconcileCandidate
 

@@ -22,8 +22,7 @@ from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import LookupShelf, parse_feed
-from pipelines.run.options import RunOptions
-from pipelines.run.publish import Advance
+from pipelines.run.options import Advance, RunOptions
 from pipelines.run.stage import ReadInputs, Staged, StageJob, plan_read, stage
 from state.database import StateDb, open_database
 from state.ledger.ledger import Ledger

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipelines.cli.output.files import written_whole
+from pipelines.cli.output.console import written_whole
 from pipelines.control_characters import replaced
 
 MOST_LINES = 10_000

@@ -16,7 +16,7 @@ from mappings.errors import ConfigError
 from mappings.outcome import Rejection, RowLocation
 from mappings.refusals import Reason, ReasonCode
 from mappings.row_key import RowKey
-from pipelines.cli.output.csv import CsvRow, csv_row, safe_cell, write_csv
+from pipelines.cli.rows import CsvRow, csv_row, safe_cell, write_csv
 from pipelines.control_characters import replaced
 
 

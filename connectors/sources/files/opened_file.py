@@ -264,11 +264,12 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
         with as_bad_source(lambda: name, _DAMAGED):
             return _CheckedStream(archive.open(member), name)
     # The methods of APPNOTE.TXT, section 4.4.5.
-    begin: Callable[[], Decompressor] | None = {
+    methods: dict[int, Callable[[], Decompressor]] = {
         zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
         zipfile.ZIP_BZIP2: _bzip2,
         zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
-    }.get(member.compress_type)
+    }
+    begin = methods.get(member.compress_type)
     if begin is None:
         hint = "ask for an archive packed with deflate, as every program can write it"
         raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
@@ -359,8 +360,8 @@ def _zstandard() -> Decompressor:
     except ImportError:
         hint = "run `pip install 'eventsync[zstd]'`"
         raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-    options = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
-    return Decompressor(zstd.ZstdDecompressor(options=options))
+    longest = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
+    return Decompressor(zstd.ZstdDecompressor(options={**longest}))
 
 
 _BY_HEAD = {b"\x1f\x8b": _gzip, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}

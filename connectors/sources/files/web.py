@@ -174,7 +174,7 @@ class _Download:
             clock.sleep(pause_s)
 
     def _attempt(self, known: str) -> httpx.Response | None:
-        with self._requests.ask("GET", self._path, _ENCODED | self._conditions(known)) as answer:
+        with self._requests.ask("GET", self._path, {**_ENCODED, **self._conditions(known)}) as answer:
             if answer.status_code == 304 and known and not self._received:
                 return None
             if answer.status_code == 416 and self._received:

@@ -360,8 +360,8 @@ def _zstandard() -> Decompressor:
     except ImportError:
         hint = "run `pip install 'eventsync[zstd]'`"
         raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-    longest = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
-    return Decompressor(zstd.ZstdDecompressor(options={**longest}))
+    longest: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
+    return Decompressor(zstd.ZstdDecompressor(options=longest))
 
 
 _BY_HEAD = {b"\x1f\x8b": _gzip, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}

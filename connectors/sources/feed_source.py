@@ -13,8 +13,7 @@ from connectors.sources.errors import BadSourceError, SourceUnavailableError
 from connectors.sources.formats.records import Flattener, JsonParser, RepeatedName, picks_among
 from connectors.sources.rows import ColumnRequest, folded, short
 from mappings.errors import SyncError
-from mappings.outcome import SourceRow
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, SourceRow
 from mappings.spec.source import AnySource, Join
 
 _MOST_ROWS = 500_000

@@ -25,8 +25,8 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
-    from mappings.measures import parse_duration
-    from mappings.refusals import REASON_TEXTS
+    from mappings.outcome import REASON_TEXTS
+    from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
     from pipelines.cli.state_reader import StateReader, open_state

@@ -15,7 +15,7 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
-    from mappings.measures import parse_duration
+    from mappings.strict import parse_duration
     from pipelines.cli.output.console import Output, document_from
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode

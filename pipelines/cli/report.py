@@ -194,8 +194,6 @@ _STOPPED = {
     "keys": "what identifies a row has changed on our side. We are looking into it",
 }
 """Why nothing new goes online, by brake, in words for who can do something about it."""
-
-
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300

@@ -12,8 +12,7 @@ from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
 from connectors.sources.rows import ColumnRequest, folded
 from mappings.errors import SyncError
-from mappings.outcome import SourceRow
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, SourceRow
 from mappings.spec.source import AnySource, Join
 
 _MOST_ROWS = 500_000

@@ -25,7 +25,7 @@ if IS_WORKING:
     from pydantic_core import ErrorDetails
 
     from mappings.errors import ConfigError, MappingFileError, SyncError
-    from mappings.refusals import did_you_mean
+    from mappings.outcome import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import LoadedFeed

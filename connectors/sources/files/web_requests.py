@@ -25,8 +25,8 @@ from connectors.addresses import is_usual_port, numeric_address, refusal_of, ref
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import REAL_CLOCK, Clock
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from mappings.measures import written
 from mappings.spec.source_words import without_secrets
+from mappings.strict import written
 
 LARGEST_BYTES = 2 * 1024**3
 Resolve = Callable[[str, int], Sequence[str]]

@@ -24,8 +24,7 @@ from connectors.sources.rows import (
     short,
     wanted_columns,
 )
-from mappings.outcome import RowLocation, SourceRow
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
 from mappings.spec.source import NdjsonSource, RecordSource
 
 _SAMPLE = 1000

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.cli.options import IS_WORKING
+from pipelines.cli.options import IS_WORKING, DemoFolder
 
 if IS_WORKING:
     from pipelines.cli.demo import show_demo_ui, show_ui
@@ -16,7 +16,7 @@ if IS_WORKING:
 def ui(
     demo: Annotated[bool, typer.Option("--demo", help="The demo's feeds and sandbox instead of yours.")] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the Dagster UI; another one if it is taken.")] = 3000,
-    folder: Annotated[Path, typer.Option(help="Where the demo keeps its state; emptied first.")] = Path(".eventsync/demo"),
+    folder: DemoFolder = Path(".eventsync/demo"),
 ) -> int:
     """Run the Dagster UI with its daemon (schedules, queue), until Ctrl-C.
 

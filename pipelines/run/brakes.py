@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mappings.measures import written
 from mappings.spec.feed import Brakes, FeedMapping
+from mappings.strict import written
 from pipelines.run.options import BrakeName, RunOptions
 from pipelines.run.outcome import BrakeError
 from state.ledger.accounts import StageReport

@@ -21,13 +21,13 @@ from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Row, Table, fu
 from sqlalchemy.exc import IntegrityError
 
 from mappings.errors import ConfigError
-from state.database import open_database, reading, writing
+from state.database import check_revision, open_database, reading, writing
 from state.errors import StateUnavailableError
-from state.migrations.upgrade import HEAD, is_known, upgrade
-from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER, SCOPE
+from state.migrations.upgrade import HEAD, upgrade
+from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, SCOPE
 
-TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table not in (DUPLICATE_MARK, ROUTE_WORKER))
-"""The tables that are copied, each after those that it refers to. Left out: who sends now, and an index that is made anew."""
+TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not DUPLICATE_MARK)
+"""The tables that are copied, each after those that it refers to. Left out: an index that is made anew."""
 PAGE = 1_000
 LONGEST_KEY = 2_000
 """Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
@@ -410,11 +410,7 @@ def _schema_in(header: Mapping[str, Any]) -> str:
     if (header["file"], header.get("version")) != (_KIND, _VERSION):
         raise StrangeLineError(f"it says to be {header['file']!r}, version {header.get('version')}")
     schema = f"{header.get('schema')}"
-    if not is_known(schema):
-        raise ConfigError(
-            f"that export was written by a newer version (schema {schema}, ours is {HEAD})",
-            hint="import it with the version that wrote it, or with a later one",
-        )
+    check_revision(schema, "that export")
     return schema
 
 

@@ -31,7 +31,6 @@ from state.tables import (
     NOTICE_SENT,
     PROBLEM,
     ROUTE_PACE,
-    ROUTE_WORKER,
     ROW_DIGESTS,
     RUN,
     SCOPE,
@@ -43,7 +42,7 @@ MOVER = "eventsync state migrate"
 """The holder that other runs see while a move holds their feeds."""
 _OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
 """What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
-_BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, ROUTE_WORKER, SERVICE_NOTE, NOTICE_SENT, BACKFILL)
+_BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, SERVICE_NOTE, NOTICE_SENT, BACKFILL)
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 
 

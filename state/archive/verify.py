@@ -17,7 +17,7 @@ from state.enums import Decision, DriftKind, EntryState
 from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report
 from state.ledger.entries import MARK
-from state.migrations.upgrade import HEAD, differences, is_known
+from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]
@@ -199,7 +199,9 @@ def _check_schema(connection: Connection, schema: str | None) -> Iterator[Findin
     if schema is None:
         yield Finding("tables", "there are none of ours: the first run makes them")
     elif schema != HEAD:
-        what = "`eventsync status` or the next run upgrades it" if is_known(schema) else "a newer version wrote it"
+        what = "`eventsync status` or the next run upgrades it"
+        if not is_known(schema):
+            what = "open it once with version 0.1" if schema < OLDEST else "a newer version wrote it"
         yield Finding("tables", f"the schema is {schema}, ours is {HEAD}: {what}")
     else:
         yield from (Finding("tables", difference) for difference in differences(connection))

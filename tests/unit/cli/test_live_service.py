@@ -8,7 +8,7 @@ from connectors.event_api.answers import Kind, Meaning
 from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
 from mappings.yaml.loader import load_feed
-from pipelines.cli.check_live import of_account
+from pipelines.cli.check_live import of_service
 from pipelines.cli.findings import LiveFinding
 from pipelines.cli.service_lists import ServiceAnswers
 from pipelines.settings import PACKAGED_FEEDS
@@ -18,7 +18,7 @@ MAPPING = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")
 
 def _scopes(probe: Meaning | None) -> LiveFinding:
     lists = ServiceAnswers({"lisbon-agenda": 7}, Classifications("2026-03-02", frozenset()), key_tail="…0042", probe=probe)
-    return next(one for one in of_account("https://events.example.org", lists, MAPPING) if one.asked == "scopes")
+    return next(one for one in of_service("https://events.example.org", lists, MAPPING) if one.asked == "scopes")
 
 
 @pytest.mark.parametrize(

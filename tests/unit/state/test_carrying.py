@@ -32,7 +32,7 @@ from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope
 from state.notes import MediaMemory
 from state.queries import LedgerQueries, RowFilter
-from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, ROUTE_WORKER
+from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 BOOK = FeedScope(DESTINATION, FEED)
@@ -219,7 +219,7 @@ def test_an_export_is_its_owners_and_readable_by_other_tools(world: World, tmp_p
 
 
 def test_every_table_is_carried_but_what_is_of_this_moment_or_made_anew() -> None:
-    assert {*METADATA.tables} - {table.name for table in TABLES} == {ROUTE_WORKER.name, DUPLICATE_MARK.name}
+    assert {*METADATA.tables} - {table.name for table in TABLES} == {DUPLICATE_MARK.name}
 
 
 def test_an_export_is_never_written_over(world: World, tmp_path: Path) -> None:

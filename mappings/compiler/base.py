@@ -307,8 +307,8 @@ def stepped(  # noqa: C901 - written out, without calls for what a cell and a te
     def value(row: RowState) -> Any:  # noqa: C901 - as above
         if get is None:
             found: Any = row.cells.get(cell, "")
-            if not found.isascii():
-                found = nfc(found)
+            found = found if found.isascii() else nfc(found)
+            is_nothing = not found or found.isspace()
         else:
             try:
                 found = get(row)
@@ -316,7 +316,7 @@ def stepped(  # noqa: C901 - written out, without calls for what a cell and a te
                 if refusal.is_final or not (works_on_empty and refusal.is_empty):
                     return policies.apply(row, refusal.about(column, "", source) if source else refusal)
                 found = ""
-        is_nothing = is_empty(found)
+            is_nothing = is_empty(found)
         if is_nothing:
             if not works_on_empty:
                 return policies.on_empty(row, required(column))

@@ -153,11 +153,10 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
         return _well("classifications", f"{version}; the {len(named)} that the mapping names are known")
     slugs, texts = sorted(known.slugs), []
     for slug in unknown[:_SHOWN]:
-        file = next(
-            (name for name, table in mapping.tables.items() if any(slug in row for row in table.rows)), "the mapping file"
-        )
+        files = [name for name, table in mapping.tables.items() if any(slug in row for row in table.rows)]
         near = did_you_mean(slug, slugs)
-        texts.append(f'{files[0] if files else "the mapping file"} names "{slug}", which the service does not know{near and f", {near}"}')
+        text = f'{files[0] if files else "the mapping file"} names "{slug}", which the service does not know'
+        texts.append(f"{text}, {near}" if near else text)
     if len(unknown) > _SHOWN:
         texts.append(f"and {len(unknown) - _SHOWN} more")
     if FILL_IN in unknown:  # what there is to choose from

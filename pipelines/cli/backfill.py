@@ -21,7 +21,7 @@ if IS_WORKING:
     from mappings.strict import written
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from, worst
-    from pipelines.cli.run import REHEARSED, options_of, run_feeds, tell_after, tell_before
+    from pipelines.cli.run import REHEARSED, notify_after, notify_before, options_of, run_feeds
     from pipelines.cli.run_report import RunReport, sent_in, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, make_plan, plan_of_record
@@ -347,13 +347,13 @@ def _run(request: BackfillRequest, output: Output) -> int:
         work = BackfillWork(request, backfills, record, output, context.notes)
         with leaving_on_second_signal(work.show_at_last):
             try:
-                tell_before(request.settings, [request.mapping])
+                notify_before(request.settings, [request.mapping])
                 codes = list(work.exit_codes())
             except KeyboardInterrupt:
                 codes = [int(ExitCode.INTERRUPTED)]
             exit_code = worst(codes)
             work.show(exit_code)
-            tell_after(request.settings, [request.mapping], filter(None, [work.stopped_by]), None)
+            notify_after(request.settings, [request.mapping], filter(None, [work.stopped_by]), None)
             return exit_code
 
 

@@ -15,7 +15,7 @@ from connectors.sources.errors import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.positions import MappingProblem
@@ -39,14 +39,14 @@ def find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     document = document_of(mapping.path)
     if not has_lists(mapping, document):
         return
-    noting = asked(mapping)
+    noting = LookupUse(mapping)
     mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
     count = _Count()
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
         deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
     if count.rows <= _MOST_ROWS:
-        looked = LookedAt(mapping.source.place.rpartition("/")[2], count.rows)
-        yield from noting.find_unasked(document, looked, _shared(mapping))
+        name = mapping.source.place.rpartition("/")[2]
+        yield from noting.find_unasked(document, name, count.rows, _shared(mapping))
 
 
 class _Count:

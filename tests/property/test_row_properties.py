@@ -17,7 +17,7 @@ from mappings.compiler.recurrence import read_rule, rule_days
 from mappings.event import EVENT
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
 from mappings.refusals import Refusal
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """
@@ -57,7 +57,7 @@ RECUR = """
 
 
 def mapper(rules: str, day: str = "$day") -> RowMapper:
-    return compile_feed(parse_feed(FEED % (rules, day), Path("many.yaml"), LookupShelf()), Directory(), NOW)
+    return compile_feed(parse_feed(FEED % (rules, day), Path("many.yaml")), Directory(), NOW)
 
 
 RECURRING = mapper(RECUR)

@@ -17,7 +17,7 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.archive.export import Carried, export_to, import_from
+    from state.archive.export import export_to, import_from
     from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
     from state.archive.verify import Finding, examine
@@ -139,7 +139,7 @@ def export(
             raise _nothing_at(name)
         done = export_to(engine, file, now(), bar.expect, bar.advance)
     size = file.stat().st_size
-    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
+    output.document(Exported(state_db=name, file=file, bytes=size, rows=done))
     _tell(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
     return ExitCode.DONE
 
@@ -168,7 +168,7 @@ def import_(
             done = import_from(engine, file, bar.advance)
     finally:
         engine.dispose()
-    output.document(Imported(state_db=name, file=file, rows=done.rows))
+    output.document(Imported(state_db=name, file=file, rows=done))
     _tell(output, f"{file} → {name}", done)
     output.note("what was written was read back and is the same; `eventsync state verify` looks at what it says")
     return ExitCode.DONE
@@ -204,7 +204,7 @@ def migrate(
                 done = migrate_database(source, target, now, bar.expect, bar.advance)
         finally:
             target.dispose()
-    output.document({"from": name, "to": there, "rows": done.rows})
+    output.document({"from": name, "to": there, "rows": done})
     _tell(output, f"{name} → {there}", done)
     output.note(
         f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
@@ -261,9 +261,9 @@ def _nothing_at(name: str) -> ConfigError:
     return ConfigError(f"there is no state DB at {name}", hint="set EVENTSYNC_STATE_URL to the one that is meant")
 
 
-def _tell(output: Output, title: str, done: Carried) -> None:
-    rows = [(table, count) for table, count in done.rows.items() if count]
-    output.table(title, _COLUMNS, [*rows, ("in all", done.total)])
+def _tell(output: Output, title: str, done: dict[str, int]) -> None:
+    rows = [(table, count) for table, count in done.items() if count]
+    output.table(title, _COLUMNS, [*rows, ("in all", sum(done.values()))])
 
 
 _COLUMNS_of_verifying = ("what", "feed", "row or run", "finding")

@@ -16,10 +16,9 @@ from typing import Any, Literal
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
 from mappings.compiler.base import CompiledValue, Compiler, Getter, RowState, lenient, nfc, nothing, read_cell, required
-from mappings.compiler.conditions import compile_condition
-from mappings.outcome import Silence
+from mappings.compiler.values import compile_condition
+from mappings.outcome import Reason, ReasonCode, Refusal, Silence
 from mappings.positions import Loc, ValuePosition
-from mappings.refusals import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key, row_key
 from mappings.spec.feed import KeyColumn
 from mappings.spec.rules import Explosion, Recurrence

@@ -14,12 +14,10 @@ from typing import Any
 import orjson
 
 from mappings.compiler.base import UNSET, CompiledValue, Compiler, Flow, Getter, RowState, nfc, nothing, nothing_left, remembered
-from mappings.compiler.conditions import compile_condition
-from mappings.compiler.values import compile_cover, compile_loop
+from mappings.compiler.values import compile_condition, compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
-from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.outcome import MappedRow, Reason, ReasonCode, Refusal, Rejection, SourceRow, did_you_mean, nearest
 from mappings.positions import Loc, MappingProblem, ValuePosition
-from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import duplicate_digest, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind

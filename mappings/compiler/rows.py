@@ -12,7 +12,6 @@ from itertools import groupby
 from typing import Any, Protocol, TypeVar, assert_never
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Getter, RowState, nothing, read_cell, unknown_name
-from mappings.compiler.conditions import Holds, compile_condition
 from mappings.compiler.expand import (
     OVER,
     TOO_FAR,
@@ -24,10 +23,25 @@ from mappings.compiler.expand import (
     compile_recurrence,
 )
 from mappings.compiler.payload import compile_payload, once
+from mappings.compiler.values import Holds, compile_condition
 from mappings.errors import ConfigError
-from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped, SourceRow
+from mappings.outcome import (
+    Absorbed,
+    Absorption,
+    Gone,
+    MappedRow,
+    Part,
+    Reason,
+    ReasonCode,
+    Refusal,
+    Rejection,
+    RowOutcome,
+    Silence,
+    Skipped,
+    SourceRow,
+    did_you_mean,
+)
 from mappings.positions import Loc, MappingProblem, ValuePosition
-from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import (
@@ -288,7 +302,7 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
         yield MappingProblem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
     for kind, name in ((Explode, "item"), (Recur, "day")):
         if kind in kinds and name in mapping.let:
-            message = f'"${name}" is what each event of a row is told apart by'
+            message = f'"${name}" is what distinguishes the events of a row'
             yield MappingProblem(("let", name), message, "call this value otherwise")
 
 

@@ -16,9 +16,9 @@ from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, NoDagster
 
 if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
-    from mappings.measures import written
     from mappings.row_key import FeedName
     from mappings.spec.feed import FeedMapping
+    from mappings.strict import written
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from, worst
     from pipelines.cli.run import REHEARSED, options_of, run_feeds, tell_after, tell_before

@@ -18,8 +18,8 @@ from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN
 from mappings.lookup_table import Table
+from mappings.outcome import did_you_mean
 from mappings.outgoing import Outgoing, outgoing_of
-from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value

@@ -25,7 +25,7 @@ if IS_WORKING:
     from pydantic_core import ErrorDetails
 
     from mappings.errors import ConfigError, MappingFileError, SyncError
-    from mappings.refusals import did_you_mean
+    from mappings.outcome import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import LoadedFeed
@@ -219,7 +219,7 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     from pipelines.notifications.notices import nothing_fails, notifier_of
 
     with nothing_fails(), open_context(settings) as context:
-        notifier_of(settings, context.engine).tell_of_lost_runs(feeds)
+        notifier_of(settings, context.engine).notify_of_lost_runs(feeds)
 
 
 def tell_after(
@@ -246,7 +246,7 @@ def tell_after(
         notifier = notifier_of(settings, context.engine)
         files, concerns = ((), {}) if broken is None else notifier.files(broken, feeds)
         about = {one.feed: one for one in (*files, *feeds)}
-        notifier.tell(about.values(), {**crashes, **concerns})
+        notifier.notify(about.values(), {**crashes, **concerns})
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict
 
-from mappings.measures import written, written_rate
 from mappings.row_key import FeedName
+from mappings.strict import written, written_rate
 from pipelines.cli.output.console import (
     REJECTION_COLUMNS,
     Output,

@@ -12,8 +12,8 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.measures import written
-    from mappings.refusals import REASON_TEXTS
+    from mappings.outcome import REASON_TEXTS
+    from mappings.strict import written
     from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
     from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state

@@ -28,7 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mappings.errors import FileProblem, MappingFileError, SyncError
-from mappings.measures import written, written_rate
+from mappings.strict import written, written_rate
 from pipelines.control_characters import replaced
 
 _WIDTH_OF_A_PIPE = 160

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.output.console import brake_rows, publish_line, read_line, rejection_rows
 from pipelines.run.brakes import BrakeResult

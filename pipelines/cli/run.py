@@ -223,10 +223,7 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
 
 
 def tell_after(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    reports: Iterable[RunReport],
-    broken: Sequence[MappingFileError] | None,
+    settings: Settings, feeds: Sequence[FeedMapping], reports: Iterable[RunReport], broken: Sequence[MappingFileError] | None
 ) -> None:
     """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.
 
@@ -314,12 +311,7 @@ def _with_engine(
 
 
 def _on_webserver(
-    server: Webserver,
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    launched_by: str,
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, launched_by: str
 ) -> Iterator[RunReport]:
     for mapping in feeds:
         run_id = server.launch(mapping, options, launched_by)
@@ -337,12 +329,7 @@ def _on_webserver(
 
 
 def run_in_process(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    *,
-    launched_by: str = "cli",
+    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, *, launched_by: str = "cli"
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
     prepare_dagster_home(settings.dagster_home)

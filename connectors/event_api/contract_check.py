@@ -13,10 +13,10 @@ from typing import Literal
 
 from rapidfuzz import fuzz, process
 
-from connectors.event_api.answers import API_PREFIX
 from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
 from connectors.event_api.openapi import Description, Node, Operation, Schema, get
+from mappings.delivery import API_PREFIX
 from mappings.outgoing import Outgoing
 from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key

@@ -15,7 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 import yaml
 
-from connectors.event_api.transport import Exchange, HttpAnswer
+from connectors.event_api.answers import HttpAnswer
+from connectors.event_api.transport import Exchange
 
 Node = dict[str, Any]
 T = TypeVar("T")

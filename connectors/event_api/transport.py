@@ -28,9 +28,9 @@ from pydantic import SecretStr
 
 from connectors.addresses import is_loopback, refusal_of, refusal_of_host
 from connectors.errors import BaseUrlError, KeyFormatError
-from connectors.event_api.answers import API_PREFIX, Lost, NotReached
+from connectors.event_api.answers import HttpAnswer, Kind, Meaning
 from connectors.masking import Mask
-from mappings.delivery import Answer
+from mappings.delivery import API_PREFIX, Answer
 
 """Every public endpoint is under it (spec, What the service does)."""
 LONGEST_BODY = 4 << 20
@@ -69,15 +69,6 @@ class Exchanged:
 
 
 Seen = Callable[[Exchanged], None]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """An answer that arrived whole. `headers` has lower-case names; `body` is cut at a sane length, our key masked."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 def check_base_url(url: str) -> httpx.URL:
@@ -205,12 +196,17 @@ def _secret_of(http: ServiceHttp) -> str:
 
 
 class Exchange:
-    """Sends requests through `http`, each at most `attempt_s` seconds long, and never raises for what the network does."""
+    """Sends requests through `http`, each at most `attempt_s` seconds long, and never raises for what the network does.
+
+    `is_recognised`: the service has answered in its own words; until then, other words mean another host.
+    """
 
     def __init__(self, http: ServiceHttp, *, attempt_s: float) -> None:
         self._http = http
         self._attempt_s = attempt_s
         secret = _secret_of(http)
+        self.key_tail = key_tail(http)
+        self.is_recognised = False
         self._raw = secret.encode("ascii")
         self._mask = Mask([secret])
         self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
@@ -232,19 +228,17 @@ class Exchange:
         base = self._http.base_url
         return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{prefix}{path}".encode("ascii"))
 
-    async def __call__(
-        self, request: httpx.Request, may_leave: Callable[[], bool] = lambda: True
-    ) -> HttpAnswer | NotReached | Lost | None:
+    async def __call__(self, request: httpx.Request, may_leave: Callable[[], bool] = lambda: True) -> HttpAnswer | Meaning | None:
         """Send `request` once and read its answer. Return None, with nothing sent, unless it `may_leave` at the last moment."""
         try:
             async with self._http.passage(), asyncio.timeout(self._attempt_s):
                 return await self._send(request) if may_leave() else None
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as problem:
-            return NotReached(Answer(status=0, code="no_connection", message=self._mask.hide(str(problem)) or "no connection"))
+            return _no_answer(Kind.NOT_REACHED, "no_connection", self._mask.hide(str(problem)) or "no connection")
         except (httpx.TimeoutException, TimeoutError):
-            return Lost(Answer(status=0, code="timeout", message="no whole answer in time"))
+            return _no_answer(Kind.LOST, "timeout", "no whole answer in time")
         except httpx.RequestError as problem:
-            return Lost(Answer(status=0, code="connection_lost", message=self._mask.hide(str(problem)) or "the connection broke"))
+            return _no_answer(Kind.LOST, "connection_lost", self._mask.hide(str(problem)) or "the connection broke")
 
     async def _send(self, request: httpx.Request) -> HttpAnswer:
         response = await self._http.send(request)
@@ -267,6 +261,10 @@ class Exchange:
 
     def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
         return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
+
+
+def _no_answer(kind: Kind, code: str, message: str) -> Meaning:
+    return Meaning(kind, Answer(0, code, message))
 
 
 def _as_sent(headers: Mapping[str, str]) -> dict[bytes, bytes]:

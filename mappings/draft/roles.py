@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from mappings.draft.columns import Column, Role
-from mappings.refusals import Refusal
+from mappings.outcome import Refusal
 from mappings.steps.zones import NamedZone
 
 Surety = Literal["sure", "likely", "unsure"]

@@ -11,9 +11,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from mappings.lookup_table import normaliser
-from mappings.measures import Switch, Text, mistake
-from mappings.refusals import ReasonCode, Refusal
+from mappings.outcome import ReasonCode, Refusal
 from mappings.steps.step import Family, PureStep, Run
+from mappings.strict import Switch, Text, mistake
 
 Turkic = Literal["az", "tr"]
 """The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""

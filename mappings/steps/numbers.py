@@ -15,10 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
-from mappings.measures import OneOrMany, Text, Texts, mistake
-from mappings.refusals import ReasonCode, Refusal, did_you_mean
+from mappings.outcome import ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Family, Kind, PureStep, Run
-from mappings.strict import Strict
+from mappings.strict import OneOrMany, Strict, Text, Texts, mistake
 
 _SHAPES = {
     ".": re.compile(r"[+-]?(?:\d{1,3}(?:[,\u00a0\u202f' ]\d{3})+|\d+)(?:\.\d+)?", re.ASCII),

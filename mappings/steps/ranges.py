@@ -13,8 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mappings.measures import Texts, mistake
-from mappings.refusals import ReasonCode, Refusal
+from mappings.outcome import ReasonCode, Refusal
 from mappings.steps.dates import (
     MIDNIGHT,
     YEAR,
@@ -34,6 +33,7 @@ from mappings.steps.dates import (
 from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
 from mappings.steps.text import SPACES
 from mappings.steps.times import HALVES, Half, TimeOptions, read_clock_span
+from mappings.strict import Texts, mistake
 
 _Values = dict[str, int]
 _End = Literal["start", "end"]

@@ -13,9 +13,8 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import Field, create_model, model_validator
 
 from mappings.lookup_table import Table
-from mappings.measures import Switch, mistake
-from mappings.refusals import ReasonCode
-from mappings.strict import Policy, Strict
+from mappings.outcome import ReasonCode
+from mappings.strict import Policy, Strict, Switch, mistake
 
 Run = Callable[[Any], Any]
 """A compiled step: takes a value of the kind that the step takes, returns its result, raises Refusal."""

@@ -14,10 +14,9 @@ import nh3
 from pydantic import Field, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
-from mappings.measures import OneOrMany, Switch, Text, Texts, mistake
-from mappings.refusals import ReasonCode, Refusal, Repair
+from mappings.outcome import ReasonCode, Refusal, Repair
 from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.strict import Strict
+from mappings.strict import OneOrMany, Strict, Switch, Text, Texts, mistake
 from mappings.zones import EndOfDay
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"

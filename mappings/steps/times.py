@@ -16,10 +16,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mappings.measures import OneOrMany
-from mappings.refusals import ReasonCode
+from mappings.outcome import ReasonCode
 from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, reader, real_day
 from mappings.steps.step import Family, Kind, PureStep, Run
+from mappings.strict import OneOrMany
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60

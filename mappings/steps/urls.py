@@ -10,11 +10,11 @@ from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
 import idna
 from pydantic import AfterValidator, Field, field_validator
 
-from mappings.measures import Text, Texts, mistake
+from mappings.outcome import ReasonCode, Refusal
 from mappings.patterns import compile_pattern
-from mappings.refusals import ReasonCode, Refusal
 from mappings.steps.step import Family, PureStep, Run, plain_step
 from mappings.steps.text import SPACES
+from mappings.strict import Text, Texts, mistake
 
 _SOUND = re.compile(
     r"https?://[a-z0-9]+(?:[.-][a-z0-9]+)*(?::\d{1,5})?"

@@ -9,10 +9,10 @@ from functools import lru_cache
 from babel.core import get_global
 from pydantic import Field
 
-from mappings.measures import Duration, Switch, Zone
-from mappings.refusals import ReasonCode, Refusal, did_you_mean
+from mappings.outcome import ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.steps.text import SPACES
+from mappings.strict import Duration, Switch, Zone
 from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)

@@ -17,20 +17,21 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
-from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.outcome import REASON_TEXTS, MappedRow, Rejection, SourceRow
 from mappings.positions import MappingProblem
-from mappings.refusals import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import included_by, including, is_shared
 from mappings.yaml.loader import SUFFIXES, at_places, document_of
-from pipelines.cli.feed_files import shown_path
+from pipelines.cli.feed_files import file_text, shown_path
 from pipelines.clock import now
 
 _MOST_ROWS = 50_000
 """A longer source is not examined: rows that were not read may use the entry."""
+_SAMPLE = 200
+"""So many rows are mapped."""
 
 
-def find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
+def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     """Yield what no row of a source of 50,000 rows at most asks for in the lookups; nothing of a longer source.
 
     Raises:
@@ -41,93 +42,62 @@ def find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
         return
     noting = LookupUse(mapping)
     mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
-    count = _Count()
-    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
-        deque(mapper.over(count.of(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
-    if count.rows <= _MOST_ROWS:
-        name = mapping.source.place.rpartition("/")[2]
-        yield from noting.find_unasked(document, name, count.rows, _shared(mapping))
+    count = 0
 
-
-class _Count:
-    """How many rows have gone by."""
-
-    rows = 0
-
-    def of(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
-        """Pass the rows on."""
+    def counting(rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
+        nonlocal count
         for row in rows:
-            self.rows += 1
+            count += 1
             yield row
+
+    with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
+        deque(mapper.over(counting(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
+    if count <= _MOST_ROWS:
+        yield from noting.find_unasked(document, _file_name(mapping), count, _shared(mapping))
+
+
+def _file_name(mapping: FeedMapping) -> str:
+    return mapping.source.place.rpartition("/")[2]
 
 
 def _shared(mapping: FeedMapping) -> Collection[str]:
     """Return those of a feed's lookup files, and of the files that it includes, that another feed of its folder needs as well."""
     files = [path for path in mapping.path.parent.glob("*") if path.suffix in SUFFIXES and path.name != mapping.path.name]
-    texts = [_text(path) for path in files if not is_shared(path) or including(path, files)]
+    texts = [file_text(path) for path in files if not is_shared(path) or including(path, files)]
     tables = {name for name in mapping.tables if any(Path(name).name in text for text in texts)}
     return tables | {str(path) for path in included_by(mapping.path) if including(path, files)}
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-LOOKED_AT = 200
-"""So many rows are mapped."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFindings:
-    """What does not go together with the source (`problems`), and what looks odd (`warnings`)."""
-
-    problems: tuple[FileProblem, ...] = ()
-    warnings: tuple[FileProblem, ...] = ()
-
-
-def look_at_source(mapping: FeedMapping) -> SourceFindings:
-    """Read the first rows of a source that is at hand; nothing is found where it is not."""
+def _look_at_source(mapping: FeedMapping) -> tuple[tuple[FileProblem, ...], tuple[FileProblem, ...]]:
+    """Read the first rows of a source that is at hand; return what does not fit it, and what looks odd."""
     if not all(source.is_at_hand for source in (mapping.source, *(join.source for join in mapping.source.join))):
-        return SourceFindings()
+        return (), ()
     mapper, _ = compile_with_problems(mapping, Directory(), now())
     try:
-        return SourceFindings(warnings=at_places(mapping.path, _odd(mapping, mapper)))
+        # Where all rows are rejected, lookups are not examined.
+        odd = list(_none_of(mapping, mapper)) or _find_unasked(mapping)
+        return (), at_places(mapping.path, odd)
     except MissingColumnsError as error:
-        document = document_of(mapping.path)
-        name = mapping.source.place.rpartition("/")[2]
-        return SourceFindings(at_places(mapping.path, find_missing_columns(document, error.missing, error.nearest, name)))
+        missing = find_missing_columns(document_of(mapping.path), error.missing, error.nearest, _file_name(mapping))
+        return at_places(mapping.path, missing), ()
     except SourceRefusedError:
-        return SourceFindings()
+        return (), ()
     except SyncError as error:
-        return SourceFindings(warnings=at_places(mapping.path, [MappingProblem(("source", "path"), str(error), error.hint)]))
-
-
-def _odd(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
-    """Yield what the rows show; where all rows are rejected, lookups are not examined."""
-    none = tuple(_none_of(mapping, mapper))
-    yield from none or find_unasked(mapping)
+        return (), at_places(mapping.path, [MappingProblem(("source", "path"), str(error), error.hint)])
 
 
 def _none_of(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
-    """Say so if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
-    outcomes: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
+    """Yield a problem if every row of the sample is rejected: then it is the mapping that is wrong, not the rows."""
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
-        for outcome in map(mapper, islice(reading.rows, LOOKED_AT)):
-            outcomes[type(outcome).__name__] += 1
-            if isinstance(outcome, Rejection):
-                reasons.update({f"{reason.field or 'the row'}: {REASON_TEXTS[reason.code]}" for reason in outcome.reasons})
-    rejected = outcomes[Rejection.__name__]
-    if rejected and not outcomes[MappedRow.__name__]:
-        told = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
-        message = f"none of the first {outcomes.total()} rows becomes an event, {rejected} are rejected: {told}"
+        outcomes = [mapper(row) for row in islice(reading.rows, _SAMPLE)]
+    rejected = [one for one in outcomes if isinstance(one, Rejection)]
+    if rejected and not any(isinstance(one, MappedRow) for one in outcomes):
+        reasons = Counter[str]()
+        for one in rejected:
+            reasons.update({f"{reason.field or 'the row'}: {REASON_TEXTS[reason.code]}" for reason in one.reasons})
+        commonest = "; ".join(f"{text} ({count})" for text, count in reasons.most_common(3))
+        message = f"none of the first {len(outcomes)} rows becomes an event, {len(rejected)} are rejected: {commonest}"
         yield MappingProblem(("event",), message, f"`eventsync explain {mapping.feed} ROW` shows each step of a row")
-
-
-Severity = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,23 +119,8 @@ class LiveFinding:
     ok: bool
     told: str
     exit_code: int = 0
-    severity: Severity = "ok"
+    severity: Literal["ok", "warning", "error"] = "ok"
     difference: Drift | None = None
-
-
-def well(asked: str, told: str) -> LiveFinding:
-    """All is well."""
-    return LiveFinding(asked, ok=True, told=told)
-
-
-def unwise(asked: str, told: str, difference: Drift | None = None) -> LiveFinding:
-    """Nothing fails yet, but a person should look."""
-    return LiveFinding(asked, ok=True, told=told, severity="warning", difference=difference)
-
-
-def wrong(asked: str, told: str, exit_code: int, difference: Drift | None = None) -> LiveFinding:
-    """Rows or runs would fail."""
-    return LiveFinding(asked, ok=False, told=told, exit_code=exit_code, severity="error", difference=difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +144,10 @@ def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
     """Check one file offline; paths are relative to the working folder."""
     path = shown_path(loaded.path)
     if isinstance(loaded, MappingFileError):
-        return FeedFindings(loaded.path.stem, path, problems=_placed(loaded.problems), warnings=_placed(loaded.warnings))
-    source = look_at_source(loaded)
-    return FeedFindings(
-        loaded.feed,
-        path,
-        problems=_placed(source.problems),
-        warnings=_placed((*loaded.warnings, *source.warnings)),
-        examples=ExampleFindings(len(loaded.examples), run_examples(loaded)),
-    )
+        return FeedFindings(loaded.path.stem, path, _placed(loaded.problems), _placed(loaded.warnings))
+    problems, warnings = _look_at_source(loaded)
+    examples = ExampleFindings(len(loaded.examples), run_examples(loaded))
+    return FeedFindings(loaded.feed, path, _placed(problems), _placed((*loaded.warnings, *warnings)), examples)
 
 
 def _placed(problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:

@@ -25,8 +25,8 @@ if IS_WORKING:
     from mappings.draft.roles import Guess
     from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
-    from mappings.measures import parse_zone
     from mappings.spec.source import SourceSpec
+    from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import FeedFindings, find
     from pipelines.cli.output.console import Output

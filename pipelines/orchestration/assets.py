@@ -12,7 +12,7 @@ from pydantic import Field
 
 from connectors.sources.catalogue import SourceProbe, probe_source
 from mappings.errors import SyncError, TransientError
-from mappings.refusals import REASON_TEXTS
+from mappings.outcome import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from mappings.yaml.loader import LoadedFeed

@@ -15,8 +15,7 @@ import xlsxwriter
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
-from mappings.outcome import MappedRow, Rejection, RowOutcome
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome
 from mappings.yaml.loader import parse_feed
 
 COLUMNS = ("REF", "TITLE", "DAY", "HOUR", "PRICE", "POSTCODE", "VENUE")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 

@@ -150,7 +150,7 @@ def test_a_link_that_leads_to_another_file_is_seen_by_its_number_on_the_disk(fol
         sights.append(seen("{kind: csv, path: current.csv}", folder))
     before, after = sights
     assert before.stamp != after.stamp
-    assert before.files[0].found.number != after.files[0].found.number
+    assert before.files[0].number != after.files[0].number
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mappings.compiler.evaluation import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
+from mappings.compiler.base import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.lookup_table import parse_table
-from mappings.refusals import ReasonCode, Refusal, Repair
+from mappings.outcome import ReasonCode, Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Run, Step, StepExample
 

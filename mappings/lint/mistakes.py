@@ -45,9 +45,10 @@ def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> I
 
 def find_endless_names(let: object) -> Iterator[MappingProblem]:
     """Yield the named values that need themselves, and those that grow too large once what they use is put in its place."""
+    values: dict[str, Any] = let if isinstance(let, dict) else {}
     sizes: dict[str, tuple[int, int] | None] = {}
-    for name in let if isinstance(let, dict) else ():
-        yield from _measure(name, (), let, sizes)
+    for name in values:
+        yield from _measure(name, (), values, sizes)
 
 
 def _measure(

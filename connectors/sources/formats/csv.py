@@ -11,7 +11,7 @@ from typing import Any
 
 from connectors.sources.contract import PlainRecord, PlainRows, Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import FileAt, detect_change, opened, whole
+from connectors.sources.files.opened_file import OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
     LARGEST_CELL,
@@ -35,15 +35,15 @@ class CsvFile:
     """A delimited text file as one feed reads it."""
 
     spec: DelimitedSource
-    file: FileAt
+    open_stored: OpenStored
     asked: ColumnRequest
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
         spec = self.spec
-        with opened(self.file) as file:
-            with detect_change(file):
+        with opened(self.open_stored, spec.member) as file:
+            with file.detect_change():
                 encoding = chosen_encoding(file.stream, spec.encoding)
                 lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
                 records = _CsvRecords(lines, file.name, spec)
@@ -51,7 +51,7 @@ class CsvFile:
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
             cells = CellChecks(self.asked.columns, spec.encoding)
             checks = RowChecks(spec, columns.names, cells, spec.delimiter, rejects_short=spec.short_rows == "reject")
-            rows = within_limits(PlainRows(whole(file, records.rows(checks)), columns.names, file.name), spec)
+            rows = within_limits(PlainRows(file.whole(records.rows(checks)), columns.names, file.name), spec)
             yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
 
 

@@ -189,8 +189,6 @@ T = TypeVar("T")
 _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
 FirstDay = Callable[[RowState], date]
 """Returns the first day of a row; raises Refusal where it cannot be read."""
-
-
 DayRule = Mapping[str, Any]
 """A rule of whole days, as the options of dateutil's `rrule`; `until` is a day."""
 

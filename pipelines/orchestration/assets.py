@@ -109,10 +109,11 @@ def as_failures(context: StepContext) -> Iterator[None]:
             yield
     except SyncError as error:
         error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
-        is_transient = isinstance(error, TransientError)
-        if not is_transient:
+        outcome, retry_in_s = outcome_of(error), float("inf")
+        if not isinstance(error, TransientError):
             forbid_run_retry(context)
-        outcome, is_held = outcome_of(error), isinstance(error, HeldByAnotherError | LeaseLostError)
+        elif not isinstance(error, HeldByAnotherError | LeaseLostError):
+            retry_in_s = error.retry_after_s or 0.0
         raise dg.Failure(
             description=replaced(outcome.text),
             metadata={
@@ -120,7 +121,7 @@ def as_failures(context: StepContext) -> Iterator[None]:
                 "exit_code": int(outcome.exit_code),
                 "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
             },
-            allow_retries=is_transient and not is_held and (error.retry_after_s or 0.0) <= STEP_DELAY_S,
+            allow_retries=retry_in_s <= STEP_DELAY_S,
         ) from error
 
 

@@ -36,7 +36,7 @@ from pipelines.run.options import RunOptions, Window
 from pipelines.run.publish import Advance
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from state.ledger.accounts import StageReport
-from state.ledger.gate import NO_BOOKMARK, Bookmark, ReadEnd, UnchangedRead
+from state.ledger.gate import NO_BOOKMARK, Bookmark
 from state.ledger.ledger import Ledger
 from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
@@ -370,8 +370,8 @@ def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, las
     if fingerprint is None:
         return None
     verdicts: list[BrakeResult] = []
-    repetition = UnchangedRead(last_stamp, str(fingerprint))
-    report = job.ledger.repeat_read(job.run_id, job.fence, _stage_policy(job, ReadKind.FULL), repetition, _brake(job, verdicts))
+    policy, brake = _stage_policy(job, ReadKind.FULL), _brake(job, verdicts)
+    report = job.ledger.repeat_read(job.run_id, job.fence, policy, last_stamp, str(fingerprint), brake)
     if report is None:
         return None
     job.advance(report.account.read)
@@ -442,7 +442,7 @@ def _read(
         bookmark = job.plan.bookmark(ending.cursor, is_full=kind is ReadKind.FULL)
         brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
         with signals_deferred():
-            report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
+            report = staging.close(brake, bookmark, is_short=ending.is_short)
     report.account.check()
     noticed = (*_noticed(report, kind, ending), *(window_filter.notices() if window_filter else ()))
     notices = (*job.notices, *job.plan.notices, *noticed)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from math import inf
+from time import monotonic
 from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
@@ -62,32 +63,30 @@ class RetryPolicy:
 
 
 async def ask_until(
-    settled: Callable[[T], bool],
+    is_settled: Callable[[T], bool],
     ask: Callable[[], Awaitable[T]],
+    policy: RetryPolicy,
     *,
-    wait_s: Callable[[int, T], float],
-    is_spent: Callable[[int, float], bool],
     sleep: Sleep,
+    random: Random,
+    clock: Clock = monotonic,
 ) -> T:
-    """Await `ask` until its answer is `settled`, or until `is_spent`; returns the last answer either way.
+    """Await `ask` until its answer is settled or the policy is spent; return the last answer either way."""
+    began = clock()
 
-    `wait_s(attempt, answer)` names the wait after an unsettled answer; `is_spent(attempt, next_wait_s)` ends the asking.
-    """
+    def answer(state: RetryCallState) -> Any:
+        return state.outcome.result() if state.outcome is not None else None
 
     async def once() -> T:  # tenacity awaits only what it knows to be a coroutine function
         return await ask()
 
     return await AsyncRetrying(
         sleep=sleep,
-        wait=lambda state: wait_s(state.attempt_number, _answer(state)),
-        stop=lambda state: is_spent(state.attempt_number, state.upcoming_sleep),
-        retry=retry_if_result(lambda answer: not settled(answer)),
-        retry_error_callback=_answer,
+        wait=lambda state: policy.wait_s(state.attempt_number, random),
+        stop=lambda state: policy.is_spent(state.attempt_number, clock() - began, state.upcoming_sleep),
+        retry=retry_if_result(lambda result: not is_settled(result)),
+        retry_error_callback=answer,
     )(once)
-
-
-def _answer(state: RetryCallState) -> Any:
-    return state.outcome.result() if state.outcome is not None else None
 
 
 def http_date(text: str) -> datetime | None:

@@ -83,63 +83,47 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Unconfirmed:
+class _Undelivered:
+    """What all other verdicts have in common."""
+
+    answer: Answer
+    attempts: int = 1
+    copies: int = 0
+
+
+class Unconfirmed(_Undelivered):
     """The service says that the key was used, and our own record shows an unanswered attempt with this body."""
 
-    answer: Answer
-    attempts: int = 1
-    copies: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(_Undelivered):
     """A definitive 4xx: nothing was created."""
 
-    answer: Answer
-    attempts: int = 1
-    copies: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
+class Superseded(_Undelivered):
     """What was answered is an earlier refusal, stored under the key (or a 409 for it): the next revision of the key is due."""
 
-    answer: Answer
-    attempts: int = 1
-    copies: int = 0
+
+class Conflict(_Undelivered):
+    """A 409 that our own records do not explain: a person decides."""
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class Uncertain(_Undelivered):
+    """Transient failures outlasted the budget, or the answer could not be understood. It may have been created."""
+
+    copies: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(_Undelivered):
     """The channel is not accessible to this key (403 forbidden, 404).
 
     `is_unanswered`: an earlier attempt of this call may have been carried out; the refusal proves nothing about it.
     `is_limited`: nor does it about one that was answered 429.
     """
 
-    answer: Answer
-    attempts: int = 1
-    copies: int = 0
     is_limited: bool = False
     is_unanswered: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Uncertain:
-    """Transient failures outlasted the budget, or the answer could not be understood. It may have been created."""
-
-    answer: Answer
-    attempts: int = 1
-    copies: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """A 409 that our own records do not explain: a person decides."""
-
-    answer: Answer
-    attempts: int = 1
-    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from mappings.measures import mistake
-from mappings.refusals import ReasonCode, Refusal
+from mappings.outcome import ReasonCode, Refusal
+from mappings.strict import mistake
 from mappings.zones import find_zone
 
 _MOMENT = (

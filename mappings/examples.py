@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -10,8 +10,18 @@ import orjson
 
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
-from mappings.refusals import ReasonCode
+from mappings.outcome import (
+    Absorbed,
+    Gone,
+    MappedRow,
+    ReasonCode,
+    Rejection,
+    RowLocation,
+    RowOutcome,
+    Skipped,
+    SourceRow,
+    if_unknown,
+)
 from mappings.spec.feed import Example, FeedMapping
 from mappings.spec.rules import Recur, Rule, WindowRule
 
@@ -30,21 +40,37 @@ class ExampleFailure:
         return f"{where}: expected {self.expected}, got {self.found}"
 
 
+Difference = tuple[str, str, str]
+"""The field, what was expected there, and what was found."""
+
+
 def run_examples(mapping: FeedMapping) -> tuple[ExampleFailure, ...]:
-    """Return every example of a mapping that did not come true. Nothing is asked of any service."""
-    return tuple(failure for number, example in enumerate(mapping.examples, 1) for failure in _run(mapping, example, number))
+    """Return every example of a mapping that did not come true, without asking any service."""
+    examples = enumerate(mapping.examples, 1)
+    return tuple(ExampleFailure(number, *found) for number, example in examples for found in _differences(mapping, example))
 
 
-def _run(mapping: FeedMapping, example: Example, number: int) -> Iterator[ExampleFailure]:
+def _differences(mapping: FeedMapping, example: Example) -> Iterator[Difference]:
     try:
         mapper = compile_feed(_without_window(mapping, example), Directory(), example.as_of)
     except ConfigError as error:
-        yield ExampleFailure(number, "", "a mapping that compiles", str(error))
+        yield "", "a mapping that compiles", str(error)
         return
     blank = dict.fromkeys(sorted(mapper.columns), "")
-    rows = [SourceRow(RowLocation(f"example {number}"), blank | row) for row in example.rows or (example.row,)]
+    rows = [SourceRow(RowLocation("an example"), blank | row) for row in example.rows or (example.row,)]
     outcomes = [if_unknown(outcome) for outcome in mapper.over(rows) if not isinstance(outcome, Absorbed)]
-    yield from _compare(example, outcomes, number)
+    if example.events is not None and len(outcomes) == len(example.events):
+        for place, (event, outcome) in enumerate(zip(example.events, outcomes, strict=True)):
+            yield from _compare_event(event, outcome, f"events[{place}]")
+    elif example.events is not None or len(outcomes) != 1:
+        expected = "one outcome" if example.events is None else f"{len(example.events)} events"
+        yield "", expected, f"{len(outcomes)}: {'; '.join(map(_described, outcomes))}"
+    elif example.rejected is not None:
+        yield from _compare_rejection(example.rejected, outcomes[0])
+    elif example.skipped is None:
+        yield from _compare_event(example.event, outcomes[0], "")
+    elif not isinstance(outcomes[0], Skipped) or outcomes[0].because != example.skipped:
+        yield "", f'skipped as "{example.skipped}"', _described(outcomes[0])
 
 
 def _without_window(mapping: FeedMapping, example: Example) -> FeedMapping:
@@ -61,60 +87,38 @@ def _boundless(rule: Rule) -> Rule:
     return rule
 
 
-def _compare(example: Example, outcomes: Sequence[RowOutcome], number: int) -> Iterator[ExampleFailure]:
-    if example.events is None and len(outcomes) == 1:
-        yield from _compare_one(example, outcomes[0], number)
-        return
-    wanted = example.events or ()
-    if len(wanted) != len(outcomes):
-        expected = "one outcome" if example.events is None else f"{len(wanted)} events"
-        yield ExampleFailure(number, "", expected, f"{len(outcomes)}: {'; '.join(map(_tell, outcomes))}")
-        return
-    for place, (event, outcome) in enumerate(zip(wanted, outcomes, strict=True)):
-        if isinstance(outcome, MappedRow):
-            yield from _compare_parts(event, orjson.loads(outcome.body), f"events[{place}]", number)
-        else:
-            yield ExampleFailure(number, f"events[{place}]", "an event", _tell(outcome))
-
-
-def _compare_one(example: Example, outcome: RowOutcome, number: int) -> Iterator[ExampleFailure]:
-    if example.skipped is not None:
-        if not isinstance(outcome, Skipped) or outcome.because != example.skipped:
-            yield ExampleFailure(number, "", f'skipped as "{example.skipped}"', _tell(outcome))
-    elif example.rejected is not None:
-        yield from _compare_rejection(example.rejected, outcome, number)
-    elif not isinstance(outcome, MappedRow):
-        yield ExampleFailure(number, "", "an event", _tell(outcome))
-    else:
-        yield from _compare_parts(example.event, orjson.loads(outcome.body), "", number)
-
-
-def _compare_rejection(expected: Mapping[str, ReasonCode], outcome: RowOutcome, number: int) -> Iterator[ExampleFailure]:
+def _compare_rejection(expected: Mapping[str, ReasonCode], outcome: RowOutcome) -> Iterator[Difference]:
     if not isinstance(outcome, Rejection):
-        yield ExampleFailure(number, "", "a rejection", _tell(outcome))
+        yield "", "a rejection", _described(outcome)
         return
     found = {reason.field: reason.code for reason in outcome.reasons}
     for field in sorted(expected.keys() | found.keys()):
-        wanted, got = (str(codes.get(field, "no reason")) for codes in (expected, found))
-        if wanted != got:
-            yield ExampleFailure(number, field or "the row", wanted, got)
+        if expected.get(field) != found.get(field):
+            yield field or "the row", str(expected.get(field, "no reason")), str(found.get(field, "no reason"))
 
 
-def _compare_parts(expected: object, found: object, path: str, number: int) -> Iterator[ExampleFailure]:
+def _compare_event(expected: object, outcome: RowOutcome, path: str) -> Iterator[Difference]:
+    if isinstance(outcome, MappedRow):
+        yield from _compare_parts(expected, orjson.loads(outcome.body), path)
+    else:
+        yield path, "an event", _described(outcome)
+
+
+def _compare_parts(expected: object, found: object, path: str) -> Iterator[Difference]:
     """Compare a part of the payload: of an object only the named fields count; texts stand for numbers, as YAML has them."""
     match expected, found:
         case dict(), dict():
             for name, part in expected.items():
-                yield from _compare_parts(part, _reach(found, name), f"{path}.{name}" if path else name, number)
+                yield from _compare_parts(part, _reach(found, name), f"{path}.{name}" if path else name)
         case list() | tuple(), list() if len(expected) == len(found):
             for position, (part, item) in enumerate(zip(expected, found, strict=True)):
-                yield from _compare_parts(part, item, f"{path}[{position}]", number)
+                yield from _compare_parts(part, item, f"{path}[{position}]")
         case str(), None if expected in ("", "absent"):
             return
         case str(), str() | int() | float() if expected == str(found):
             return
         case _:
-            yield ExampleFailure(number, path, _shown(expected), "nothing" if found is None else _shown(found))
+            yield path, orjson.dumps(expected).decode(), "nothing" if found is None else orjson.dumps(found).decode()
 
 
 def _reach(found: Mapping[str, object], dotted: str) -> object:
@@ -125,11 +129,7 @@ def _reach(found: Mapping[str, object], dotted: str) -> object:
     return _reach(inner, rest) if rest and isinstance(inner, dict) else None
 
 
-def _shown(value: object) -> str:
-    return orjson.dumps(value).decode()
-
-
-def _tell(outcome: RowOutcome) -> str:
+def _described(outcome: RowOutcome) -> str:
     match outcome:
         case MappedRow():
             return f"an event: {outcome.body.decode()}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
-from mappings.refusals import REASON_TEXTS, ReasonCode, did_you_mean
+from mappings.outcome import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
 from mappings.spec.rules import Rule
 from mappings.spec.soql import FieldTest, Incremental
@@ -58,6 +58,8 @@ added); `on_miss: keep` lets a value stay as it is.
 
 In lookups `ignore` lists the differences that do not count: `case`, `accents`, `spaces`, `punctuation`.
 """
+_SHARED = _OPENING.split("\n\n")[2:]
+"""What every value shares, which stands once, at the beginning of the page."""
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -109,48 +111,30 @@ class Vocabulary:
         """Every word that can be looked up: of headings, keys of tables, and reasons of rejection."""
         keys = [row[0] for section in self.sections for table in section.tables for row in table.rows]
         named = [word for section in self.sections for word in section.words]
-        shared = [word for paragraph in self._opening for word in _CODE.findall(paragraph) if word.isidentifier()]
+        shared = [word for paragraph in _SHARED for word in _CODE.findall(paragraph) if word.isidentifier()]
         return tuple(dict.fromkeys([*named, *(key.strip("`") for key in keys if _CODE.fullmatch(key)), *shared]))
 
     def about(self, word: str) -> tuple[VocabularySection, ...]:
         """Return the sections about a word; else those whose tables have a key called so, with that row alone."""
-        about = tuple(section for section in self.sections if word in section.words)
-        return about or tuple(self._with_key(word)) or tuple(self._in_opening(word))
+        about = tuple(section for section in self.sections if word in section.words) or tuple(self._with_key(word))
+        shared = [paragraph for paragraph in _SHARED if word in _CODE.findall(paragraph)]
+        return about or tuple(VocabularySection("The mapping language", f"`{word}`", _one_line(text)) for text in shared)
 
     def near(self, word: str) -> str:
         """Return `did you mean "x"?` for a word that the language does not have, or ""."""
         return did_you_mean(word, self.words)
 
-    def _in_opening(self, word: str) -> Iterator[VocabularySection]:
-        """Yield what every value shares, which stands once, at the beginning of the page."""
-        for paragraph in self._opening:
-            if word in _CODE.findall(paragraph):
-                yield VocabularySection("The mapping language", f"`{word}`", _one_line(paragraph))
-
-    @property
-    def _opening(self) -> list[str]:
-        return _OPENING.split("\n\n")[2:]
-
     def _with_key(self, word: str) -> Iterator[VocabularySection]:
         for section in self.sections:
-            tables = [
-                Grid(table.columns, rows)
-                for table in section.tables
-                if table.columns[0] in {"key", "code", "field"}
-                and (rows := tuple(row for row in table.rows if row[0] == f"`{word}`"))
-            ]
-            if tables:
-                yield VocabularySection(section.chapter, section.heading, section.promise, tuple(tables))
+            keyed = [table for table in section.tables if table.columns[0] in {"key", "code", "field"}]
+            found = [Grid(table.columns, tuple(row for row in table.rows if row[0] == f"`{word}`")) for table in keyed]
+            if tables := tuple(table for table in found if table.rows):
+                yield replace(section, tables=tables)
 
 
 def read_vocabulary() -> Vocabulary:
     """Return the reference."""
     return Vocabulary((*_file(), *_values(), *_rules(), *_steps(), *_event(), *_reasons()))
-
-
-def write_reference() -> str:
-    """Return the reference page, as Markdown."""
-    return read_vocabulary().text
 
 
 def _file() -> Iterator[VocabularySection]:
@@ -177,11 +161,11 @@ def _values() -> Iterator[VocabularySection]:
 
 
 def _rules() -> Iterator[VocabularySection]:
-    told = (
+    promise = (
         "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
         " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
     )
-    yield VocabularySection("Rows", "Rows", told, (), 2)
+    yield VocabularySection("Rows", "Rows", promise, (), 2)
     for word, model in union_members(Rule).items():
         yield from _with_block("Rows", word, model)
     conditions = union_members(Condition).values()
@@ -199,15 +183,15 @@ def _steps() -> Iterator[VocabularySection]:
 
 
 def _examples(step: type[Step]) -> Grid:
-    rows = ((_code(shown.step), _shown(shown.goes_in), _shown(shown.comes_out)) for shown in step.shown)
+    rows = ((_code(shown.step), _shown(shown.goes_in), _shown(shown.comes_out)) for shown in step.examples)
     return Grid(("written", "goes in", "comes out"), tuple(rows))
 
 
 def _event() -> Iterator[VocabularySection]:
-    told = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
+    promise = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
     required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
     rows = tuple((f"`{name}`", "yes" if name in required else "no") for name in Event.__annotations__)
-    yield VocabularySection("The event", "The event", told, (Grid(("field", "required"), rows),), 2)
+    yield VocabularySection("The event", "The event", promise, (Grid(("field", "required"), rows),), 2)
 
 
 def _reasons() -> Iterator[VocabularySection]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import NewType
 
@@ -71,17 +71,28 @@ def fingerprint(body: bytes, cover_url: str = "") -> Fingerprint:
     return Fingerprint(digest.hexdigest())
 
 
-def row_digest(mapping_digest: bytes, cells: Iterable[str]) -> bytes:
-    """Digest the raw cells that a mapping uses, with the mapping's own digest: 16 bytes.
+def row_digester(mapping_digest: bytes) -> Callable[[Sequence[str]], bytes]:
+    """Return what digests the raw cells that a mapping uses, with the mapping's own digest: 16 bytes.
 
     Equal digests mean that the row cannot have changed; unequal ones mean nothing. Cells are joined by NUL, which is no text in
     a source; where one has it all the same, their lengths are digested too, so that no two different rows share an input.
     """
-    parts = [*cells]
-    text = "\0".join(parts)
-    if text.count("\0") >= len(parts):
-        text = f"{text}\0{[*map(len, parts)]}"
-    return hashlib.blake2b(mapping_digest + text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    begun = hashlib.blake2b(mapping_digest, digest_size=16)
+
+    def digest(cells: Sequence[str]) -> bytes:
+        text = "\0".join(cells).encode("utf-8", "surrogatepass")
+        if text.count(b"\0") >= len(cells):
+            text += f"\0{[*map(len, cells)]}".encode()
+        copy = begun.copy()  # takes half as long as beginning one (budget 2)
+        copy.update(text)
+        return copy.digest()
+
+    return digest
+
+
+def row_digest(mapping_digest: bytes, cells: Sequence[str]) -> bytes:
+    """Digest the cells of one row as `row_digester` does."""
+    return row_digester(mapping_digest)(cells)
 
 
 def duplicate_digest(channel_id: int, title: str, start_at: str, place: str) -> bytes:

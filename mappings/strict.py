@@ -1,17 +1,193 @@
-"""What all models of a mapping file share: their closed base, tagged unions, and what to do about an unusable value."""
+"""What all models of a mapping file share: their closed base, unions, policies, lookup files, and scalars parsed from text.
+
+Every scalar of a file arrives as text; these types turn it into what it says, or say what would be accepted.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mappings.lookup_table import Table, TableError
-from mappings.measures import Text, mistake
+from mappings.outcome import did_you_mean
+from mappings.patterns import PatternError, compile_pattern
 from mappings.positions import Block
-from mappings.refusals import did_you_mean
+from mappings.zones import find_zone, zone_names
+
+_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
+_MOST_WRITTEN = 1e15
+_WHOLE_FROM = 100
+_MOST_DECIMALS = 6
+_DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+
+
+def mistake(message: str, hint: str = "") -> PydanticCustomError:
+    """An error for a file's author, with a hint of its own; what is no Unicode text in it (a lone surrogate) becomes `?`."""
+    shown, help_ = (text.encode("utf-8", "replace").decode() for text in (message, hint))
+    return PydanticCustomError("mistake", "{message}", {"message": shown, "hint": help_})
+
+
+def written(number: float) -> str:
+    """Write a number out for people: three digits that count, thousands apart, never an exponent."""
+    if not math.isfinite(number):
+        return "unknown"
+    if abs(number) >= _MOST_WRITTEN:
+        return f"{'more' if number > 0 else 'less'} than {math.copysign(_MOST_WRITTEN, number):,.0f}"
+    if abs(number) >= _WHOLE_FROM or number == int(number):
+        return f"{round(number):,}"
+    decimals = min(2 - math.floor(math.log10(abs(number))), _MOST_DECIMALS)
+    text = f"{number:.{decimals}f}".rstrip("0").rstrip(".")
+    return text if float(text) else "nearly 0"
+
+
+def written_rate(per_s: float) -> str:
+    """Write a rate out by the second, the minute or the hour, whichever says it in a number of one or more."""
+    for length_s, unit in ((1, "s"), (60, "min")):
+        if per_s * length_s >= 1:
+            return f"{written(per_s * length_s)}/{unit}"
+    return f"{written(per_s * 3600)}/h"
+
+
+def parse_duration(value: object) -> timedelta:
+    """Read `90d`, `15m`, `1h30m`, `45s`, `2w`; a leading `-` turns it round."""
+    if isinstance(value, timedelta):
+        return value
+    text = str(value).strip().replace(" ", "")
+    match = _DURATION.fullmatch(text.removeprefix("-"))
+    if not match or not any(match.groups()):
+        raise mistake(f'"{value}" is not a duration', 'write it like "90d", "15m" or "1h30m"')
+    try:
+        length = timedelta(**{unit: int(part) for unit, part in zip(_DURATION_UNITS, match.groups(), strict=True) if part})
+    except (OverflowError, ValueError):
+        raise mistake(f'"{value}" is longer than the calendar', 'write it like "90d", "15m" or "1h30m"') from None
+    return -length if text.startswith("-") else length
+
+
+def parse_share(value: object) -> float | None:
+    """Read `5%` or `0.05` as 0.05, `off` as None."""
+    if value is None or isinstance(value, float):
+        return value
+    text = str(value).strip()
+    if text == "off":
+        return None
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"') from None
+    if share > 1 and not text.endswith("%"):
+        raise mistake(f'"{value}" is more than the whole', f'write "{text}%" if that is meant')
+    if not 0 <= share <= 100:
+        raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"')
+    return share
+
+
+def parse_pattern(text: str) -> str:
+    """Check a regular expression; it is compiled once, with the mapping."""
+    try:
+        compile_pattern(text)
+    except PatternError as error:
+        raise mistake(f'"{text}" {error}', error.hint) from None
+    return text
+
+
+def parse_clock(text: str) -> str:
+    """Check a time of day written as `HH:MM`."""
+    if not _CLOCK.fullmatch(text):
+        raise mistake(f'"{text}" is not a time of day', 'write it like "00:00" or "23:59"')
+    return text
+
+
+def parse_plain_number(text: str) -> str:
+    """Check a number written with a point, or with none."""
+    try:
+        is_number = Decimal(text.strip()).is_finite()
+    except InvalidOperation:
+        is_number = False
+    if not is_number:
+        raise mistake(f'"{text}" is not a number', "write it like 12 or 12.50")
+    return text
+
+
+def parse_zone(name: str) -> str:
+    """Check an IANA zone name; bare offsets and abbreviations are not zones."""
+    if find_zone(name) is None:
+        raise mistake(f'"{name}" is not a time zone', did_you_mean(name, zone_names()) or 'write it like "Europe/Lisbon"')
+    return name
+
+
+class OneOrMany:
+    """Beside a tuple's type: one item may be written without the list around it."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Put a single item into a list before it is looked at."""
+        return core_schema.no_info_before_validator_function(_one_or_many, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, object]:
+        """Offer editors both spellings."""
+        many = handler(schema)
+        return {"anyOf": [many.get("items", {}), many]}
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str | dict) else value
+
+
+def _switched_on(value: object) -> bool:
+    if value in ("", "true", True):
+        return True
+    got = f'"{value}"' if isinstance(value, str) else "a block"
+    raise mistake(
+        f"this step takes no parameter, and got {got}",
+        "write its bare name, or true beside other keys: {lower: true, locale: tr}",
+    )
+
+
+ANY_SCALAR = {"type": ["string", "number", "boolean"]}
+Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
+"""A text, however an editor's YAML may type it."""
+Texts = Annotated[
+    tuple[Text, ...],
+    OneOrMany(),
+    WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]}),
+]
+"""One text, or a list of them."""
+Duration = Annotated[timedelta, PlainValidator(parse_duration), WithJsonSchema({"type": "string", "examples": ["90d", "1h30m"]})]
+Share = Annotated[
+    float | None, PlainValidator(parse_share), WithJsonSchema({"type": ["string", "number"], "examples": ["5%", "off"]})
+]
+Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
+"""A regular expression that RE2 matches in linear time."""
+Clock = Annotated[Text, AfterValidator(parse_clock)]
+"""A time of day, `00:00` to `23:59`."""
+PlainNumber = Annotated[Text, AfterValidator(parse_plain_number)]
+Zone = Annotated[str, AfterValidator(parse_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Lisbon"]})]
+Switch = Annotated[
+    bool,
+    PlainValidator(_switched_on),
+    WithJsonSchema({"type": ["boolean", "null"], "description": "This step has no parameter."}),
+]
 
 
 class Strict(BaseModel):

@@ -24,7 +24,6 @@ from sqlalchemy import (
     event,
     func,
     inspect,
-    literal,
     make_url,
     null,
     select,
@@ -40,7 +39,7 @@ from mappings.errors import ConfigError, SyncError
 from state import errors
 from state.errors import Failure, StateUnavailableError
 from state.holders import boot_clock, held_by, is_free
-from state.migrations.upgrade import HEAD, is_known, upgrade
+from state.migrations.upgrade import HEAD, OLDEST, is_known, upgrade
 from state.private_files import make_private_file, make_private_folder, narrow
 from state.tables import LEASE, SCOPE
 
@@ -353,9 +352,17 @@ def _bring_to_head(engine: Engine) -> None:
     revision = schema_revision(engine)
     if revision == HEAD:
         return
-    _refuse_newer(engine, revision)
+    check_revision(revision, f"the state DB {shown_url(engine.url)}")
     try:
-        _upgrade(engine)
+        with writing(engine) as connection:
+            if connection.dialect.name == "postgresql":
+                _lock_postgres(connection)
+            present = _revision(connection)  # another process may have upgraded it meanwhile
+            check_revision(present, f"the state DB {shown_url(engine.url)}")
+            if present is not None and present != HEAD:
+                _refuse_while_held(connection, present)
+            if present != HEAD:
+                upgrade(connection)
     except StateUnavailableError as error:
         if revision is None:
             raise
@@ -366,25 +373,19 @@ def _bring_to_head(engine: Engine) -> None:
         ) from error
 
 
-def _refuse_newer(engine: Engine, revision: str | None) -> None:
-    if revision is not None and not is_known(revision):
+def check_revision(revision: str | None, what: str) -> None:
+    """Check that a schema can be read or upgraded. Raises `ConfigError`, which names `what` has it."""
+    if revision is None or is_known(revision):
+        return
+    if revision < OLDEST:
         raise ConfigError(
-            f"the state DB {shown_url(engine.url)} was written by a newer version (schema {revision}, ours is {HEAD})",
-            hint="install that version again, or point EVENTSYNC_STATE_URL at another state DB",
+            f"{what} has the tables of a version before 0.1 (schema {revision}, ours is {HEAD})",
+            hint="open it once with version 0.1 (`eventsync status`), which upgrades it, then with this one",
         )
-
-
-def _upgrade(engine: Engine) -> None:
-    with writing(engine) as connection:
-        if connection.dialect.name == "postgresql":
-            _lock_postgres(connection)
-        revision = _revision(connection)  # another process may have upgraded it meanwhile
-        _refuse_newer(engine, revision)
-        if revision == HEAD:
-            return
-        if revision is not None:
-            _refuse_while_held(connection, revision)
-        upgrade(connection)
+    raise ConfigError(
+        f"{what} was written by a newer version (schema {revision}, ours is {HEAD})",
+        hint="use that version again or a later one, or point EVENTSYNC_STATE_URL at another state DB",
+    )
 
 
 def _lock_postgres(connection: Connection) -> None:
@@ -396,12 +397,10 @@ def _lock_postgres(connection: Connection) -> None:
 
 
 def _refuse_while_held(connection: Connection, revision: str) -> None:
-    """Do not change the tables of a run at work: it would fail in the middle. Leases of schema 0001 have no `boot`."""
-    there = {column["name"] for column in inspect(connection).get_columns("lease")}
-    columns = (column if column.name in there else literal("").label(column.name) for column in LEASE.c)
+    """Do not change the tables of a run at work: it would fail in the middle."""
     is_server = connection.dialect.name == "postgresql"
     server_now = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else null()
-    leases = select(*columns, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    leases = select(LEASE, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     for lease in connection.execute(leases):
         if not is_free(lease, None if is_server else boot_clock(), partial(_sqlite_now, connection)):
             raise held_by(

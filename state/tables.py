@@ -399,17 +399,6 @@ class RoutePace(Row, table=True):
     updated_at: datetime = Field(sa_type=UtcTime)
 
 
-class RouteWorker(Row, table=True):
-    """A worker that sends over a route now, or did a moment ago."""
-
-    __tablename__ = "route_worker"
-
-    destination: str = Field(primary_key=True, sa_type=PlainText)
-    route: str = Field(primary_key=True, sa_type=PlainText)
-    worker: str = Field(primary_key=True, sa_type=PlainText)
-    seen_at: datetime = Field(sa_type=UtcTime)
-
-
 class ServiceNote(Row, table=True):
     """What was last known of a service as a whole, by name: the version of its classifications, its contract's digest."""
 
@@ -477,7 +466,6 @@ RUN: Table = METADATA.tables["sync_run"]
 LEASE: Table = METADATA.tables["lease"]
 EARLIER: Table = METADATA.tables["earlier_event"]
 ROUTE_PACE: Table = METADATA.tables["route_pace"]
-ROUTE_WORKER: Table = METADATA.tables["route_worker"]
 SERVICE_NOTE: Table = METADATA.tables["service_note"]
 NOTICE_SENT: Table = METADATA.tables["notice_sent"]
 MEDIA: Table = METADATA.tables["media"]

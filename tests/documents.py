@@ -8,7 +8,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from pipelines.cli.documents import DOCUMENTS, document_schema
+from pipelines.cli.schema import DOCUMENTS, document_schema
 
 
 def verb_of(words: Sequence[str]) -> str:
@@ -26,7 +26,7 @@ def surprises(words: Sequence[str], document: object) -> list[str]:
 
 @cache
 def _validator(verb: str) -> Draft202012Validator:
-    assert verb in DOCUMENTS, f"`{verb}` prints a document that pipelines/cli/documents.py does not know"
+    assert verb in DOCUMENTS, f"`{verb}` prints a document that pipelines/cli/schema.py does not know"
     return Draft202012Validator(closed(document_schema(verb)))
 
 

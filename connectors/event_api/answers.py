@@ -1,17 +1,36 @@
-"""What one HTTP answer of the service means, as a closed union: a pure reading of status, headers and body."""
+"""What the answers of the service mean: a pure reading of status, headers and body.
+
+Tolerant of fields that the service adds, strict about the types of those that are read. Nothing here raises on what a stranger
+might send.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from enum import Enum, auto
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from connectors.retry import retry_after_s
 from mappings.delivery import Answer
+from mappings.errors import SyncError
+
+_LONGEST_TEXT = 500
+_PASSING = frozenset({408, 425, 460, 499})
+"""4xx that say nothing about the request but that it took too long, or came too early; the last two are proxies'."""
+_TURNED_BACK = frozenset({407, 421})
+"""4xx of what stands before the service: it wants a login of its own, or the connection leads elsewhere."""
+_IN_PROGRESS = re.compile(
+    r"in[ _-]?progress|in[ _-]?flight|under ?way|concurrent|(still|being|currently) (being )?(process|execut|handl|run)"
+    r"|not (yet )?(been )?(finish|complet)",
+    re.IGNORECASE,
+)
+"""What a 409 says whose first request is still at work; its exact words are not shown by the spec."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class WireModel(BaseModel):
@@ -19,318 +38,160 @@ class WireModel(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
+    @classmethod
+    def read(cls, body: bytes) -> Self | None:
+        """Read a body, None where it is something else."""
+        try:
+            return cls.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK))
+        except ValidationError:
+            return None
 
-def _words(value: object) -> object:
-    return value if isinstance(value, str) else ""
 
-
-Words = Annotated[str, BeforeValidator(_words)]
+Words = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
 """Text for people: anything else in its place is left out rather than held against the answer."""
-EventId = Annotated[int, Field(ge=1, lt=2**63)]
-"""What can be the number of a document; zero, negative or beyond any database's reach it is a mistake."""
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class CreatedDoc(WireModel):
-    """The event or media document that a create call returns (spec, Resources): only its id is relied upon."""
+class _Created(WireModel):
+    """`{ doc: { id, title } }` of a create call. Zero, negative or beyond any database's reach the id is a mistake."""
 
-    id: EventId
-
-
-class CreatedAnswer(WireModel):
-    """`{ doc: { id, title } }` of a create call."""
-
-    doc: CreatedDoc
+    id: int = Field(validation_alias=AliasPath("doc", "id"), ge=1, lt=2**63)
 
 
-class ErrorDetails(WireModel):
-    """In validation errors: the field and what is wrong with it."""
+class _Refusal(WireModel):
+    """`{ error: { code, message, requestId, details? } }` (spec, Errors). `code` makes it one of the service."""
 
-    field: Words = ""
-    issue: Words = ""
-
-
-class ErrorBody(WireModel):
-    """The inside of the error envelope. `code` makes it one of the service; the rest may be missing."""
-
-    code: str
-    message: Words = ""
-    requestId: Words = ""  # noqa: N815  # the wire's own spelling
-    details: Annotated[ErrorDetails, BeforeValidator(lambda told: told if isinstance(told, dict) else {})] = ErrorDetails()
-
-
-class ErrorEnvelope(WireModel):
-    """`{ error: { code, message, requestId, details? } }` (spec, Errors)."""
-
-    error: ErrorBody
-
-
-class Channel(WireModel):
-    """A publish destination available to the key's owner (spec, Channel)."""
-
-    id: int
-    name: Words = ""
-    slug: str
-
-
-class Classification(WireModel):
-    """A slug that events may be classified with (spec, Classification)."""
-
-    slug: str
-    name: Words = ""
-    description: Words = ""
-
-
-class ClassificationList(WireModel):
-    """The classification list with its version, a date in the form YYYY-MM-DD."""
-
-    version: str
-    docs: tuple[Classification, ...]
-
-
-class Paging(WireModel):
-    """Where a page stands among the others: the full envelope, or the minimal one of the event list (spec, Pagination)."""
-
-    page: int = 1
-    limit: int = 0
-    totalDocs: int | None = None  # noqa: N815  # the wire's own spelling
-    hasNextPage: bool | None = None  # noqa: N815  # the wire's own spelling
-
-    def is_followed(self, count: int) -> bool:
-        """Return whether another page exists, after one of `count` documents."""
-        if self.hasNextPage is not None:
-            return self.hasNextPage
-        if self.totalDocs is not None and self.limit > 0:
-            return self.page * self.limit < self.totalDocs
-        return False if self.limit <= 0 else count >= self.limit
-
-
-class ChannelPage(Paging):
-    """One page of the channel list."""
-
-    docs: tuple[Channel, ...]
+    code: str = Field(validation_alias=AliasPath("error", "code"))
+    message: Words = Field("", validation_alias=AliasPath("error", "message"))
+    request_id: Words = Field("", validation_alias=AliasPath("error", "requestId"))
+    field: Words = Field("", validation_alias=AliasPath("error", "details", "field"))
+    issue: Words = Field("", validation_alias=AliasPath("error", "details", "issue"))
 
 
 def created_id(body: bytes) -> int | None:
-    """Return `doc.id` of a create answer, None where the body holds no such integer. Never raises."""
-    try:
-        return CreatedAnswer.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK)).doc.id
-    except ValidationError:
-        return None
-
-
-def error_body(body: bytes) -> ErrorBody | None:
-    """Return the inside of the error envelope, None where the body is no such envelope. Never raises."""
-    try:
-        return ErrorEnvelope.model_validate_json(body.removeprefix(_BYTE_ORDER_MARK)).error
-    except ValidationError:
-        return None
-
-
-API_PREFIX = "/api/public/v1"
-_LONGEST_TEXT = 500
-_PASSING = frozenset({408, 425, 460, 499})
-"""4xx that say nothing about the request but that it took too long, or came too early; the last two are proxies'."""
-_TURNED_BACK = frozenset({407, 421})
-"""4xx of what stands before the service: it wants a login of its own, or the connection leads elsewhere."""
-_UNDER_WAY = re.compile(
-    r"in[ _-]?progress|in[ _-]?flight|under ?way|concurrent|(still|being|currently) (being )?(process|execut|handl|run)"
-    r"|not (yet )?(been )?(finish|complet)",
-    re.IGNORECASE,
-)
-"""What a 409 says whose first request is still at work; its exact words are not shown by the spec."""
+    """Return `doc.id` of a create answer, None where the body holds no such integer."""
+    created = _Created.read(body)
+    return None if created is None else created.id
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """2xx with an integer `doc.id`."""
+class HttpAnswer:
+    """An answer that arrived whole. `headers` has lower-case names; `body` is cut at a sane length, our key masked."""
 
-    answer: Answer
-    event_id: int
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Kind(Enum):
+    """What came of one request."""
+
+    READ = auto()
+    """2xx with the document that was asked for: it is the `value`, of a creation the event's id."""
+    REFUSED = auto()
     """A definitive 4xx in the service's envelope: nothing was created."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class NoAccess:
+    NO_ACCESS = auto()
     """403 forbidden or 404: the channel is not accessible to this key."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeMissing:
+    SCOPE_MISSING = auto()
     """403 insufficient_scope."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRefused:
+    KEY_REFUSED = auto()
     """401, with or without the envelope."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class KeyUsed:
-    """409: usually the idempotency key (spec, Errors). `wait_s` as `Retry-After` asks.
-
-    `is_under_way`: it says so, in its words or by naming a time to ask again; a bare 409 may mean anything.
-    """
-
-    answer: Answer
-    wait_s: float | None = None
-    is_under_way: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RateLimited:
-    """429: nothing was done; the route pauses for `wait_s`, or for as long as we think fit."""
-
-    answer: Answer
-    wait_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Failing:
+    KEY_USED = auto()
+    """A bare 409: usually the idempotency key (spec, Errors), but it may mean anything."""
+    IN_PROGRESS = auto()
+    """409 whose first request is at work, as it says or as it names a time to ask again (`wait_s`)."""
+    RATE_LIMITED = auto()
+    """429: the route pauses for `wait_s`, or for as long as we think fit."""
+    FAILING = auto()
     """408, 425, 499 or 5xx: another attempt may clear it; this one may still have been carried out."""
+    UNREADABLE = auto()
+    """2xx without the document that was asked for: something was done, and we cannot know what."""
+    REDIRECTED = auto()
+    """3xx: never followed. A 303 answers a request that was carried out (RFC 9110, 15.4.4); the others lead elsewhere."""
+    FOREIGN = auto()
+    """A 4xx that is not in the service's envelope: a proxy's."""
+    REFUSED_BY_PROXY = auto()
+    """The same about the request itself: the service has not seen it."""
+    ANOTHER_HOST = auto()
+    """The same before the service has ever answered in its own words: most likely it is not the service."""
+    NOT_REACHED = auto()
+    """No connection could be established, or a proxy let nothing through: certainly nothing was done."""
+    LOST = auto()
+    """The request left and its answer did not arrive whole: it may have been carried out."""
+    CLOSED = auto()
+    """Not sent: the whole route has stopped for `cause`."""
+    CIRCUIT_OPEN = auto()
+    """Not sent: the circuit breaker has opened meanwhile."""
+    TOO_LATE = auto()
+    """Not sent: the service may have forgotten the key of an attempt that it may have carried out."""
 
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What came of one request. `location` of a redirect is without its query."""
+
+    kind: Kind
     answer: Answer
     wait_s: float | None = None
+    value: Any = None
+    location: str = ""
+    cause: SyncError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """2xx without the document that was asked for: something was done, and we cannot know what."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Redirected:
-    """3xx: never followed. `location` as the answer gives it, without its query.
-
-    A 303 answers a request that was carried out (RFC 9110, 15.4.4); the others ask to make it elsewhere.
-    """
-
-    answer: Answer
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """A 4xx that is not in the service's envelope: a proxy's, or another host's."""
-
-    answer: Answer
+def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = created_id) -> Meaning:
+    """Read one answer; `read` makes a value of a 2xx body, None if it is not what was asked for. `now` is aware. Never raises."""
+    if 200 <= http.status <= 299:
+        value = read(http.body)
+        if value is None:
+            return Meaning(Kind.UNREADABLE, _foreign_answer(http))
+        request_id = _cut(http.headers.get("x-request-id", ""))
+        return Meaning(Kind.READ, Answer(status=http.status, request_id=request_id), value=value)
+    refusal = _Refusal.read(http.body)
+    if refusal is None:
+        answer = _foreign_answer(http)
+    else:
+        request_id = refusal.request_id or http.headers.get("x-request-id", "")
+        words = map(_cut, (refusal.code, refusal.message, request_id, refusal.field, refusal.issue))
+        answer = Answer(http.status, *words)
+    if 300 <= http.status <= 399:
+        location = re.split("[?#]", http.headers.get("location", ""), maxsplit=1)[0]
+        return Meaning(Kind.REDIRECTED, answer, location=_cut(location))
+    wait_s = retry_after_s(http.headers, now)
+    return Meaning(_kind(answer, wait_s, is_foreign=refusal is None), answer, wait_s)
 
 
-@dataclass(frozen=True, slots=True)
-class NotReached:
-    """No connection could be established, or a proxy let nothing through: certainly nothing was done."""
-
-    answer: Answer
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """The request left and its answer did not arrive whole: it may have been carried out."""
-
-    answer: Answer
-
-
-Meaning = (
-    Created
-    | Refused
-    | NoAccess
-    | ScopeMissing
-    | KeyRefused
-    | KeyUsed
-    | RateLimited
-    | Failing
-    | Unreadable
-    | Redirected
-    | Foreign
-    | NotReached
-    | Lost
-)
-
-
-def interpret(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Meaning:
-    """Read one answer to a create call. `headers` has lower-case names; `now` is aware. Never raises."""
-    if not 200 <= status <= 299:
-        return interpret_failure(status, headers, body, now)
-    event_id = created_id(body)
-    if event_id is None:
-        return Unreadable(foreign_answer(status, headers, body))
-    return Created(Answer(status=status, request_id=_kept(headers.get("x-request-id", ""))), event_id)
-
-
-def interpret_failure(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Meaning:  # noqa: PLR0911  # the table, one line a status
-    """Read one answer outside of 2xx, to any request. `headers` has lower-case names; `now` is aware. Never raises."""
-    told = error_body(body)
-    answer = _answer(status, headers, body)
-    match status:
-        case 401:
-            return KeyRefused(answer)
-        case 409:
-            return _key_used(answer, retry_after_s(headers, now))
-        case 429:
-            return RateLimited(answer, retry_after_s(headers, now))
-        case _ if 300 <= status <= 399:
-            return Redirected(answer, _kept(re.split("[?#]", headers.get("location", ""), maxsplit=1)[0]))
-        case _ if status in _TURNED_BACK:
-            return NotReached(answer)
-        case _ if not 400 <= status <= 499 or status in _PASSING:
-            return Failing(answer, retry_after_s(headers, now))
-        case _:
-            return Foreign(answer) if told is None else _definitive(answer)
-
-
-def _key_used(answer: Answer, wait_s: float | None) -> KeyUsed:
-    said = f"{answer.code} {answer.message} {answer.issue}"
-    return KeyUsed(answer, wait_s, is_under_way=wait_s is not None or _UNDER_WAY.search(said) is not None)
-
-
-def _definitive(answer: Answer) -> Meaning:
+def _kind(answer: Answer, wait_s: float | None, *, is_foreign: bool) -> Kind:  # noqa: C901, PLR0911  # the table, one line a status
     match answer.status, answer.code:
+        case 401, _:
+            return Kind.KEY_REFUSED
+        case 409, code:
+            is_said = _IN_PROGRESS.search(f"{code} {answer.message} {answer.issue}") is not None
+            return Kind.IN_PROGRESS if is_said or wait_s is not None else Kind.KEY_USED
+        case 429, _:
+            return Kind.RATE_LIMITED
+        case status, _ if status in _TURNED_BACK:
+            return Kind.NOT_REACHED
+        case status, _ if not 400 <= status <= 499 or status in _PASSING:
+            return Kind.FAILING
+        case _ if is_foreign:
+            return Kind.FOREIGN
         case 403, "insufficient_scope":
-            return ScopeMissing(answer)
+            return Kind.SCOPE_MISSING
         case ((403 | 404), _):
-            return NoAccess(answer)
+            return Kind.NO_ACCESS
         case _:
-            return Refused(answer)
+            return Kind.REFUSED
 
 
-def _answer(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
-    told = error_body(body)
-    if told is None:
-        return foreign_answer(status, headers, body)
-    return Answer(
-        status=status,
-        code=_kept(told.code),
-        message=_kept(told.message),
-        request_id=_kept(told.requestId or headers.get("x-request-id", "")),
-        field=_kept(told.details.field),
-        issue=_kept(told.details.issue),
-    )
-
-
-def foreign_answer(status: int, headers: Mapping[str, str], body: bytes) -> Answer:
+def _foreign_answer(http: HttpAnswer) -> Answer:
     """Describe for people an answer that is not in the service's words: its type, its size, its first line."""
-    kind = headers.get("content-type", "no content type").partition(";")[0]
-    first = " ".join(body[:200].decode("utf-8", "replace").split())[:80]
-    said = f"{kind}, {len(body)} bytes" + (f", beginning with: {first}" if first else "")
-    return Answer(status=status, message=_kept(said), request_id=_kept(headers.get("x-request-id", "")))
+    kind = http.headers.get("content-type", "no content type").partition(";")[0]
+    first = " ".join(http.body[:200].decode("utf-8", "replace").split())[:80]
+    said = f"{kind}, {len(http.body)} bytes" + (f", beginning with: {first}" if first else "")
+    return Answer(status=http.status, message=_cut(said), request_id=_cut(http.headers.get("x-request-id", "")))
 
 
-def _kept(text: str) -> str:
-    """Cut a stranger's text to a sane length; what no terminal should obey and no database takes as text becomes a mark."""
+def _cut(text: str) -> str:
+    """Cut a stranger's text to a sane length; replace what no terminal should obey and no database takes as text."""
     cut = text[:_LONGEST_TEXT]
     return cut if cut.isprintable() else "".join(one if one.isprintable() else " " if one.isspace() else "\ufffd" for one in cut)
 

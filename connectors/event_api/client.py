@@ -5,22 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import cast
 
 from connectors.event_api import lists
-from connectors.event_api.answers import Foreign, Lost, Meaning, NotReached, interpret
-from connectors.event_api.contract_check import PageAnswer, ask_page
+from connectors.event_api.answers import HttpAnswer, Kind, Meaning, created_id, interpret
 from connectors.event_api.delivery import CircuitBreaker, Delivery
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Image, ImageProblem, Uploader
-from connectors.event_api.route import REFUSED_BY_PROXY, Acquaintance, MayLeave, Questions, Route
-from connectors.event_api.transport import Exchange, HttpAnswer, ServiceHttp, key_tail
-from connectors.rate_limit import RateLimiter, RateReport
+from connectors.event_api.openapi import NoPage, PageBody, fetch_page
+from connectors.event_api.route import REFUSED_BY_PROXY, MayLeave, Route
+from connectors.event_api.transport import Exchange, ServiceHttp
+from connectors.rate_limit import RateLimiter, RateReport, Timing
 from connectors.retry import Random, RetryPolicy, Sleep
-from mappings.delivery import Intent, Verdict
+from mappings.delivery import Answer, Intent, Verdict
 from mappings.errors import SyncError
-
-_SLUGS = "GET /classifications"
 
 
 class EventApi:
@@ -41,18 +38,13 @@ class EventApi:
         sleep: Sleep,
         random: Random,
     ) -> None:
-        self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
         self._exchange = Exchange(http, attempt_s=policy.attempt_s)
         self._events_url = self._exchange.url("/events")
-        self._policy = policy
-        self._now = now
-        self._sleep = sleep
-        self._random = random
-        self._key_tail = key_tail(http)
-        self._acquaintance = Acquaintance()
-        self._events = Route(limiter, self._acquaintance, key_tail=self._key_tail, scope="events:create", has_channels=True)
-        self.delivery = Delivery(self._post_event, self._events, self.circuit, policy=policy, sleep=sleep, random=random)
-        self._uploader = Uploader(self._questions("POST /media"))
+        timing = Timing(limiter.clock, sleep, random, now)
+        self._events = Route(self._exchange, limiter, policy, timing, scope="events:create", has_channels=True)
+        self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
+        self.delivery = Delivery(self._post_event, self._events, self.circuit)
+        self._uploader = Uploader(self._events.sibling("POST /media"))
 
     @property
     def stopped(self) -> SyncError | None:
@@ -81,20 +73,21 @@ class EventApi:
         return await self.delivery.deliver(intent)
 
     async def channels(self) -> dict[str, int]:
-        """Return the ids of all channels available to the key's owner, by slug; errors as `Questions.ask` names them."""
-        return await lists.channels(self._questions("GET /channels", "channels:read"))
+        """Return the ids of all channels available to the key's owner, by slug; errors as `Route.get` names them."""
+        return await lists.channels(self._events.sibling("GET /channels", "channels:read"))
 
     async def classifications(self) -> Classifications:
-        """Return the classification list, asked without the key first; errors as `Questions.ask` names them."""
-        return await lists.classifications(self._questions(_SLUGS), self._questions(_SLUGS))
+        """Return the classification list, asked without the key first; errors as `Route.get` names them."""
+        # A refusal with the key closes a route, one without it must not.
+        return await lists.classifications(*(self._events.sibling("GET /classifications") for _ in range(2)))
 
-    async def contract(self, etag: str = "") -> PageAnswer:
-        """Return the service's OpenAPI page, asked once, without the key; with `etag`, only if it is another by now."""
-        return await ask_page(self._exchange, etag)
+    async def contract(self, etag: str = "") -> PageBody | NoPage | None:
+        """Return the service's OpenAPI page, asked once, without the key; None where it is still the one of `etag`."""
+        return await fetch_page(self._exchange, etag)
 
     def events(self) -> EventList:
         """Return the list of the account's events, to be read once; nothing is asked yet."""
-        return EventList(self._questions("GET /events"))
+        return EventList(self._events.sibling("GET /events"))
 
     async def probe(self) -> Meaning:
         """Send one event without any field, which the service must refuse (spec, Event), and return what it answers.
@@ -102,10 +95,10 @@ class EventApi:
         No idempotency key goes along, so that no row's key is used up.
         """
         headers = {"content-type": "application/json"}
-        told = await self._exchange(self._exchange.request("POST", self._events_url, content=b"{}", headers=headers))
-        if isinstance(told, HttpAnswer):
-            return interpret(told.status, told.headers, told.body, self._now())
-        return cast("NotReached | Lost", told)
+        answer = await self._exchange(self._exchange.request("POST", self._events_url, content=b"{}", headers=headers))
+        if isinstance(answer, HttpAnswer):
+            return interpret(answer, self._events.timing.now())
+        return answer or Meaning(Kind.NOT_REACHED, Answer(0, "not_sent"))
 
     def expect_upload_in(self, field: str) -> None:
         """Upload images in this field of a form first, as the service's page shows it; "" where it shows none."""
@@ -116,27 +109,11 @@ class EventApi:
         return await self._uploader.upload(image, key)
 
     async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
-        request = self._exchange.request(
-            "POST",
-            self._events_url,
-            content=intent.body,
-            headers={"content-type": "application/json", "idempotency-key": intent.key},
-        )
-        told = await self._exchange(request, may_leave)
-        if not isinstance(told, HttpAnswer):
-            return told
-        now = self._now()
-        self._events.heed(told.headers, now)
-        meaning = interpret(told.status, told.headers, told.body, now)
-        if isinstance(meaning, Foreign) and meaning.answer.status in REFUSED_BY_PROXY and not self._acquaintance.is_made:
-            await self._get_acquainted()
+        headers = {"content-type": "application/json", "idempotency-key": intent.key}
+        request = self._exchange.request("POST", self._events_url, content=intent.body, headers=headers)
+        meaning = await self._events.ask_once(request, created_id, may_leave)
+        if meaning is not None and meaning.kind is Kind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
+            with suppress(SyncError):  # ask for something harmless: a proxy may refuse this row, another host would refuse all
+                await self.classifications()
+            return self._events.place(meaning)
         return meaning
-
-    async def _get_acquainted(self) -> None:
-        """Ask for something harmless, to know a row that a proxy refuses from another host that would refuse them all."""
-        with suppress(SyncError):
-            await self.classifications()
-
-    def _questions(self, name: str, scope: str = "") -> Questions:
-        route = Route(self._events.limiter.sibling(name), self._acquaintance, key_tail=self._key_tail, scope=scope)
-        return Questions(self._exchange, route, self._policy, self._now, self._sleep, self._random)

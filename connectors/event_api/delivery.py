@@ -1,4 +1,10 @@
-"""From one intent to its verdict: send, wait, send again, within the bounds of the policy, as the table of delivery.md says."""
+"""From one intent to its verdict: send, wait, send again, within the bounds of the policy, as the table of delivery.md says.
+
+The circuit breaker stops sending when the service fails, and tries it with one row at a time. It counts attempts over all rows. A
+**failure** is an attempt after which nothing is known: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable answer.
+A **success** is any usable answer, a refusal or a 409 included, and a failure that the service repeats from under the row's key:
+it shows that the service works. A 429 is neither. Each worker has its own.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import assert_never, cast
 
 from connectors.errors import OutageError
-from connectors.event_api.answers import (
-    Created,
-    Failing,
-    Foreign,
-    KeyRefused,
-    KeyUsed,
-    Lost,
-    Meaning,
-    NoAccess,
-    NotReached,
-    RateLimited,
-    Redirected,
-    Refused,
-    ScopeMissing,
-    Unreadable,
-    in_short,
-)
-from connectors.event_api.route import REFUSED_BY_PROXY, Closed, MayLeave, Route, unavailable
-from connectors.retry import Clock, Random, RetryPolicy, Sleep
+from connectors.event_api.answers import Kind, Meaning, in_short
+from connectors.event_api.route import FAILURES, MayLeave, Route, unavailable
+from connectors.retry import Clock, Random, RetryPolicy
 from mappings.delivery import (
     DENYING,
     Answer,
@@ -42,7 +31,6 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 _EARLIER_RUN = 0
@@ -165,12 +153,18 @@ USED_KEY_ASKS = 4
 """How often a 409 is met at least before we take it that our earlier attempt will not be shown to us."""
 _SAME_FAILURES = 3
 """So many failures under one request id are one failure, kept under the key and repeated."""
-_SHORTEST_LOOK_S = 1.0
+_SHORTEST_ASK_S = 1.0
 """How long to wait at least where the service names a time to ask again: such asking is not bounded in number."""
-_LONGEST_LOOK_S = 5.0
+_LONGEST_ASK_S = 5.0
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
 _LONG_AGO_S = 3600.0
 """After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
+_UNANSWERED = frozenset({Kind.FAILING, Kind.FOREIGN, Kind.LOST, Kind.UNREADABLE, Kind.REDIRECTED})
+"""After these the event may have been created without our knowing."""
+_UNSETTLED = frozenset({Kind.FOREIGN, Kind.LOST, Kind.NOT_REACHED, Kind.UNREADABLE, Kind.IN_PROGRESS})
+_NEUTRAL = frozenset({Kind.RATE_LIMITED, Kind.REDIRECTED, Kind.ANOTHER_HOST, Kind.REFUSED_BY_PROXY})
+"""For the circuit breaker neither a failure nor a success."""
+_ACCESS = frozenset({Kind.KEY_REFUSED, Kind.SCOPE_MISSING, Kind.NO_ACCESS})
 
 
 @dataclass(slots=True)
@@ -189,12 +183,12 @@ class DeliveryState:
     """An attempt of this call was answered 429."""
     unanswered_since: float | None = None
     """When the first attempt began that may have been carried out without our seeing its answer: now, or in an earlier run."""
-    under_way_until: float = 0.0
+    in_progress_until: float = 0.0
     """Until when such an attempt may still be at work in the service."""
     has_left: bool = False
     """Such an attempt is one of this call's."""
     used_key_answers: int = 0
-    under_way_answers: int = 0
+    in_progress_answers: int = 0
     same_failures: int = 0
     spent_s: float = 0.0
     """Of the budget: time at the service, and waits between attempts; not the time that rate limiter and circuit breaker took."""
@@ -205,7 +199,7 @@ class DeliveryState:
         if self.intent.is_unanswered and not self.intent.is_limited:
             self.unanswered_since = self.started - self.intent.unanswered_s
             is_over = self.intent.quiet_s >= _LONG_AGO_S
-            self.under_way_until = self.started + (0.0 if is_over else self.policy.at_work_s)
+            self.in_progress_until = self.started + (0.0 if is_over else self.policy.at_work_s)
 
     @property
     def may_exist(self) -> bool:
@@ -216,27 +210,27 @@ class DeliveryState:
         """Return whether the service may have forgotten the key of an attempt that it may have carried out."""
         return self.unanswered_since is not None and clock_s - self.unanswered_since >= self.policy.key_memory_s
 
-    def note(self, meaning: Meaning, began: float, *, is_acquainted: bool) -> None:
-        """Note what came back of the attempt that began at `began`; a 4xx in strange words once `is_acquainted` is a failure."""
-        if isinstance(meaning, RateLimited):
+    def note(self, meaning: Meaning, began: float) -> None:
+        """Note what came back of the attempt that began at `began`."""
+        if meaning.kind is Kind.RATE_LIMITED:
             self.is_limited = True
             return
         self.attempts += 1
-        self._count_the_same(meaning)
+        is_failure = meaning.kind is Kind.FAILING and bool(meaning.answer.request_id)
+        is_same = (
+            self.last is not None and self.last.kind is Kind.FAILING and self.last.answer.request_id == meaning.answer.request_id
+        )
+        self.same_failures = (self.same_failures + 1 if is_same else 1) if is_failure else 0
         self.last = meaning
-        match meaning:
-            case Created():
-                self._count_copy()
-            case Failing() | Lost() | Unreadable() | Redirected():
-                self._leave_unanswered(began)
-            case Foreign() if is_acquainted:
-                self._leave_unanswered(began)
-            case KeyUsed(is_under_way=True):
-                self.under_way_answers += 1
-            case KeyUsed():
-                self.used_key_answers += 1
-            case _:
-                pass
+        self.used_key_answers += meaning.kind is Kind.KEY_USED
+        self.in_progress_answers += meaning.kind is Kind.IN_PROGRESS
+        if meaning.kind is Kind.READ or meaning.kind in _UNANSWERED:
+            self.copies += 1
+            self.is_recorded = False
+        if meaning.kind in _UNANSWERED:
+            self.has_left = True
+            self.unanswered_since = began if self.unanswered_since is None else self.unanswered_since
+            self.in_progress_until = max(self.in_progress_until, began + self.policy.at_work_s)
 
     @property
     def is_repeated(self) -> bool:
@@ -245,31 +239,35 @@ class DeliveryState:
 
     def is_used_up(self, clock_s: float) -> bool:
         """Return whether a bare 409 explains nothing any more but itself: no attempt of ours can still be at work."""
-        return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.under_way_until)
+        return not self.may_exist or (self.used_key_answers >= USED_KEY_ASKS and clock_s >= self.in_progress_until)
+
+    def is_settled(self, met: Meaning, clock_s: float) -> bool:
+        """Return whether nothing more is to be asked of the service."""
+        if met.kind is Kind.KEY_USED:
+            return self.is_used_up(clock_s)
+        return self.is_repeated if met.kind is Kind.FAILING else met.kind not in _UNSETTLED
 
     def is_stored_denial(self, answer: Answer) -> bool:
         """Whether denied access is, or may be, an earlier answer that the service stored under this row's key.
 
         It is where it has the earlier one's request id: then nothing else was ever stored there. Under another one it may be,
-        or access is missing still and the event exists, made before our books began: only a person can take that risk.
+        or access is missing still and the event exists, made before our records began: only a person can take that risk.
         """
         denial = self.intent.denial
-        if denial is None:
-            return False
-        return denial.is_repeated_by(answer) or (denial.is_resent and not self.has_left)
+        return denial is not None and (denial.is_repeated_by(answer) or (denial.is_resent and not self.has_left))
 
-    def wait_s(self, met: object, policy: RetryPolicy, random: Random) -> float:
+    def wait_s(self, met: Meaning, policy: RetryPolicy, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
-        ours = policy.wait_s(self.attempts, random)
-        match met:
-            case KeyUsed(wait_s=float(asked_s)):
-                return max(asked_s, _SHORTEST_LOOK_S)
-            case KeyUsed(is_under_way=is_under_way):
-                asks = self.used_key_answers + self.under_way_answers
-                longest_s = self.policy.longest_wait_s if is_under_way else min(self.policy.longest_wait_s, _LONGEST_LOOK_S)
-                return min(max(ours, self.policy.first_wait_s * 2.0 ** min(asks, 60)), longest_s)
-            case _:
-                return ours
+        backoff_s = policy.wait_s(self.attempts, random)
+        if met.kind not in {Kind.KEY_USED, Kind.IN_PROGRESS}:
+            return backoff_s
+        if met.wait_s is not None:
+            return max(met.wait_s, _SHORTEST_ASK_S)
+        asks = self.used_key_answers + self.in_progress_answers
+        longest_s = (
+            self.policy.longest_wait_s if met.kind is Kind.IN_PROGRESS else min(self.policy.longest_wait_s, _LONGEST_ASK_S)
+        )
+        return min(max(backoff_s, self.policy.first_wait_s * 2.0 ** min(asks, 60)), longest_s)
 
     def is_spent(self, clock_s: float, next_wait_s: float) -> bool:
         """Return whether to give up: attempts, time, or the service's memory of the key would be overrun.
@@ -278,56 +276,20 @@ class DeliveryState:
         """
         if self.is_too_late(clock_s + next_wait_s):
             return True
-        if isinstance(self.last, KeyUsed) and not self.last.is_under_way and self.may_exist:
+        if self.last is not None and self.last.kind is Kind.KEY_USED and self.may_exist:
             return False
-        counted = self.attempts - self.under_way_answers - self.used_key_answers
+        counted = self.attempts - self.in_progress_answers - self.used_key_answers
         return self.policy.is_spent(counted, self.spent_s, next_wait_s)
-
-    def explained(self, answer: Answer) -> Answer:
-        """Return an answer for people: with what its repetition means, where the service keeps repeating one failure."""
-        if not self.is_repeated:
-            return answer
-        said = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
-        return replace(answer, message=f"{said}: {answer.message}")
-
-    def _count_copy(self) -> None:
-        self.copies += 1
-        self.is_recorded = False
-
-    def _leave_unanswered(self, began: float) -> None:
-        self._count_copy()
-        self.has_left = True
-        self.unanswered_since = began if self.unanswered_since is None else self.unanswered_since
-        self.under_way_until = max(self.under_way_until, began + self.policy.at_work_s)
-
-    def _count_the_same(self, meaning: Meaning) -> None:
-        is_failure = isinstance(meaning, Failing) and bool(meaning.answer.request_id)
-        is_same = isinstance(self.last, Failing) and self.last.answer.request_id == meaning.answer.request_id
-        self.same_failures = (self.same_failures + 1 if is_same else 1) if is_failure else 0
 
 
 MOST_ASIDE = 256
 """So many rows at most wait beside the slots until they ask again about a 409."""
 _REMEMBERED = 4096
-"""So many ids are kept to compare with: far more than there are requests under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class TooLate:
-    """Not sent again: the service may have forgotten the key of an attempt that it may have carried out."""
-
-
+"""So many ids are kept to compare with: far more than there are requests in flight."""
 _TOO_LATE = Answer(
     status=0, code="key_memory", message="not sent again: by now the service may have forgotten the key of an unanswered attempt"
 )
-
-
-class _TooLateError(Exception):
-    """Ends one attempt after its admission; never leaves this module."""
-
-
-class _CircuitOpenError(Exception):
-    """Ends one attempt as the circuit breaker has opened since its admission; never leaves this module."""
+_STORED_FAILURE = "the service stored this failure under the row's key and repeats it; the event may exist: a person decides"
 
 
 async def _not_recorded(_intent: Intent) -> None:
@@ -342,28 +304,18 @@ class Delivery:
     """
 
     def __init__(
-        self,
-        post: Callable[[Intent, MayLeave], Awaitable[Meaning | None]],
-        route: Route,
-        circuit: CircuitBreaker,
-        *,
-        policy: RetryPolicy,
-        sleep: Sleep,
-        random: Random,
+        self, post: Callable[[Intent, MayLeave], Awaitable[Meaning | None]], route: Route, circuit: CircuitBreaker
     ) -> None:
         self._post = post
         self._route = route
         self._clock = route.limiter.clock
         self._circuit = circuit
-        self._policy = policy
         self.record: Callable[[Intent], Awaitable[None]] = _not_recorded
         self.aside: set[int] = set()
         self.on_aside: Callable[[], None] = lambda: None
-        self._sleep = sleep
-        self._random = random
         self._barred: dict[int, Postponed] = {}
-        self._given: dict[int, IdempotencyKey] = {}
-        self._stored: dict[str, IdempotencyKey] = {}
+        self._keys_of_events: dict[int, IdempotencyKey] = {}
+        self._keys_of_failures: dict[str, IdempotencyKey] = {}
 
     async def deliver(self, intent: Intent) -> Verdict:
         """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate.
@@ -373,177 +325,129 @@ class Delivery:
         barred = self._barred.get(intent.channel_id)
         if barred is not None:
             return replace(barred, attempts=0)
-        state = DeliveryState(intent, self._policy, started=self._clock())
+        state = DeliveryState(intent, self._route.policy, started=self._clock())
         last_failure = ""
         try:
             met = await self._attempt(state)
-            while not self._is_settled(state, met):
-                wait_s = self._wait_s(state, met)
+            while not state.is_settled(met, self._clock()):
+                is_probing = self._circuit.is_probing(intent.entry_id)
+                wait_s = state.wait_s(met, state.policy.probing if is_probing else state.policy, self._route.timing.random)
                 if state.is_spent(self._clock(), wait_s):
                     break
                 await self._rest(state, wait_s)
                 met = await self._attempt(state)
-            if not isinstance(met, Closed | TooLate) and self._is_failure(met):
-                last_failure = in_short(met.answer)
+            last_failure = in_short(met.answer) if met.kind in FAILURES else ""
         finally:
             self._circuit.leave(intent.entry_id, last_failure)
         return self._verdict(state, met)
 
-    async def _attempt(self, state: DeliveryState) -> Meaning | Closed | TooLate:
+    async def _attempt(self, state: DeliveryState) -> Meaning:
         """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
         while True:
             cause = await self._circuit.admit(state.intent.entry_id)
             if cause is not None:
-                return Closed(cause)
-            try:
-                return cast("Meaning | Closed", await self._route.pass_through(partial(self._send, state)))
-            except _CircuitOpenError:
-                continue
-            except _TooLateError:
-                return TooLate()
+                return Meaning(Kind.CLOSED, Answer(0, "not_sent", str(cause)), cause=cause)
+            meaning = await self._route.pass_through(partial(self._send, state))
+            if meaning.kind is not Kind.CIRCUIT_OPEN:
+                return meaning
 
     async def _send(self, state: DeliveryState, may_leave: MayLeave) -> Meaning | None:
-        left = self._clock()
-        if state.is_too_late(left):  # after the admission, which may have taken a long pause
-            raise _TooLateError
+        began = self._clock()
+        if state.is_too_late(began):  # after the admission, which may have taken a long pause
+            return Meaning(Kind.TOO_LATE, _TOO_LATE)
         if not state.is_recorded:
             await self.record(state.intent)
             state.is_recorded = True
         if not self._circuit.take(state.intent.entry_id):
-            raise _CircuitOpenError
+            return Meaning(Kind.CIRCUIT_OPEN, Answer(0, "not_sent"))
         try:
-            answered = await self._post(state.intent, may_leave)
+            meaning = await self._post(state.intent, may_leave)
         finally:
             self._circuit.back()
-        if answered is None:
+        if meaning is None:
             state.is_recorded = True
             return None
-        meaning = self._own(state, answered)
-        state.spent_s += self._clock() - left
-        self._note(state, meaning, left)
+        meaning = self._doubted(state, meaning)
+        state.spent_s += self._clock() - began
+        state.note(meaning, began)
+        if meaning.kind in FAILURES and not self._is_own_failure(state, meaning.answer):
+            self._circuit.failed(state.intent.entry_id, state.attempts)
+        elif meaning.kind not in _NEUTRAL:
+            self._circuit.passed()
         return meaning
-
-    def _wait_s(self, state: DeliveryState, met: object) -> float:
-        is_probing = self._circuit.is_probing(state.intent.entry_id)
-        return state.wait_s(met, self._policy.probing if is_probing else self._policy, self._random)
 
     async def _rest(self, state: DeliveryState, wait_s: float) -> None:
         """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
         state.spent_s += wait_s
-        entry = state.intent.entry_id
-        if not isinstance(state.last, KeyUsed) or len(self.aside) >= MOST_ASIDE:
-            await self._sleep(wait_s)
+        is_used = state.last is not None and state.last.kind in {Kind.KEY_USED, Kind.IN_PROGRESS}
+        if not is_used or len(self.aside) >= MOST_ASIDE:
+            await self._route.timing.sleep(wait_s)
             return
-        self.aside.add(entry)
+        self.aside.add(state.intent.entry_id)
         self.on_aside()
         try:
-            await self._sleep(wait_s)
+            await self._route.timing.sleep(wait_s)
         finally:
-            self.aside.discard(entry)
+            self.aside.discard(state.intent.entry_id)
 
-    def _own(self, state: DeliveryState, meaning: Meaning) -> Meaning:
-        """Take as this row's own what concerns no other: a stored denial of access, repeated.
+    def _doubted(self, state: DeliveryState, meaning: Meaning) -> Meaning:
+        """Take a stored denial of access, repeated, for a refusal of this row alone.
 
         And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
         """
-        if isinstance(meaning, KeyRefused | ScopeMissing | NoAccess) and state.is_stored_denial(meaning.answer):
-            return Refused(meaning.answer)
-        if not isinstance(meaning, Created):
+        if meaning.kind in _ACCESS and state.is_stored_denial(meaning.answer):
+            return replace(meaning, kind=Kind.REFUSED)
+        if meaning.kind is not Kind.READ:
             return meaning
-        if self._given.setdefault(meaning.event_id, state.intent.key) != state.intent.key:
-            said = f"the service gave event {meaning.event_id} to another row a moment ago"
-            return Unreadable(replace(meaning.answer, message=said))
-        if len(self._given) > _REMEMBERED:
-            del self._given[next(iter(self._given))]
+        if self._keys_of_events.setdefault(meaning.value, state.intent.key) != state.intent.key:
+            said = f"the service gave event {meaning.value} to another row a moment ago"
+            return Meaning(Kind.UNREADABLE, replace(meaning.answer, message=said))
+        if len(self._keys_of_events) > _REMEMBERED:
+            del self._keys_of_events[next(iter(self._keys_of_events))]
         return meaning
-
-    def _note(self, state: DeliveryState, meaning: Meaning, left: float) -> None:
-        is_acquainted = self._route.acquaintance.is_made and meaning.answer.status not in REFUSED_BY_PROXY
-        state.note(meaning, left, is_acquainted=is_acquainted)
-        if isinstance(meaning, Created):
-            self._route.acquaintance.is_made = True
-        if self._is_failure(meaning) and not self._is_own_failure(state, meaning.answer):
-            self._circuit.failed(state.intent.entry_id, state.attempts)
-        elif not isinstance(meaning, RateLimited | Redirected | Foreign):
-            self._circuit.passed()
 
     def _is_own_failure(self, state: DeliveryState, answer: Answer) -> bool:
         """Whether a failure is stored under the row's key: the service works. A gateway gives all rows the same request id."""
-        return state.is_repeated and self._stored.setdefault(answer.request_id, state.intent.key) == state.intent.key
+        key = state.intent.key
+        return state.is_repeated and self._keys_of_failures.setdefault(answer.request_id, key) == key
 
-    def _is_failure(self, meaning: Meaning) -> bool:
-        """Whether nothing is known after an answer. Other words than the service's are a failure once it has answered."""
-        if isinstance(meaning, Foreign):
-            return self._route.acquaintance.is_made and meaning.answer.status not in REFUSED_BY_PROXY
-        return isinstance(meaning, Failing | Lost | NotReached | Unreadable)
-
-    def _is_settled(self, state: DeliveryState, met: Meaning | Closed | TooLate) -> bool:
-        match met:
-            case Closed() | TooLate() | Created() | Refused() | NoAccess() | ScopeMissing() | KeyRefused() | Redirected():
-                return True
-            case KeyUsed(is_under_way=is_under_way):
-                return not is_under_way and state.is_used_up(self._clock())
-            case Foreign(answer):
-                return not self._route.acquaintance.is_made or answer.status in REFUSED_BY_PROXY
-            case Failing():
-                return state.is_repeated
-            case Unreadable() | NotReached() | Lost() | RateLimited():
-                return False
-            case _:
-                assert_never(met)
-
-    def _verdict(self, state: DeliveryState, met: Meaning | Closed | TooLate) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
-        match met:
-            case Created(answer, event_id):
-                return Receipt(event_id, answer, state.attempts, state.copies)
-            case Refused(answer):
-                return _refusal(state, answer)
-            case NoAccess(answer):
-                return Blocked(answer, state.attempts, state.copies, state.is_limited, state.has_left)
-            case KeyUsed():
+    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
+        answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
+        match met.kind:
+            case Kind.READ:
+                return Receipt(met.value, answer, *counts)
+            case Kind.REFUSED:
+                is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
+                return (Superseded if is_replay or answer.status in DENYING else Refusal)(answer, *counts)
+            case Kind.REFUSED_BY_PROXY:
+                return Refusal(answer, *counts)
+            case Kind.NO_ACCESS:
+                return Blocked(answer, *counts, *flags)
+            case Kind.SCOPE_MISSING:
+                missing = self._route.scope_missing(answer, state.intent.channel_id)
+                self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
+                return Postponed(answer, missing, *counts, *flags)
+            case Kind.KEY_USED | Kind.IN_PROGRESS:
                 return self._used_key(state, met)
-            case Closed(cause):
-                return _postponed(state, state.last.answer if state.last else Answer(0, "not_sent", str(cause)), cause)
-            case TooLate():
-                return Uncertain(_TOO_LATE, state.attempts, state.copies)
+            case Kind.CLOSED:
+                cause = met.cause or unavailable(answer, state.attempts)
+                return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
+            case Kind.TOO_LATE:
+                return Uncertain(answer, *counts)
+            case _ if self._route.closed is None and state.has_left:
+                message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
+                return Uncertain(replace(answer, message=message), *counts)
             case _:
-                return self._unsettled(state, met)
+                cause = self._route.closed or self._circuit.cause or unavailable(answer, state.attempts)
+                return Postponed(answer, cause, *counts, *flags)
 
-    def _used_key(self, state: DeliveryState, met: KeyUsed) -> Verdict:
+    def _used_key(self, state: DeliveryState, met: Meaning) -> Verdict:
         """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
-        if state.may_exist:
-            is_explained = not met.is_under_way and state.is_used_up(self._clock())
-            if is_explained and state.intent.refused_request_id:
-                # Our attempt has created it, or the refusal of the earlier body still holds the key: the row may be nowhere.
-                return Conflict(met.answer, state.attempts, state.copies)
-            return (Unconfirmed if is_explained else Uncertain)(met.answer, state.attempts, state.copies)
-        if state.intent.refused_request_id and not met.is_under_way:
-            return Superseded(met.answer, state.attempts, state.copies)
-        return Conflict(met.answer, state.attempts, state.copies)
-
-    def _unsettled(self, state: DeliveryState, met: Meaning) -> Verdict:
-        if isinstance(met, Foreign) and self._route.acquaintance.is_made and met.answer.status in REFUSED_BY_PROXY:
-            return Refusal(met.answer, state.attempts, state.copies)
-        if isinstance(met, ScopeMissing):
-            return self._out_of_scope(state, met.answer)
-        if self._route.closed is not None:
-            return _postponed(state, met.answer, self._route.closed)
-        if state.has_left:
-            return Uncertain(state.explained(met.answer), state.attempts, state.copies)
-        return _postponed(state, met.answer, self._circuit.cause or unavailable(met.answer, state.attempts))
-
-    def _out_of_scope(self, state: DeliveryState, answer: Answer) -> Verdict:
-        channel_id = state.intent.channel_id
-        cause = self._route.scope_missing(answer, channel_id)
-        self._barred.setdefault(channel_id, Postponed(answer, cause))
-        return _postponed(state, answer, cause)
-
-
-def _refusal(state: DeliveryState, answer: Answer) -> Verdict:
-    is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
-    is_stored = is_replay or answer.status in DENYING
-    return (Superseded if is_stored else Refusal)(answer, state.attempts, state.copies)
-
-
-def _postponed(state: DeliveryState, answer: Answer, cause: SyncError) -> Postponed:
-    return Postponed(answer, cause, state.attempts, state.copies, state.is_limited, state.has_left)
+        counts = (state.attempts, state.copies)
+        is_bare, was_refused = met.kind is Kind.KEY_USED, bool(state.intent.refused_request_id)
+        if not state.may_exist:
+            return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
+        if not is_bare or not state.is_used_up(self._clock()):
+            return Uncertain(met.answer, *counts)
+        # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
+        return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)

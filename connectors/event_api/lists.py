@@ -2,24 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field
 
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
-from connectors.event_api.answers import Channel, ChannelPage, ClassificationList, Paging, WireModel
-from connectors.event_api.route import Questions
+from connectors.event_api.answers import WireModel, Words
+from connectors.event_api.route import Route
 from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Answer
 from mappings.errors import PermanentError
 
-L = TypeVar("L", bound=WireModel)
 PAGE_SIZE = 100
 """The service's effective maximum (spec, Limits)."""
 MOST_PAGES = 1000
 """A list longer than this is a service that counts its pages wrongly."""
+
+
+class _Channel(WireModel):
+    """A publish destination available to the key's owner (spec, Channel)."""
+
+    id: int
+    name: Words = ""
+    slug: str
+
+
+class _Classification(WireModel):
+    """A slug that events may be classified with (spec, Classification)."""
+
+    slug: str
+
+
+class _ClassificationList(WireModel):
+    """The classification list with its version, a date in the form YYYY-MM-DD."""
+
+    version: str
+    docs: tuple[_Classification, ...]
+
+
+class _Paging(WireModel):
+    """Where a page stands among the others: the full envelope, or the minimal one of the event list (spec, Pagination)."""
+
+    page: int = 1
+    limit: int = 0
+    total: int | None = Field(None, validation_alias="totalDocs")
+    has_next: bool | None = Field(None, validation_alias="hasNextPage")
+
+
+class _ChannelPage(_Paging):
+    docs: tuple[_Channel, ...]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other page follows."""
+        if self.has_next is not None:
+            return not self.has_next
+        if self.limit <= 0:
+            return True
+        return len(self.docs) < self.limit if self.total is None else self.page * self.limit >= self.total
+
+
+class _EventPage(_Paging):
+    docs: tuple[dict[str, Any], ...]
+
+
+_TOO_LONG = _EventPage(docs=())
+"""Stands for a page of which not everything was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,100 +80,58 @@ class Classifications:
     slugs: frozenset[str]
 
 
-async def channels(questions: Questions) -> dict[str, int]:
-    """Return the ids of all channels available to the key's owner, by slug. Raises as `Questions.ask` does.
+async def channels(route: Route) -> dict[str, int]:
+    """Return the ids of all channels available to the key's owner, by slug. Raises as `Route.get` does.
 
     A list that repeats itself instead of ending raises `NotTheServiceError`; two channels of one slug raise
     `RequestRefusedError`, as a mapping could not say which one it means.
     """
-    found: dict[int, Channel] = {}
-    for page in range(1, MOST_PAGES + 1):
-        told = await _channel_page(questions, page)
-        fresh = [channel for channel in told.docs if channel.id not in found]
-        found.update((channel.id, channel) for channel in fresh)
-        if not told.is_followed(len(told.docs)):
-            return _by_slug(found.values())
-        if not fresh:
+    found: dict[int, _Channel] = {}
+    for number in range(1, MOST_PAGES + 1):
+        page = await route.get(f"/channels?page={number}&limit={PAGE_SIZE}", _ChannelPage.read, "the list of channels")
+        before = len(found)
+        found.update((channel.id, channel) for channel in page.docs)
+        if page.is_last:
             break
-    raise NotTheServiceError(
-        f"the list of channels does not end: a next page is announced, and page {page} brings nothing new",
-        hint="ask the service's support; the list is not used, as it may be incomplete",
-    )
+        if len(found) == before:
+            raise NotTheServiceError(
+                f"the list of channels does not end: a next page is announced, and page {number} brings nothing new",
+                hint="ask the service's support; the list is not used, as it may be incomplete",
+            )
+    by_slug: dict[str, int] = {}
+    for channel in found.values():
+        if by_slug.setdefault(channel.slug, channel.id) != channel.id:
+            message = f"channels {by_slug[channel.slug]} and {channel.id} share the slug {channel.slug}"
+            raise RequestRefusedError(
+                message, answer=Answer(200, message=message), hint="rename one of them on the service's pages"
+            )
+    return by_slug
 
 
-async def classifications(with_key: Questions, without_key: Questions) -> Classifications:
-    """Return the classification list. Raises as `Questions.ask` does.
+async def classifications(without_key: Route, with_key: Route) -> Classifications:
+    """Return the classification list. Raises as `Route.get` does.
 
     Whether the service wants a key here is not shown (spec, GET classifications; its example sends none): asked first
     without one, and with it where that is refused.
     """
+    asked = "the list of classifications"
     try:
-        told = await _classification_list(without_key, has_key=False)
+        listed = await without_key.get("/classifications", _ClassificationList.read, asked, has_key=False)
     except PermanentError:
-        told = await _classification_list(with_key, has_key=True)
-    return Classifications(told.version, frozenset(one.slug for one in told.docs))
-
-
-def _by_slug(found: Iterable[Channel]) -> dict[str, int]:
-    by_slug: dict[str, int] = {}
-    for channel in found:
-        if channel.slug in by_slug:
-            told = Answer(status=200, message=f"channels {by_slug[channel.slug]} and {channel.id} share the slug {channel.slug}")
-            raise RequestRefusedError(told.message, answer=told, hint="rename one of them on the service's pages")
-        by_slug[channel.slug] = channel.id
-    return by_slug
-
-
-async def _channel_page(questions: Questions, page: int) -> ChannelPage:
-    url = questions.exchange.url(f"/channels?page={page}&limit={PAGE_SIZE}")
-    return await questions.ask(
-        lambda: questions.exchange.request("GET", url),
-        _reader(ChannelPage),
-        "the list of channels",
-    )
-
-
-async def _classification_list(questions: Questions, *, has_key: bool) -> ClassificationList:
-    url = questions.exchange.url("/classifications")
-    return await questions.ask(
-        lambda: questions.exchange.request("GET", url, has_key=has_key),
-        _reader(ClassificationList),
-        "the list of classifications",
-    )
-
-
-def _reader(model: type[L]) -> Callable[[bytes], L | None]:
-    def read(body: bytes) -> L | None:
-        try:
-            return model.model_validate_json(body)
-        except ValidationError:
-            return None
-
-    return read
+        listed = await with_key.get("/classifications", _ClassificationList.read, asked)
+    return Classifications(listed.version, frozenset(one.slug for one in listed.docs))
 
 
 _SIZES = (100, 25, 5, 1)
 """Events asked for at once: the effective maximum (spec, Limits), fewer where a page is longer than is read of an answer."""
 _MOST_SWEEPS = 3
-_MOST_PAGES = 100_000
-_FORBIDDEN = 403
+_MOST_EVENT_PAGES = 100_000
 _LARGEST_ID = (1 << 63) - 1
 _READING = (
     "reading the list of events (GET /events) needs more than the scopes `channels:read` and `events:create`, and the name of"
     " that scope is not documented: ask the key's owner to add the one for reading events on the service's page"
     " /developers/keys; without it, look on the service's pages and use `eventsync resolve`"
 )
-
-
-class _Page(Paging):
-    docs: tuple[dict[str, Any], ...]
-
-
-class _TooLong:
-    """A page of which not everything was read."""
-
-
-_TOO_LONG = _TooLong()
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +149,13 @@ class EventList:
     it is read again, up to three times. `is_whole`: whether as many events were seen as the service counts.
     """
 
-    def __init__(self, questions: Questions) -> None:
-        self._questions = questions
+    def __init__(self, route: Route) -> None:
+        self._route = route
         self._seen: set[int] = set()
         self._size = _SIZES[0]
         self._has_shrunk = False
+        self._in_sweep: set[int] = set()
+        self._totals: set[int] = set()
         self.total: int | None = None
         self.without_id = 0
         self.is_whole = False
@@ -156,59 +166,68 @@ class EventList:
         return len(self._seen)
 
     async def pages(self) -> AsyncIterator[list[ListedEvent]]:
-        """Yield what each page brings that was not seen before. Raises as `Questions.ask` does.
+        """Yield what each page brings that was not seen before. Raises as `Route.get` does.
 
         A key that must not read events raises `ScopeMissingError` with what to ask for.
         """
         for _ in range(_MOST_SWEEPS):
-            before, sweep, self.without_id = len(self._seen), _Sweep(), 0
-            async for page in self._sweep(sweep):
+            before = len(self._seen)
+            async for page in self._sweep():
                 yield page
                 if self._has_all():
                     break
-            self.is_whole = self._has_all() or sweep.is_whole
-            if self.is_whole or (len(self._seen) == before and sweep.is_steady):
+            is_steady = len(self._totals) <= 1
+            in_sweep = len(self._in_sweep) + self.without_id
+            self.is_whole = self._has_all() or (is_steady and in_sweep >= max(self._totals, default=0))
+            if self.is_whole or (len(self._seen) == before and is_steady):
                 return
 
     def _has_all(self) -> bool:
         """Whether nothing can be left: a list that only grows moves no event past the reader."""
         return self.total is not None and not self._has_shrunk and len(self._seen) + self.without_id >= self.total
 
-    async def _sweep(self, sweep: _Sweep) -> AsyncIterator[list[ListedEvent]]:
+    async def _sweep(self) -> AsyncIterator[list[ListedEvent]]:
         """Read from the first page to the last. Where pages become smaller on the way, they overlap."""
-        place = 0
-        for _ in range(_MOST_PAGES):
-            number, page = await self._page(place)
-            ids = [event_id for event_id in map(_id_of, page.docs) if event_id is not None]
-            if not page.docs or sweep.repeats(ids):
+        self._in_sweep, self._totals, self.without_id = set(), set(), 0
+        place, last = 0, [0]
+        for _ in range(_MOST_EVENT_PAGES):
+            page = await self._page(place)
+            number = place // self._size + 1
+            events = [ListedEvent(event_id, doc) for doc in page.docs if (event_id := _id_of(doc)) is not None]
+            ids = [event.event_id for event in events]
+            if not page.docs or ids == last:  # the very page before it: the service does not turn pages
                 return
-            self._has_shrunk |= (self.total or 0) > (page.totalDocs or 0)
-            self.total = page.totalDocs
+            last = ids or [0]
+            self._has_shrunk |= (self.total or 0) > (page.total or 0)
+            self.total = page.total
+            self._totals.add(page.total or 0)
+            self._in_sweep.update(ids)
             self.without_id += len(page.docs) - len(ids)
-            sweep.note(ids, page.totalDocs, len(page.docs))
-            yield self._fresh(page.docs)
+            fresh = {event.event_id: event for event in events if event.event_id not in self._seen}
+            self._seen.update(fresh)
+            yield list(fresh.values())
             if 0 < page.limit < self._size:
                 self._size = page.limit
             place = number * self._size
-            if not _is_followed(page, place, self._size):
+            # The total counts: this list has no other sign of its end (spec, GET events).
+            is_full = len(page.docs) >= self._size if page.has_next is None else page.has_next
+            if not (is_full if page.total is None else place < page.total):
                 return
 
-    def _fresh(self, docs: tuple[dict[str, Any], ...]) -> list[ListedEvent]:
-        fresh = []
-        for doc in docs:
-            event_id = _id_of(doc)
-            if event_id is not None and event_id not in self._seen:
-                self._seen.add(event_id)
-                fresh.append(ListedEvent(event_id, doc))
-        return fresh
-
-    async def _page(self, place: int) -> tuple[int, _Page]:
-        """Return the page that holds the event at `place`, counted from 0, and its number; a smaller one if it is too long."""
+    async def _page(self, place: int) -> _EventPage:
+        """Return the page that holds the event at `place`, counted from 0; a smaller one where it is too long to be read."""
         while True:
-            number = place // self._size + 1
-            page = await self._asked(number)
-            if isinstance(page, _Page):
-                return number, page
+            path = f"/events?page={place // self._size + 1}&limit={self._size}"
+            try:
+                page = await self._route.get(path, _read_event_page, "the list of events")
+            except ScopeMissingError as refusal:
+                raise ScopeMissingError(str(refusal), hint=_READING) from refusal
+            except RequestRefusedError as refusal:
+                if refusal.answer.status != 403:
+                    raise
+                raise ScopeMissingError(str(refusal), hint=_READING) from refusal
+            if page is not _TOO_LONG:
+                return page
             smaller = [size for size in _SIZES if size < self._size]
             if not smaller:
                 raise NotTheServiceError(
@@ -217,67 +236,13 @@ class EventList:
                 )
             self._size = smaller[0]
 
-    async def _asked(self, number: int) -> _Page | _TooLong:
-        url = self._questions.exchange.url(f"/events?page={number}&limit={self._size}")
-        try:
-            return await self._questions.ask(
-                lambda: self._questions.exchange.request("GET", url), _read_page, "the list of events"
-            )
-        except ScopeMissingError as refusal:
-            raise ScopeMissingError(str(refusal), hint=_READING) from refusal
-        except RequestRefusedError as refusal:
-            if refusal.answer.status != _FORBIDDEN:
-                raise
-            raise ScopeMissingError(str(refusal), hint=_READING) from refusal
 
-
-class _Sweep:
-    """What one way through the list has met: enough to know whether events may have moved past the reader."""
-
-    def __init__(self) -> None:
-        self._ids: set[int] = set()
-        self._last: list[int] = []
-        self._totals: set[int | None] = set()
-        self._without_id = 0
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether the list was as long on the first page as on the last."""
-        return len(self._totals) <= 1
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the list stood still, and everything was there that it counts."""
-        return self.is_steady and len(self._ids) + self._without_id >= max((total or 0 for total in self._totals), default=0)
-
-    def repeats(self, ids: list[int]) -> bool:
-        """Whether a page is the very one before it: the service does not turn pages."""
-        return bool(ids) and ids == self._last
-
-    def note(self, ids: list[int], total: int | None, items: int) -> None:
-        """Take note of one page of so many items, of which those with `ids` have one."""
-        self._ids.update(ids)
-        self._without_id += items - len(ids)
-        self._last = ids
-        self._totals.add(total)
-
-
-def _is_followed(page: _Page, place: int, size: int) -> bool:
-    """Return whether there is more at `place`: the total counts, this list has no other sign of its end (spec, GET events)."""
-    if page.totalDocs is not None:
-        return place < page.totalDocs
-    return len(page.docs) >= size if page.hasNextPage is None else page.hasNextPage
+def _read_event_page(body: bytes) -> _EventPage | None:
+    return _EventPage.read(body) or (_TOO_LONG if len(body) >= LONGEST_BODY else None)
 
 
 def _id_of(doc: Mapping[str, Any]) -> int | None:
-    told = doc.get("id")
-    if isinstance(told, str) and told.isascii() and told.isdigit() and len(told) <= len(str(_LARGEST_ID)):
-        told = int(told)
-    return told if isinstance(told, int) and not isinstance(told, bool) and 0 < told <= _LARGEST_ID else None
-
-
-def _read_page(body: bytes) -> _Page | _TooLong | None:
-    try:
-        return _Page.model_validate_json(body)
-    except ValidationError:
-        return _TOO_LONG if len(body) >= LONGEST_BODY else None
+    found = doc.get("id")
+    if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= len(str(_LARGEST_ID)):
+        found = int(found)
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 < found <= _LARGEST_ID else None

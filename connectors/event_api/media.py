@@ -9,18 +9,18 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from math import inf
 from typing import Self
 
 import aiohttp
 import httpx
-from pydantic import ValidationError
+from pydantic import AliasChoices, AliasPath, Field
 
 from connectors.addresses import is_usual_port, refusal_of_host
-from connectors.event_api.answers import Foreign, KeyUsed, Meaning, Refused, WireModel, in_short
-from connectors.event_api.route import Closed, Questions, Read
+from connectors.event_api.answers import Kind, Meaning, WireModel, in_short
+from connectors.event_api.route import Route
 from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
@@ -46,26 +46,22 @@ class Picture:
 def recognise(content: bytes) -> Picture | None:
     """Return what `content` is, None where it is no JPEG, PNG, GIF or WebP with a size. Never raises."""
     try:
-        return _recognise(content)
+        picture = _recognise(content)
     except IndexError:
         return None
+    return picture if picture and picture.width > 0 and picture.height > 0 else None
 
 
 def _recognise(content: bytes) -> Picture | None:
     if content.startswith(b"\xff\xd8\xff"):
-        return _sized("image/jpeg", "jpg", _jpeg_size(content))
+        return Picture("image/jpeg", "jpg", *_jpeg_size(content))
     if content.startswith(_PNG) and content[12:16] == b"IHDR":
-        return _sized("image/png", "png", (_big(content[16:20]), _big(content[20:24])), _png_frames(content))
+        return Picture("image/png", "png", _big(content[16:20]), _big(content[20:24]), max(_png_frames(content), 1))
     if content[:6] in {b"GIF87a", b"GIF89a"}:
-        return _sized("image/gif", "gif", (_little(content[6:8]), _little(content[8:10])), _gif_frames(content))
+        return Picture("image/gif", "gif", _little(content[6:8]), _little(content[8:10]), max(_gif_frames(content), 1))
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return _sized("image/webp", "webp", _webp_size(content), content.count(b"ANMF"))
+        return Picture("image/webp", "webp", *_webp_size(content), max(content.count(b"ANMF"), 1))
     return None
-
-
-def _sized(content_type: str, extension: str, size: tuple[int, int], frames: int = 1) -> Picture | None:
-    width, height = size
-    return Picture(content_type, extension, width, height, max(frames, 1)) if width > 0 and height > 0 else None
 
 
 def _png_frames(content: bytes) -> int:
@@ -83,7 +79,9 @@ def _gif_frames(content: bytes) -> int:
             at += 11 + _colours(content[at + 9])
         else:
             at += 2
-        at = _after_gif_blocks(content, at)
+        while content[at]:
+            at += content[at] + 1
+        at += 1
     return frames
 
 
@@ -92,31 +90,20 @@ def _colours(flags: int) -> int:
     return 3 << (flags & 7) + 1 if flags & 0x80 else 0
 
 
-def _after_gif_blocks(content: bytes, at: int) -> int:
-    while content[at]:
-        at += content[at] + 1
-    return at + 1
-
-
 def _jpeg_size(content: bytes) -> tuple[int, int]:
-    for marker, at in _jpeg_segments(content):
-        if marker in _JPEG_FRAMES:
-            return _big(content[at + 5 : at + 7]), _big(content[at + 3 : at + 5])
-    return 0, 0
-
-
-def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int]]:
-    """Yield each marker with the place of its length, up to the first scan."""
+    """Return the size that the first frame names, going from segment to segment up to the first scan."""
     at = 2
     while at < len(content) - 1 and content[at] == 0xFF:
         marker = content[at + 1]
+        if marker in _JPEG_FRAMES:
+            return _big(content[at + 7 : at + 9]), _big(content[at + 5 : at + 7])
         if marker == 0xFF:
             at += 1
         elif marker in _JPEG_WITHOUT_LENGTH:
             at += 2
         else:
-            yield marker, at + 2
             at += 2 + max(_big(content[at + 2 : at + 4]), 2)
+    return 0, 0
 
 
 def _webp_size(content: bytes) -> tuple[int, int]:
@@ -143,7 +130,7 @@ def _little(number: bytes) -> int:
 _ACCEPTED = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
 _PASSING = frozenset({408, 425, 429, *range(500, 600)})
 _HEADERS = {"user-agent": "eventsync (cover images)", "accept": "image/*", "accept-encoding": "identity"}
-_RETRIES = RetryPolicy(attempts=3, budget_s=60.0)
+_RETRIES = RetryPolicy(attempts=3, budget_s=inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +181,8 @@ class ImageProblem:
     is_key_used: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Moved:
-    url: httpx.URL
+class _UnusableError(Exception):
+    """What lies at the address cannot be used; `str()` is for the partner's editor."""
 
 
 class ImageFetcher:
@@ -220,7 +206,13 @@ class ImageFetcher:
         self._random = random
         self._resolver = GuardedResolver(resolve, allows_private=limits.allows_private)
         self._failures: Counter[str] = Counter()
-        wire = transport or _wire(self._resolver, in_flight)
+
+        def connector() -> aiohttp.TCPConnector:
+            tls = httpx.create_ssl_context()  # here, as all certificates are read for it, and most runs fetch no image
+            resolver = self._resolver
+            return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
+
+        wire = transport or AiohttpWire(connector)
         self._http = httpx.AsyncClient(transport=wire, headers=_HEADERS, follow_redirects=False, trust_env=False)
 
     async def __aenter__(self) -> Self:
@@ -233,33 +225,36 @@ class ImageFetcher:
 
     async def fetch_image(self, url: str, *, etag: str = "") -> Image | ImageUnchanged | ImageProblem:
         """Fetch and check one image; with `etag`, only if it is another one by now. Never raises for an image."""
-        host = _host_of(url)
+        try:
+            host = httpx.URL(url).host
+        except (httpx.InvalidURL, ValueError):
+            host = ""
         if self._failures[host] >= self._limits.host_patience:
             return ImageProblem(f"The image's server {host} failed for {self._failures[host]} images in a row.", is_passing=True)
-        found = await self._insist(url, etag)
+        found = await ask_until(
+            lambda found: not (isinstance(found, ImageProblem) and found.is_passing),
+            lambda: self._fetch_in_time(url, etag),
+            _RETRIES,
+            sleep=self._sleep,
+            random=self._random,
+        )
         is_down = isinstance(found, ImageProblem) and found.is_passing
         self._failures[host] = self._failures[host] + 1 if is_down else 0
         return found
 
-    async def _insist(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:
-        return await ask_until(
-            lambda found: not (isinstance(found, ImageProblem) and found.is_passing),
-            lambda: self._fetch_in_time(url, etag),
-            wait_s=lambda attempt, _: _RETRIES.wait_s(attempt, self._random),
-            is_spent=lambda attempt, _: attempt >= _RETRIES.attempts,
-            sleep=self._sleep,
-        )
-
-    async def _fetch_in_time(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:
+    async def _fetch_in_time(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:  # noqa: PLR0911  # one arm a cause
         try:
             async with asyncio.timeout(self._limits.timeout_s):
                 return await self._follow(httpx.URL(url), etag)
+        except _UnusableError as problem:
+            return ImageProblem(str(problem))
         except (TimeoutError, httpx.TimeoutException):
-            return ImageProblem(
-                f"The image's server did not deliver it within {self._limits.timeout_s:.0f} seconds.", is_passing=True
-            )
+            seconds = self._limits.timeout_s
+            return ImageProblem(f"The image's server did not deliver it within {seconds:.0f} seconds.", is_passing=True)
         except httpx.ConnectError as problem:
-            return self._unreached(problem)
+            if refusal := self._resolver.refused.get(problem.request.url.host):
+                return ImageProblem(f"The image's address {refusal}.")
+            return ImageProblem(f"The image's server cannot be reached: {problem}.", is_passing=True)
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
             return ImageProblem("The image's address is not a web address.")
         except httpx.RequestError as problem:
@@ -268,185 +263,128 @@ class ImageFetcher:
     async def _follow(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem:
         is_secure = False
         for _ in range(self._limits.max_redirects + 1):
-            problem = self._address_problem(url, is_secure=is_secure)
-            if problem:
-                return ImageProblem(problem)
-            found = await self._fetch(url, etag)
-            if not isinstance(found, _Moved):
-                return found
-            is_secure, url = url.scheme == "https", found.url
-        return ImageProblem(f"The image's address redirects more than {self._limits.max_redirects} times.")
+            self._check_address(url, is_secure=is_secure)
+            async with self._http.stream("GET", url, headers={"if-none-match": etag} if etag else {}) as response:
+                if response.status_code == 304 and etag:
+                    return ImageUnchanged()
+                if not response.has_redirect_location:
+                    return await self._read(response)
+                is_secure, url = url.scheme == "https", url.join(response.headers["location"])
+        raise _UnusableError(f"The image's address redirects more than {self._limits.max_redirects} times.")
 
-    def _address_problem(self, url: httpx.URL, *, is_secure: bool) -> str:
-        if url.scheme not in {"http", "https"} or not url.host:
-            return "The image's address does not begin with http:// or https://."
-        if url.userinfo:
-            return "The image's address holds a user name or password."
-        if is_secure and url.scheme == "http":
-            return "The image's address redirects from https to plain http."
-        if not is_usual_port(url.port):
-            return f"The image's address names the port {url.port}, where no images are served."
+    def _check_address(self, url: httpx.URL, *, is_secure: bool) -> None:
         refusal = refusal_of_host(url.host, allows_private=self._limits.allows_private)
-        return f"The image's address {refusal}." if refusal else ""
+        problems = {
+            "does not begin with http:// or https://": url.scheme not in {"http", "https"} or not url.host,
+            "holds a user name or password": bool(url.userinfo),
+            "redirects from https to plain http": is_secure and url.scheme == "http",
+            f"names the port {url.port}, where no images are served": not is_usual_port(url.port),
+            refusal: bool(refusal),
+        }
+        for problem, is_there in problems.items():
+            if is_there:
+                raise _UnusableError(f"The image's address {problem}.")
 
-    async def _fetch(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem | _Moved:
-        headers = {"if-none-match": etag} if etag else {}
-        async with self._http.stream("GET", url, headers=headers) as response:
-            if response.status_code == 304 and etag:
-                return ImageUnchanged()
-            if response.has_redirect_location:
-                return _Moved(url.join(response.headers["location"]))
-            if response.status_code != 200:
-                return ImageProblem(f"The image's server answers {response.status_code}.", response.status_code in _PASSING)
-            packing = response.headers.get("content-encoding", "identity")
-            if packing.strip().lower() not in {"", "identity"}:
-                return ImageProblem(f"The image's server packs the image ({packing[:40]}), although it was asked not to.")
-            content = await self._read(response)
-            return self._too_large() if content is None else self._checked(content, response.headers.get("etag", ""))
-
-    async def _read(self, response: httpx.Response) -> bytes | None:
+    async def _read(self, response: httpx.Response) -> Image | ImageProblem:
+        if response.status_code != 200:
+            return ImageProblem(f"The image's server answers {response.status_code}.", response.status_code in _PASSING)
+        packing = response.headers.get("content-encoding", "identity")
+        if packing.strip().lower() not in {"", "identity"}:
+            raise _UnusableError(f"The image's server packs the image ({packing[:40]}), although it was asked not to.")
         declared = response.headers.get("content-length", "")
-        if declared.isdigit() and int(declared) > self._limits.max_bytes:
-            return None
-        content = bytearray()
-        async for chunk in response.aiter_raw():
-            content += chunk
-            if len(content) > self._limits.max_bytes:
-                return None
-        return bytes(content)
+        size, content = int(declared) if declared.isdigit() else 0, bytearray()
+        if size <= self._limits.max_bytes:
+            async for chunk in response.aiter_raw():
+                content += chunk
+                if len(content) > self._limits.max_bytes:
+                    break
+        if max(size, len(content)) > self._limits.max_bytes:
+            raise _UnusableError(f"The image is larger than {self._limits.max_bytes / (1 << 20):.0f} MB.")
+        return self._checked(bytes(content), response.headers.get("etag", ""))
 
-    def _checked(self, content: bytes, etag: str) -> Image | ImageProblem:
+    def _checked(self, content: bytes, etag: str) -> Image:
         picture = recognise(content)
         if picture is None or picture.content_type not in self._limits.accepted:
-            return ImageProblem(f"What lies at the image's address is not an image in one of the formats {self._formats()}.")
+            formats = ", ".join(sorted(kind.removeprefix("image/").upper() for kind in self._limits.accepted))
+            raise _UnusableError(f"What lies at the image's address is not an image in one of the formats {formats}.")
         if picture.width * picture.height > self._limits.max_pixels:
-            return ImageProblem(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
+            raise _UnusableError(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
         if picture.frames * picture.width * picture.height > self._limits.max_pixels_moving:
-            return ImageProblem(f"The image moves, and its {picture.frames} frames are too many for their size.")
+            raise _UnusableError(f"The image moves, and its {picture.frames} frames are too many for their size.")
         digest = hashlib.blake2b(content, digest_size=16).digest()
         return Image(content, picture.content_type, picture.extension, digest, etag)
-
-    def _too_large(self) -> ImageProblem:
-        return ImageProblem(f"The image is larger than {self._limits.max_bytes / (1 << 20):.0f} MB.")
-
-    def _formats(self) -> str:
-        return ", ".join(sorted(kind.removeprefix("image/").upper() for kind in self._limits.accepted))
-
-    def _unreached(self, problem: httpx.ConnectError) -> ImageProblem:
-        if refusal := self._resolver.refused.get(problem.request.url.host):
-            return ImageProblem(f"The image's address {refusal}.")
-        return ImageProblem(f"The image's server cannot be reached: {problem}.", is_passing=True)
-
-
-def _host_of(url: str) -> str:
-    try:
-        return httpx.URL(url).host
-    except (httpx.InvalidURL, ValueError):
-        return ""
-
-
-def _wire(resolver: GuardedResolver, in_flight: int) -> httpx.AsyncBaseTransport:
-    def connector() -> aiohttp.TCPConnector:
-        tls = httpx.create_ssl_context()  # here, as all certificates are read for it, and most runs fetch no image
-        return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
-
-    return AiohttpWire(connector)
 
 
 _OTHER_ENCODING = frozenset({400, 415, 422})
 """Refusals that may mean the encoding rather than the image."""
+_REFUSED = frozenset({Kind.REFUSED, Kind.REFUSED_BY_PROXY, Kind.FOREIGN, Kind.ANOTHER_HOST})
+_USUAL = {"file": "", "": "-raw", "image": "-image"}
+"""The encodings in the order of trying: a form with the image in this field, or the image itself where there is none.
 
-
-@dataclass(frozen=True, slots=True)
-class _Encoding:
-    """A form with the image in `field`, or the image itself where there is none. `key_end` sets the requests of one image
-    apart: each has a key of its own.
-    """
-
-    field: str
-    key_end: str
-
-
-_USUAL = (_Encoding("file", ""), _Encoding("", "-raw"), _Encoding("image", "-image"))
-"""The encodings in the order of trying, where the service's page shows none."""
-_TOLD_KEY_END = "-field"
-LONGEST_KEY_END = max(len(end) for end in (_TOLD_KEY_END, *(encoding.key_end for encoding in _USUAL)))
+Each with the end of its idempotency keys, as another encoding is another request.
+"""
+_OTHER_KEY_END = "-field"
+LONGEST_KEY_END = max(map(len, (_OTHER_KEY_END, *_USUAL.values())))
 """By how many characters the key of an upload may be longer than that of an event."""
 _FIELD = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-
-
-class _Id(WireModel):
-    id: int
 
 
 class _Uploaded(WireModel):
     """The answer's shape beyond the id is not shown (spec, POST media): the id is taken from where it usually stands."""
 
-    id: int | None = None
-    doc: _Id | None = None
-    data: _Id | None = None
+    id: int = Field(validation_alias=AliasChoices(AliasPath("doc", "id"), AliasPath("data", "id"), "id"))
 
 
 class Uploader:
     """Uploads over one route, several images at once, and remembers which encoding the service took."""
 
-    def __init__(self, questions: Questions) -> None:
-        self._questions = questions
-        self._url = questions.exchange.url("/media")
-        self._known: _Encoding | None = None
-        self._order: tuple[_Encoding, ...] = _USUAL
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._url = route.exchange.url("/media")
+        self._known: str | None = None
+        self._order = list(_USUAL)
 
     def expect(self, field: str) -> None:
         """Try a form with the image in `field` first, as the service's page shows it; "" or what is no name changes nothing."""
         if _FIELD.fullmatch(field):
-            told = next((usual for usual in _USUAL if usual.field == field), _Encoding(field, _TOLD_KEY_END))
-            self._order = (told, *(usual for usual in _USUAL if usual != told))
+            self._order = [field, *(usual for usual in _USUAL if usual != field)]
 
     async def upload(self, image: Image, key: str) -> int | ImageProblem:
         """Return the id of the media document, or why there is none. Never raises for an image.
 
         `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
         """
-        tried: list[_Encoding] = []
-        refusals: list[Meaning | Closed] = []
-        encoding: _Encoding | None = self._known or self._order[0]
-        while encoding is not None:
-            tried.append(encoding)
-            met = await self._questions.insist(partial(self._request, image, key, encoding), _media_id)
-            if isinstance(met, Read):
-                self._known = encoding
-                return met.value
+        tried: list[str] = []
+        refusals: list[Meaning] = []
+        field: str | None = self._order[0] if self._known is None else self._known
+        while field is not None:
+            tried.append(field)
+            met = await self._route.insist(self._requests(image, key, field), _media_id)
+            if met.kind is Kind.READ:
+                self._known = field
+                return int(met.value)
             refusals.append(met)
-            is_of_encoding = isinstance(met, Refused | Foreign) and met.answer.status in _OTHER_ENCODING
-            encoding = self._next(tried) if is_of_encoding else None
-        return self._problem(_about_the_image(refusals))
+            if met.kind not in _REFUSED or met.answer.status not in _OTHER_ENCODING:
+                break
+            # Another upload in flight may have found the good encoding meanwhile.
+            order = self._order if self._known is None else [self._known]
+            field = next((one for one in order if one not in tried), None)
+        # The first refusal that is not about the encoding alone (415), else the last one.
+        return self._problem(next((met for met in refusals if met.answer.status != 415), refusals[-1]))
 
-    def _next(self, tried: list[_Encoding]) -> _Encoding | None:
-        """Return what to try after refusals; another upload in flight may have found the good one meanwhile."""
-        if self._known is not None:
-            return None if self._known in tried else self._known
-        return next((encoding for encoding in self._order if encoding not in tried), None)
+    def _requests(self, image: Image, key: str, field: str) -> Callable[[], httpx.Request]:
+        content_type, content = _form(image, field) if field else (image.content_type, image.content)
+        headers = {"content-type": content_type, "idempotency-key": key + _USUAL.get(field, _OTHER_KEY_END)}
+        return lambda: self._route.exchange.request("POST", self._url, content=content, headers=headers)
 
-    def _request(self, image: Image, key: str, encoding: _Encoding) -> httpx.Request:
-        content_type, content = _form(image, encoding.field) if encoding.field else (image.content_type, image.content)
-        headers = {"content-type": content_type, "idempotency-key": key + encoding.key_end}
-        return self._questions.exchange.request("POST", self._url, content=content, headers=headers)
-
-    def _problem(self, met: Meaning | Closed) -> ImageProblem:
-        if isinstance(met, Closed):
-            return ImageProblem(f"The image could not be uploaded: {met.cause}.", is_passing=True, cause=met.cause)
-        if isinstance(met, Refused | Foreign):
+    def _problem(self, met: Meaning) -> ImageProblem:
+        if met.kind in _REFUSED:
             return ImageProblem(f"The service refuses the image: {in_short(met.answer)}.")
-        if isinstance(met, KeyUsed):
-            told = "The service says that this image was uploaded before, and not under which number."
-            return ImageProblem(told, is_passing=met.is_under_way, is_key_used=True)
-        cause = self._questions.complaint(met, "the upload of an image")
+        if met.kind in {Kind.KEY_USED, Kind.IN_PROGRESS}:
+            reason = "The service says that this image was uploaded before, and not under which number."
+            return ImageProblem(reason, is_passing=met.kind is Kind.IN_PROGRESS, is_key_used=True)
+        cause = self._route.complaint(met, "the upload of an image")
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
-
-
-def _about_the_image(refusals: list[Meaning | Closed]) -> Meaning | Closed:
-    """Return the first refusal that is not about the encoding alone (415), else the last one."""
-    return next((met for met in refusals if isinstance(met, Closed) or met.answer.status != 415), refusals[-1])
 
 
 def _form(image: Image, field: str) -> tuple[str, bytes]:
@@ -457,14 +395,10 @@ def _form(image: Image, field: str) -> tuple[str, bytes]:
         f'--{boundary}\r\ncontent-disposition: form-data; name="{field}"; filename="{name}.{image.extension}"\r\n'
         f"content-type: {image.content_type}\r\n\r\n"
     )
-    return f"multipart/form-data; boundary={boundary}", head.encode("ascii") + image.content + f"\r\n--{boundary}--\r\n".encode(
-        "ascii"
-    )
+    content = b"".join((head.encode("ascii"), image.content, f"\r\n--{boundary}--\r\n".encode("ascii")))
+    return f"multipart/form-data; boundary={boundary}", content
 
 
 def _media_id(body: bytes) -> int | None:
-    try:
-        told = _Uploaded.model_validate_json(body)
-    except ValidationError:
-        return None
-    return next((found.id for found in (told.doc, told.data) if found is not None), told.id)
+    uploaded = _Uploaded.read(body)
+    return None if uploaded is None else uploaded.id

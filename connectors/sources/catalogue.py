@@ -1,4 +1,7 @@
-"""The catalogue of source kinds: a mapping's `source` becomes something that can be read. A missing kind is a type error."""
+"""The catalogue of source kinds: a mapping's `source` becomes something that can be read, or probed without reading it.
+
+A kind is imported when a source of it is opened, as some take long to import. A missing kind is a type error.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,8 @@ from connectors.masking import Mask
 from connectors.sources.contract import NO_ACCESS, REAL_CLOCK, Access, Clock, Source, StatusSheet
 from connectors.sources.feed_source import FeedSource, MaskedSource, masked_errors, own_columns
 from connectors.sources.files.choice import FileChoice
-from connectors.sources.files.opened_file import FileAt
+from connectors.sources.files.opened_file import OpenStored
 from connectors.sources.files.source import choice_of, file_digest, open_files
-from connectors.sources.formats.csv import CsvFile
-from connectors.sources.formats.ics import ALWAYS_THERE, IcsRecords
-from connectors.sources.formats.json import JsonRecords, NdjsonRecords
-from connectors.sources.formats.records import RecordFile
-from connectors.sources.formats.xlsx import Workbook
-from connectors.sources.formats.xml import XmlRecords
 from connectors.sources.rows import ColumnRequest
 from mappings.errors import ConfigError
 from mappings.spec.source import (
@@ -39,6 +36,8 @@ from mappings.spec.source import (
     XmlSource,
 )
 from mappings.spec.source_words import is_address, secrets_of
+
+# ruff: noqa: PLC0415  # a kind is imported when it is opened
 
 if TYPE_CHECKING:
     from connectors.sources.salesforce.read import OrgProbe
@@ -66,17 +65,19 @@ def open_source(
     `clock`: time and waiting.
     """
     asked = ColumnRequest.of(spec, columns)
-
+    is_read_once = isinstance(spec, FileSource) and spec.files == "new"
     # A second table may have changed where its rows' own file has not: then all of them are made anew.
-    cursor = "" if spec.join and not _is_read_once(spec) else since
+    cursor = "" if spec.join and not is_read_once else since
 
     def open_rows(asked: ColumnRequest) -> Source:
         match spec:
             case FileSource():
-                source = open_files(spec, base, asked, lambda file: _read_as(spec, file, asked), since=cursor, clock=clock)
+                source = open_files(spec, base, asked.columns, lambda file: _read_as(spec, file, asked), cursor, clock)
                 return MaskedSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
             case GoogleSheetsSource():
-                return _google_sheet(spec, asked, access, cursor, clock)
+                with needed_extra("sheets", f"to read {spec.place}"):
+                    from connectors.sources.google_sheets.source import GoogleSheet
+                return GoogleSheet(spec, asked, access, clock, cursor)
             case SalesforceSource():
                 return _salesforce(spec, asked, access, cursor, clock)
             case _:
@@ -90,46 +91,47 @@ def open_source(
     return MaskedSource(open_rows(asked), access.mask)
 
 
-def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clock: Clock = REAL_CLOCK) -> OrgProbe:
-    """Ask an org about what a feed reads from it, without reading it: fields, number of records, requests left today.
-
-    Raises:
-        SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
-    """
-    with masked_errors(access.mask):
-        return _salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, "", clock).probe()
-
-
-def _google_sheet(spec: GoogleSheetsSource, asked: ColumnRequest, access: Access, since: str, clock: Clock) -> Source:
-    with needed_extra("sheets", f"to read {spec.place}"):
-        # Here, as it takes a third of a second that feeds of other kinds need not wait.
-        from connectors.sources.google_sheets.source import GoogleSheet  # noqa: PLC0415
-    return GoogleSheet(spec, asked, access, clock, since)
-
-
 def _salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Access, since: str, clock: Clock) -> SalesforceRecords:
     with needed_extra("salesforce", f"to read {spec.place}"):
-        # Here, as feeds of other kinds need not wait for it.
-        from connectors.sources.salesforce.source import SalesforceRecords  # noqa: PLC0415
+        from connectors.sources.salesforce.source import SalesforceRecords
     return SalesforceRecords(spec, asked, access, since, clock)
 
 
-def _read_as(spec: FileSpec, file: FileAt, asked: ColumnRequest) -> Source:
+def _read_as(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Source:
     match spec:
         case CsvSource() | TsvSource():
+            from connectors.sources.formats.csv import CsvFile
+
             return CsvFile(spec, file, asked)
         case WorkbookSource():
+            from connectors.sources.formats.xlsx import Workbook
+
             return Workbook(spec, file, asked)
-        case JsonSource():
-            return RecordFile(spec, file, asked, JsonRecords(spec))
-        case NdjsonSource():
-            return RecordFile(spec, file, asked, NdjsonRecords(spec))
+        case JsonSource() | NdjsonSource():
+            from connectors.sources.formats.json import json_file
+
+            return json_file(spec, file, asked)
         case XmlSource():
-            return RecordFile(spec, file, asked, XmlRecords(spec))
+            from connectors.sources.formats.xml import xml_file
+
+            return xml_file(spec, file, asked)
         case IcsSource():
-            return RecordFile(spec, file, asked.allowing(ALWAYS_THERE), IcsRecords(spec))
+            from connectors.sources.formats.ics import ics_file
+
+            return ics_file(spec, file, asked)
         case _:
             assert_never(spec)
+
+
+def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[StatusSheet]:
+    """Return a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
+
+    Raises:
+        ConfigError: its client is not installed, or there are no credentials.
+    """
+    with needed_extra("sheets", f"to write back into {spec.place}"):
+        from connectors.sources.google_sheets.source import open_google_status_sheet
+    return open_google_status_sheet(spec, keys, access)
 
 
 @contextmanager
@@ -146,19 +148,14 @@ def needed_extra(name: str, purpose: str) -> Iterator[None]:
         raise ConfigError(message, hint=f"pip install 'eventsync[{name}]'") from error
 
 
-def _is_read_once(spec: SourceSpec) -> bool:
-    return isinstance(spec, FileSource) and spec.files == "new"
-
-
-def open_status_sheet(spec: GoogleSheetsSource, keys: frozenset[str], access: Access) -> AbstractContextManager[StatusSheet]:
-    """Return a sheet that its owner lets us write into, to be opened; `keys` are the columns of a row's key.
+def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access, clock: Clock = REAL_CLOCK) -> OrgProbe:
+    """Ask an org about what a feed reads from it, without reading it: fields, number of records, requests left today.
 
     Raises:
-        ConfigError: its client is not installed, or there are no credentials.
+        SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
     """
-    with needed_extra("sheets", f"to write back into {spec.place}"):
-        from connectors.sources.google_sheets.source import open_google_status_sheet  # noqa: PLC0415  # an extra
-    return open_google_status_sheet(spec, keys, access)
+    with masked_errors(access.mask):
+        return _salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, "", clock).probe()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +181,14 @@ def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = 
         SyncError: it cannot be probed; reading it fails as well.
     """
     with masked_errors(access.mask):
-        own = _probe_own(spec, base, access, clock)
+        match spec:
+            case FileSource():
+                with masked_errors(Mask(secrets_of(spec.path))), choice_of(spec, base, clock).connected() as choice:
+                    own = _probe_files(choice)
+            case GoogleSheetsSource():
+                own = _probe_sheet(spec, access, clock)
+            case _:
+                own = SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
         if own.blind or own.is_growing:
             return own
         marks = set(own.marks)
@@ -196,27 +200,14 @@ def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = 
     return replace(own, marks=frozenset(marks))
 
 
-def _probe_own(spec: AnySource, base: Path, access: Access, clock: Clock) -> SourceProbe:
-    match spec:
-        case FileSource():
-            with masked_errors(Mask(secrets_of(spec.path))):
-                return _probe_files(choice_of(spec, base, clock))
-        case GoogleSheetsSource():
-            return _probe_sheet(spec, access, clock)
-        case _:
-            return SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
-
-
-def _probe_files(unconnected: FileChoice) -> SourceProbe:
-    with unconnected.connected() as choice:
-        spec, there = choice.spec, choice.found()
-        meant = there[-1:] if spec.files == "newest" else there
-        unfinished = choice.unfinished(meant, may_wait=False)
+def _probe_files(choice: FileChoice) -> SourceProbe:
+    spec, there = choice.spec, choice.found()
+    meant = there[-1:] if spec.files == "newest" else there
+    unfinished = choice.unfinished(meant, may_wait=False)
     if spec.files == "new":
-        waiting = {one.file for one in unfinished}
-        return SourceProbe(frozenset(file_digest(file) for file in meant if file not in waiting), is_growing=True)
+        return SourceProbe(frozenset(file_digest(file) for file in meant if file not in unfinished), is_growing=True)
     if unfinished:
-        return SourceProbe(blind=str(unfinished[0]))
+        return SourceProbe(blind=next(iter(unfinished.values())))
     for file in meant:
         if not file.version:
             return SourceProbe(blind=f"{file.label} has no version, or has only just been written")
@@ -225,8 +216,7 @@ def _probe_files(unconnected: FileChoice) -> SourceProbe:
 
 def _probe_sheet(spec: GoogleSheetsSource, access: Access, clock: Clock) -> SourceProbe:
     with needed_extra("sheets", f"to read {spec.place}"):
-        # Here, as importing gspread takes long.
-        from connectors.sources.google_sheets.spreadsheet import open_spreadsheet  # noqa: PLC0415
+        from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
     with open_spreadsheet(spec, access, clock=clock) as sheet:
         version = sheet.version()
         digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from connectors.masking import Mask
 from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
 from connectors.sources.errors import BadSourceError, SourceUnavailableError
-from connectors.sources.formats.records import Flattener, JsonParser, RepeatedName, picks_among
-from connectors.sources.rows import ColumnRequest, folded, short
+from connectors.sources.rows import ColumnRequest, folded
 from mappings.errors import SyncError
-from mappings.outcome import SourceRow
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, SourceRow
 from mappings.spec.source import AnySource, Join
 
 _MOST_ROWS = 500_000
@@ -44,13 +42,17 @@ class FeedSource:
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`; second tables are read whole before the first row."""
         tables = [self._table(join) for join in self.spec.join]
-        json_cells = JsonCells.of(self.spec, self.asked.columns)
+        inside = _inside_json(self.spec, self.asked.columns)
         with self.open_rows(own_columns(self.spec, self.asked)).read() as reading:
-            rows = json_cells.opened(_without_nulls(reading.rows, self.spec, reading.columns))
+            rows = _without_nulls(reading.rows, self.spec, reading.columns)
+            if inside:
+                from connectors.sources.formats.records import with_json_cells  # noqa: PLC0415  # few feeds need it
+
+                rows = with_json_cells(rows, self.spec.json_columns, inside)
             for table in tables:
                 rows = table.joined(rows)
             beside = (column for table in tables for column in table.columns)
-            columns = tuple(dict.fromkeys((*reading.columns, *json_cells.wanted, *beside)))
+            columns = tuple(dict.fromkeys((*reading.columns, *inside, *beside)))
             stamp = stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
             yield replace(reading, columns=columns, rows=rows, stamp=stamp)
 
@@ -61,11 +63,16 @@ class FeedSource:
 
 def own_columns(spec: AnySource, asked: ColumnRequest) -> ColumnRequest:
     """Return what is asked of the source's own rows: neither what its second tables have nor what stands inside a JSON cell."""
-    json_cells = JsonCells.of(spec, asked.columns)
     prefixes = tuple(join.prefix for join in spec.join)
-    elsewhere = {*json_cells.wanted, *(name for name in asked.columns if prefixes and name.startswith(prefixes))}
+    elsewhere = {*_inside_json(spec, asked.columns), *(name for name in asked.columns if name.startswith(prefixes))}
     here = [column for join in spec.join for column in join.by]
-    return asked.without(elsewhere, also=[*here, *json_cells.holders])
+    return asked.without(elsewhere, also=[*here, *spec.json_columns])
+
+
+def _inside_json(spec: AnySource, columns: frozenset[str]) -> list[str]:
+    """Return the columns that stand inside the JSON of another column's cells."""
+    holders = tuple(f"{holder}{mark}" for holder in spec.json_columns for mark in ".[")
+    return sorted(name for name in columns if name.startswith(holders))
 
 
 def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence[str]) -> Iterator[SourceRow]:
@@ -81,68 +88,6 @@ def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence
         replace(row, cells={column: "" if cell.strip() in nulls[column] else cell for column, cell in row.cells.items()})
         for row in rows
     )
-
-
-@dataclass(frozen=True, slots=True)
-class JsonCells:
-    """The columns of one source whose cells hold JSON, and the columns that the mapping wants from inside them."""
-
-    holders: tuple[str, ...]
-    wanted: tuple[str, ...]
-
-    @classmethod
-    def of(cls, spec: AnySource, wanted: frozenset[str]) -> JsonCells:
-        """Return what the source says, and which of the mapping's columns stand inside such cells."""
-        inside = (name for name in wanted if any(_is_inside(name, holder) for holder in spec.json_columns))
-        return cls(spec.json_columns, tuple(sorted(inside)))
-
-    def opened(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
-        """Put the wanted values beside the cells that hold them; a cell that is no JSON is a problem of its row."""
-        if not self.wanted:
-            return rows
-        readers = [_JsonCellReader(holder, [name for name in self.wanted if _is_inside(name, holder)]) for holder in self.holders]
-        return (self._opened(row, readers) for row in rows)
-
-    def _opened(self, row: SourceRow, readers: Sequence[_JsonCellReader]) -> SourceRow:
-        cells = {**row.cells, **dict.fromkeys(self.wanted, "")}
-        problems, warnings = list(row.problems), list(row.warnings)
-        for reader in readers:
-            text = row.cells.get(reader.holder, "")
-            try:
-                found, repeats = reader.cells(text) if text.strip() else ({}, ())
-            except ValueError as error:
-                hint = f"the cell should hold JSON: {error}"
-                problems.append(Reason(ReasonCode.BAD_TEXT, "", reader.holder, short(text), hint))
-            else:
-                cells.update(found)
-                for repeat in repeats:
-                    used = [name for name in reader.names if repeat.is_in(name)]
-                    (problems if used else warnings).extend(map(repeat.reason, used or [reader.holder]))
-        return replace(row, cells=cells, problems=tuple(problems), warnings=tuple(warnings))
-
-
-def _is_inside(name: str, holder: str) -> bool:
-    return name.startswith((f"{holder}.", f"{holder}["))
-
-
-class _JsonCellReader:
-    """Reads the wanted cells out of one column's JSON."""
-
-    def __init__(self, holder: str, names: Sequence[str]) -> None:
-        self.holder = holder
-        self.names = tuple(names)
-        self._parser = JsonParser()
-        self._flattening = Flattener(picks_among(names, holder))
-
-    def cells(self, text: str) -> tuple[dict[str, str], tuple[RepeatedName, ...]]:
-        """Return the wanted cells that the JSON has, and the names that stand twice in it.
-
-        Raises:
-            ValueError: it is no JSON, or nests too deeply.
-        """
-        value = {self.holder: self._parser.parse(text)}
-        found = self._flattening.cells(value)
-        return {name: found[name] for name in self.names if name in found}, self._parser.repeats_in(value)
 
 
 @dataclass(frozen=True, slots=True)

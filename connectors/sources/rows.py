@@ -13,9 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError
-from mappings.outcome import RowLocation, SourceRow
+from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
 from mappings.patterns import CompiledPattern, compile_pattern
-from mappings.refusals import Reason, ReasonCode
 from mappings.spec.source import AnySource, GridSource
 from mappings.spec.source_words import Header
 

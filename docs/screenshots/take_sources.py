@@ -14,7 +14,7 @@ from lookalikes.demo import FEEDS, running_places
 from playwright.sync_api import Page, sync_playwright
 from take import HERE, SIZE, visit
 
-from pipelines.cli.subprocesses import free_port, running_dagster
+from pipelines.cli.demo import free_port, running_dagster
 from pipelines.cli.output.console import Output
 from pipelines.cli.run_report import show_accounts
 from pipelines.cli.demo import play_round, stage_set

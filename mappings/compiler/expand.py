@@ -1,4 +1,7 @@
-"""Expanded rows, the events that one row stands for, each with a key of its own; and `explode`, one for each item of a list."""
+"""The key of a row, and the events that one row stands for: one for each item of a list (`explode`), or each day (`recur`).
+
+Days follow a rule (RFC 5545, by dateutil) or a range with exceptions.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,20 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
-from typing import Any
+from datetime import date, datetime, time, timedelta
+from itertools import islice
+from typing import Any, TypeVar
 
-from mappings.compiler.base import CompiledValue, Compiler
-from mappings.compiler.evaluation import Flow, RowState, nfc, read_cell, required
-from mappings.outcome import Silence
-from mappings.refusals import Reason, ReasonCode, Refusal
+from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
+
+from mappings.compiler.base import CompiledValue, Compiler, Getter, RowState, lenient, nfc, nothing, read_cell, required
+from mappings.compiler.values import compile_condition
+from mappings.outcome import Reason, ReasonCode, Refusal, Silence
+from mappings.positions import Loc, ValuePosition
 from mappings.row_key import RowKey, event_key, row_key
 from mappings.spec.feed import KeyColumn
-from mappings.spec.rules import Explosion
+from mappings.spec.rules import Explosion, Recurrence
+from mappings.spec.values import Value
 from mappings.steps.step import Kind
 
 _ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
@@ -23,221 +30,423 @@ _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
 _PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
 """A key that is itself, as most are: nothing to trim, to escape or to doubt."""
 _HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
-"""A PostgreSQL index entry holds 2,704 bytes; the rest is room for the scope and for escapes."""
 ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
 
 
 def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
     """Return the function that gives a row's key, or every reason why it has none."""
-    if len(columns) == 1:
-        return _one_column(columns[0])
+    only = columns[0].column if len(columns) == 1 else None
 
     def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
-        parts, reasons = [], []
-        for column in columns:
-            part = read_cell(cells, column.column)
-            parts.append(part)
-            refusal = key_refusal(part.strip(), column)
-            if refusal is not None:
-                reasons.append(refusal.reason(""))
-        return tuple(reasons) or row_key(parts)
-
-    return read
-
-
-def _one_column(column: KeyColumn) -> ReadKey:
-    name, is_plain = column.column, _PLAIN.fullmatch
-
-    def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
-        part = cells.get(name, "")
-        if is_plain(part):
+        if only is not None and _PLAIN.fullmatch(part := cells.get(only, "")):
             return RowKey(part)
-        part = nfc(part)
-        refusal = key_refusal(part.strip(), column)
-        return row_key((part,)) if refusal is None else (refusal.reason(""),)
+        parts = [read_cell(cells, column.column) for column in columns]
+        refusals = [_key_refusal(part.strip(), column) for part, column in zip(parts, columns, strict=True)]
+        return tuple(refusal.reason("") for refusal in refusals if refusal is not None) or row_key(parts)
 
     return read
 
 
-def key_refusal(part: str, column: KeyColumn) -> Refusal | None:
+def _key_refusal(part: str, column: KeyColumn) -> Refusal | None:
     """Return why a trimmed text cannot be a part of a key, None if it can."""
     if not part:
         hint = f'every row needs its identifier in "{column.column}"'
         return None if column.optional else required(column.column, hint)
-    if part[0] == "#" and _SHEET_ERROR.fullmatch(part):
-        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
-    if "E" in part.upper() and _ROUNDED.fullmatch(part):
+    if _SHEET_ERROR.fullmatch(part) or _ROUNDED.fullmatch(part):
         return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
     if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
         return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column.column)
     return None
 
 
-_STEP = "explode"
-
-
-@dataclass(slots=True)
-class ExpandedRow:
-    """One event that a row may become: its key, what is known of it, and why and by which rule it is left out, if it is.
-
-    `silence`: what the row says nothing of besides. `is_refused`: its events cannot be read; it goes on only so that all
-    problems of the row are reported at once, but for those of the columns that are `muted`, which are reported already.
-    """
-
-    key: RowKey
-    state: RowState
-    label: str = ""
-    silence: Silence | None = None
-    is_refused: bool = False
-    muted: tuple[str, ...] = ()
-    rule: int = 0
-
-
-Expand = Callable[[ExpandedRow], list[ExpandedRow]]
+OVER = "already over"
+TOO_FAR = "beyond the horizon"
+Expand = Callable[[RowState], list[RowState]]
 """Returns the events that one stands for, itself if it is one only or if it is refused."""
-Item = Mapping[str, str]
+_Item = Mapping[str, str]
 """The cells in which an event differs from its row."""
-ReadItems = Callable[[Mapping[str, str]], list[Item]]
 
 
-def given_item(column: str) -> CompiledValue:
-    """Return the value `$item` of each event of a row: the item of a column."""
-    return CompiledValue(lambda row: row.item, Flow(Kind.TEXT), column)
-
-
-def given_day(own: Callable[[RowState], date]) -> CompiledValue:
-    """Return the value `$day`: that of each event after the recurrence, the row's own before it."""
-    return CompiledValue(lambda row: own(row) if row.day is None else row.day, Flow(Kind.DATE))
-
-
-def refused(row: ExpandedRow, refusal: Refusal, muted: tuple[str, ...] = ()) -> list[ExpandedRow]:
-    """Return a row whose events cannot be read."""
-    row.state.reasons.append(refusal.reason(""))
-    row.is_refused, row.muted = True, muted
-    return [row]
-
-
-def compile_explosion(compiler: Compiler, asked: Explosion) -> Expand:
+def compile_explosion(compiler: Compiler, explosion: Explosion) -> Expand:
     """Compile an explosion; its columns are the row's own."""
-    compiler.columns.update(asked.columns)
-    read_items = _json_items(asked) if asked.json_list else _parallel_items(asked)
+    columns = explosion.columns
+    compiler.columns.update(columns)
+    read_items = _json_items(explosion) if explosion.json_list else _parallel_items(explosion)
 
-    def expand(row: ExpandedRow) -> list[ExpandedRow]:
+    def expand(row: RowState) -> list[RowState]:
         try:
-            items = read_items(row.state.cells)
-            if len(items) <= asked.at_most:
-                return [_event(row, item, asked) for item in items] or [row]
+            items = read_items(row.cells)
+            if len(items) <= explosion.at_most:
+                return [_event_of_item(row, item, explosion) for item in items] or [row]
+            hint = f"at most {explosion.at_most} items would be accepted"
+            refused = Refusal(ReasonCode.TOO_MANY, hint, found=str(len(items)))
         except Refusal as refusal:
-            return refused(row, refusal, asked.columns)
-        hint, found = f"at most {asked.at_most} items would be accepted", str(len(items))
-        too_many = Refusal(ReasonCode.TOO_MANY, hint, column=asked.columns[0], found=found, step=_STEP)
-        return refused(row, too_many, asked.columns)
+            refused = refusal
+        return row.refuse(refused.about(columns[0], "", "explode"), columns)
 
     return expand
 
 
-def is_of_item(asked: Explosion | None, column: str) -> bool:
+def is_of_item(explosion: Explosion | None, column: str) -> bool:
     """Whether a column is made of a JSON list's objects rather than read from the source."""
-    return asked is not None and asked.json_list and column.startswith(f"{asked.columns[0]}.")
+    return explosion is not None and explosion.json_list and column.startswith(f"{explosion.columns[0]}.")
 
 
-def _event(row: ExpandedRow, item: Item, asked: Explosion) -> ExpandedRow:
+def _event_of_item(row: RowState, item: _Item, explosion: Explosion) -> RowState:
     """Return the event of an item, whose key extends the row's by the item; never by its place in the list, which moves."""
-    state = row.state.branch({**row.state.cells, **item})
-    state.item = item[asked.columns[0]]
-    columns = asked.key or asked.columns
+    columns = explosion.key or explosion.columns
     parts = [item.get(column, "").strip() for column in columns]
     if not any(parts):
-        raise required(columns[0], "every item needs what tells it apart").about("", "", _STEP)
+        raise required(columns[0], "every item needs what tells it apart")
     key = row.key
     for column, part in zip(columns, parts, strict=True):
-        refusal = key_refusal(part, KeyColumn(column=column, optional=True))
+        refusal = _key_refusal(part, KeyColumn(column=column, optional=True))
         if refusal is not None:
-            raise refusal.about(column, part, _STEP)
+            raise refusal.about(column, part, "")
         key = event_key(key, part)
-    return ExpandedRow(key, state)
+    event = row.event(key, {**row.cells, **item})
+    event.item = item[explosion.columns[0]]
+    return event
 
 
-def _parallel_items(asked: Explosion) -> ReadItems:
-    columns, separators = asked.columns, re.compile("|".join(map(re.escape, asked.by or ())))
+def _parallel_items(explosion: Explosion) -> Callable[[Mapping[str, str]], list[_Item]]:
+    columns, separators = explosion.columns, re.compile("|".join(map(re.escape, explosion.by or ())))
 
-    def items(cells: Mapping[str, str]) -> list[Item]:
-        lists = [_split(separators, read_cell(cells, column)) for column in columns]
+    def items(cells: Mapping[str, str]) -> list[_Item]:
+        lists = [[part.strip() for part in separators.split(read_cell(cells, column))] for column in columns]
+        for found in lists:
+            while len(found) > 1 and not found[-1]:  # separators at the end stand for nothing
+                found.pop()
         longest = max(map(len, lists))
         for column, found in zip(columns, lists, strict=True):
             if len(found) not in {1, longest}:
                 hint = f'{longest} items, as in "{columns[0]}", or one for all would be accepted'
-                raise Refusal(ReasonCode.UNEVEN, hint, column=column, found=f"{len(found)} items", step=_STEP)
+                raise Refusal(ReasonCode.UNEVEN, hint, column=column, found=f"{len(found)} items")
         even = [found * longest if len(found) == 1 else found for found in lists]
-        rows = (dict(zip(columns, each, strict=True)) for each in zip(*even, strict=True))
-        return [row for row in rows if any(row.values())]
+        return [dict(zip(columns, each, strict=True)) for each in zip(*even, strict=True) if any(each)]
 
     return items
 
 
-def _split(separators: re.Pattern[str], text: str) -> list[str]:
-    """Split a cell; separators at its end stand for nothing."""
-    found = [part.strip() for part in separators.split(text)]
-    while len(found) > 1 and not found[-1]:
-        found.pop()
-    return found
+def _json_items(explosion: Explosion) -> Callable[[Mapping[str, str]], list[_Item]]:
+    column = explosion.columns[0]
 
-
-def _json_items(asked: Explosion) -> ReadItems:
-    column = asked.columns[0]
-
-    def items(cells: Mapping[str, str]) -> list[Item]:
+    def items(cells: Mapping[str, str]) -> list[_Item]:
         text = read_cell(cells, column).strip()
-        if not text:
-            return []
-        found: list[Item] = [dict(_item_cells(part, column)) for part in _parsed(text, column) if part is not None]
-        if asked.key is None and any(len(item) > 1 for item in found):
+        parts = _parse_list(text) if text else []
+        found: list[_Item] = [dict(_item_cells(part, column)) for part in parts if part is not None]
+        if explosion.key is None and any(len(item) > 1 for item in found):
             hint = "the items are objects: name under `key` what tells them apart, in the mapping"
-            raise Refusal(ReasonCode.BAD_KEY, hint, column=column, found=text, step=_STEP)
+            raise Refusal(ReasonCode.BAD_KEY, hint, found=text)
         return found
 
     return items
 
 
-def _parsed(text: str, column: str) -> list[Any]:
+def _parse_list(text: str) -> list[Any]:
+    def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        for name, value in pairs if len(found) < len(pairs) else ():
+            if value != found[name]:
+                what = f'the name "{name}" stands twice in one object and says different things'
+                raise Refusal(ReasonCode.BAD_TEXT, f"{what}: each name may stand there once", found=text)
+        return found
+
     try:
-        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_unique_names)
-    except _TwiceError as twice:
-        hint = f'the name "{twice}" stands twice in one object and says different things: each name may stand there once'
-        raise Refusal(ReasonCode.BAD_TEXT, hint, column=column, found=text, step=_STEP) from None
+        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=unique_names)
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list):
-        hint = 'a JSON array is needed, such as ["2026-05-03", "2026-05-04"]'
-        raise Refusal(ReasonCode.BAD_TEXT, hint, column=column, found=text, step=_STEP)
-    return found
-
-
-class _TwiceError(ValueError):
-    """A name stands twice in one object, with different values."""
-
-
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    for name, value in pairs if len(found) < len(pairs) else ():
-        if value != found[name]:
-            raise _TwiceError(name)
+        raise Refusal(ReasonCode.BAD_TEXT, 'a JSON array is needed, such as ["2026-05-03", "2026-05-04"]', found=text)
     return found
 
 
 def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
     """Yield an item as cells: its own text, and the fields of an object, however deep, under dotted names."""
-    match part:
-        case None:
-            yield column, ""
-        case str():
-            yield column, nfc(part)
-        case _:
-            yield column, json.dumps(part, ensure_ascii=False, sort_keys=True)
+    if part is None or isinstance(part, str):
+        yield column, nfc(part or "")
+    else:
+        yield column, json.dumps(part, ensure_ascii=False, sort_keys=True)
     if isinstance(part, dict):
         for name, inner in part.items():
             yield from _item_cells(inner, f"{column}.{name}")
 
 
-OVER = "already over"
-TOO_FAR = "beyond the horizon"
+_WEEKDAYS: dict[str, weekday] = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), weekdays, strict=True))
+NO_DAY_LEFT = "every day is excluded"
+STAND_IN = date(2000, 1, 1)
+"""The $day of a row whose days cannot be read: the row is rejected, and its other problems are reported as well."""
+_FOLLOWED = timedelta(days=40_000)
+"""So many days are looked at for one row, more than a century: a rule such as "31 February" would be followed for ever."""
+_FREQUENCIES = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY, "YEARLY": YEARLY}
+_PARTS = frozenset(["FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"])
+_DAY = re.compile(r"([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)")
+_NUMBER = re.compile(r"[+-]?[1-9][0-9]{0,4}")
+_UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T[0-9]{6}Z?)?")
+_EXAMPLE = "write it like FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE"
+_DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
+T = TypeVar("T")
+_ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
+FirstDay = Callable[[RowState], date]
+"""Returns the first day of a row; raises Refusal where it cannot be read."""
+DayRule = Mapping[str, Any]
+"""A rule of whole days, as the options of dateutil's `rrule`; `until` is a day."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunDays:
+    """The days that a run looks at: `today` is its own; those from `first` to `last` become events."""
+
+    today: date | None = None
+    first: date = date.min
+    last: date = date.max
+
+
+@dataclass(frozen=True, slots=True)
+class DayPattern:
+    """The days of one row. `last`: the last of the range, None where only the horizon ends it."""
+
+    first: date
+    last: date | None
+    rule: DayRule
+    excluded: frozenset[date]
+    extra: frozenset[date]
+
+    def days(self, first: date, last: date, at_most: int) -> list[date]:
+        """Return the days within a range in their order, and no more than one beyond `at_most`."""
+        regular = (day for day in self.regular_days(first, last) if day not in self.excluded and day not in self.extra)
+        extra = (day for day in self.extra if first <= day <= last)
+        return sorted([*islice(regular, at_most + 1), *extra])[: at_most + 1]
+
+    def regular_days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the days of the rule, those that are excluded too."""
+        return rule_days(self.rule, self.first, max(self.first, first), min(last, self.last or date.max))
+
+
+def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[date]:
+    """Yield the days from `first` to `last` of a rule that begins on the day `begins`; its COUNT counts from there."""
+    start, named, count = begins, rule.get("byweekday"), rule.get("count")
+    if rule["freq"] == WEEKLY and rule.get("bysetpos"):  # dateutil counts positions from the day on which it starts
+        named = named or [weekdays[begins.weekday()]]
+        start = date.fromordinal(max(begins.toordinal() - (begins.weekday() - rule["wkst"]) % 7, 1))
+    elif count is None and rule.get("interval", 1) == 1 and (rule["freq"] == DAILY or named or rule.get("bymonthday")):
+        start = max(begins, first)  # no day depends on when the rule began
+    followed = begins if count else max(begins, first)
+    end = min(last, rule.get("until", last), followed + min(_FOLLOWED, date.max - followed))
+    bounds = {"dtstart": datetime.combine(start, time()), "until": datetime.combine(end, time()), "count": None}
+    days = (moment.date() for moment in rrule(**{**rule, **bounds, "byweekday": named}) if moment.date() >= begins)
+    return (day for day in islice(days, count) if day >= first)
+
+
+def read_rule(text: str) -> DayRule:
+    """Read a rule such as FREQ=WEEKLY;BYDAY=MO, with or without `RRULE:` before it.
+
+    Raises:
+        Refusal: it is none, or it says something that is not of whole days.
+    """
+    try:
+        return _read_parts(text.strip().upper().removeprefix("RRULE:"))
+    except ValueError as error:
+        raise Refusal(ReasonCode.NOT_A_DATE, f"{_EXAMPLE}: {error}", found=text) from error
+
+
+def _read_parts(text: str) -> DayRule:
+    parts = [part.partition("=") for part in text.split(";") if part.strip()]
+    named = {name.strip(): value.strip() for name, _, value in parts}
+    unknown = sorted(named.keys() - _PARTS)
+    if unknown or len(named) < len(parts):
+        raise ValueError(f"{', '.join(unknown)} is not understood" if unknown else "a part stands twice")
+    frequency = _FREQUENCIES.get(named.get("FREQ", ""))
+    if frequency is None:
+        raise ValueError(f"it may repeat {', '.join(_FREQUENCIES)}")
+
+    def numbers(name: str, least: int, most: int) -> list[int] | None:
+        return [_read_number(part.strip(), least, most) for part in named[name].split(",")] if name in named else None
+
+    days = [_read_weekday(part.strip()) for part in named["BYDAY"].split(",")] if "BYDAY" in named else None
+    if frequency in {DAILY, WEEKLY} and any(day.n for day in days or ()):
+        raise ValueError("a first or last weekday is one of a month or a year")
+    until = _UNTIL.fullmatch(named.get("UNTIL", "99991231"))
+    if until is None:
+        raise ValueError("UNTIL is a day, such as 20261231")
+    return {
+        "freq": frequency,
+        "interval": _read_number(named.get("INTERVAL", "1"), 1, 9_999),
+        "count": _read_number(named["COUNT"], 1, 99_999) if "COUNT" in named else None,
+        "until": date(*map(int, until.groups())),
+        "wkst": _read_weekday(named.get("WKST", "MO")).weekday,
+        "byweekday": days,
+        "bymonth": numbers("BYMONTH", 1, 12),
+        "bymonthday": numbers("BYMONTHDAY", -31, 31),
+        "bysetpos": numbers("BYSETPOS", -366, 366),
+    }
+
+
+def _read_number(text: str, least: int, most: int) -> int:
+    if not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
+        raise ValueError(f"{text or 'nothing'} is no number from {least} to {most}")
+    return int(text)
+
+
+def _read_weekday(text: str) -> weekday:
+    match = _DAY.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text or 'nothing'} is none of {' '.join(_WEEKDAYS)}")
+    day = _WEEKDAYS[match[2]]
+    return day(int(match[1])) if match[1] else day
+
+
+def compile_first_day(compiler: Compiler, recurrence: Recurrence, loc: Loc) -> FirstDay:
+    """Compile the first day of a recurrence: the row's own day, on which `$day` cannot bear."""
+    spot = ValuePosition((*loc, "recur"))
+    if recurrence.start is not None:
+        compiled = _compile_date(compiler, recurrence.start, spot.inner("from"))
+        get, missing = compiled.get, required(compiled.column, "a first day is needed")
+    else:
+        get = lenient(_compile_date(compiler, recurrence.days, spot.inner("days")).get)
+        missing = required("", "a day at least is needed")
+
+    def first(row: RowState) -> date:
+        days = _read_days(get, row)
+        if not days:
+            raise missing.about("", "", "")
+        return min(days)
+
+    return first
+
+
+def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run: RunDays, start: FirstDay) -> Expand:
+    """Compile a recurrence, as seen from the start of the run."""
+    spot = ValuePosition((*loc, "recur"))
+    when = None if recurrence.when is None else compile_condition(compiler, recurrence.when, (*spot.loc, "when"))
+    pattern_of = _compile_pattern(compiler, recurrence, spot, start)
+
+    def expand(row: RowState) -> list[RowState]:
+        row.day = STAND_IN
+        try:
+            row.day = start(row)
+            if when is not None and not when(row):
+                return [row]
+            pattern = pattern_of(row, row.day)
+            found = pattern.days(run.first, run.last, recurrence.at_most)
+            if found:
+                return _events_of_days(row, found, recurrence)
+            row.label = _why_no_day(pattern, run)
+        except Refusal as refusal:
+            return row.refuse(refusal)
+        return [row]
+
+    return expand
+
+
+def _compile_pattern(
+    compiler: Compiler, recurrence: Recurrence, spot: ValuePosition, start: FirstDay
+) -> Callable[[RowState, date], DayPattern]:
+    """Return what gives the days of a row by its first day."""
+    optional = spot.inner(may_be_empty=True)
+    if recurrence.days is not None:
+        until: Getter = start
+        extra = lenient(_compile_date(compiler, recurrence.days, spot.inner("days")).get)
+    else:
+        until = lenient(_compile_date(compiler, recurrence.until, optional.inner("until")).get)
+        extra = lenient(_compile_date(compiler, recurrence.extra, optional.inner("extra")).get)
+    rule = _compile_rule(compiler, recurrence, spot)
+    excluded = lenient(_compile_date(compiler, recurrence.excluded, optional.inner("except")).get)
+
+    def pattern_of(row: RowState, first: date) -> DayPattern:
+        last = max(_read_days(until, row), default=None)
+        if last is not None and last < first:
+            hint = f"it begins {first}: a day after that would be accepted"
+            raise Refusal(ReasonCode.END_BEFORE_START, hint, found=last.isoformat(), step="recur")
+        if last is None and recurrence.horizon is None:
+            raise Refusal(ReasonCode.REQUIRED, "a last day is needed, or a horizon in the mapping", step="recur")
+        return DayPattern(first, last, rule(row), _read_days(excluded, row), _read_days(extra, row))
+
+    return pattern_of
+
+
+def _why_no_day(pattern: DayPattern, run: RunDays) -> str:
+    """Return the label of a row none of whose days becomes an event."""
+    if not pattern.extra and next(pattern.regular_days(date.min, date.max), None) is None:
+        raise Refusal(ReasonCode.NO_DAY, f"no such day between {pattern.first} and {pattern.last}", step="recur")
+    if pattern.first > run.last:
+        return TOO_FAR
+    if not pattern.days(date.min, date.max, 1):
+        return NO_DAY_LEFT
+    return TOO_FAR if pattern.days(run.last, date.max, 1) else OVER
+
+
+def _events_of_days(row: RowState, found: list[date], recurrence: Recurrence) -> list[RowState]:
+    most, silence = recurrence.at_most, None
+    if len(found) > most:
+        more = Refusal(ReasonCode.TOO_MANY, f"at most {most} days would be accepted", found=f"more than {most}", step="recur")
+        if recurrence.on_more == "reject":
+            raise more
+        if recurrence.on_more == "warn":
+            row.warnings.append(more.reason(""))
+        found = found[:most]
+        silence = Silence(row.key, found[-1].isoformat())
+    events = []
+    for day in found:
+        event = row.event(event_key(row.key, day.isoformat()), row.cells)
+        event.day = day
+        events.append(event)
+    events[0].silence = silence
+    return events
+
+
+def _compile_rule(compiler: Compiler, recurrence: Recurrence, spot: ValuePosition) -> Callable[[RowState], DayRule]:
+    if recurrence.rrule is not None:
+        text = compiler.value(recurrence.rrule, spot.inner("rrule")).get
+        return lambda row: read_rule(str(text(row) or ""))
+    named, nth = recurrence.weekdays, recurrence.nth
+    read_names = nothing if named is None else lenient(compiler.value(named, spot.inner("weekdays")).get)
+    read_places = nothing if nth is None else lenient(compiler.value(nth, spot.inner("nth")).get)
+    named_hint = f"one of {' '.join(_WEEKDAYS)} is needed: split the cell, and map its words"
+    place_hint = "a number from 1 (the first) to 5 is needed, or from -1 (the last) to -5"
+
+    def rule(row: RowState) -> DayRule:
+        days = [_one_of(_WEEKDAYS, each, named_hint) for each in _listed(read_names(row))]
+        places = [_one_of(_ORDINALS, each, place_hint) for each in _listed(read_places(row))]
+        if places:
+            return {"freq": MONTHLY, "byweekday": [day(place) for day in days for place in places]}
+        return {"freq": DAILY, "byweekday": days or None}
+
+    return rule
+
+
+def _compile_date(compiler: Compiler, value: Value | None, spot: ValuePosition) -> CompiledValue:
+    """Compile a value that gives a date or several, nothing where the file has none."""
+    if value is None:
+        return CompiledValue(nothing)
+    compiled = compiler.value(value, spot)
+    is_text = compiled.flow.kind is Kind.TEXT and (compiled.is_cell or compiled.column)
+    if compiled.flow.kind not in _DATES or is_text:
+        return compiler.misfit(spot, f"a date is needed here, not a {compiled.flow.kind}", 'do: [{date: "%Y-%m-%d"}]')
+    return compiled
+
+
+def _read_days(get: Getter, row: RowState) -> frozenset[date]:
+    return frozenset(map(_read_day, _listed(get(row))))
+
+
+def _read_day(value: Any) -> date:
+    if isinstance(value, date):
+        return value.date() if isinstance(value, datetime) else value
+    try:
+        return date.fromisoformat(str(value).strip())
+    except ValueError:
+        raise Refusal(ReasonCode.NOT_A_DATE, "a date is needed here", found=str(value), step="recur") from None
+
+
+def _listed(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def _one_of(known: Mapping[str, T], value: Any, hint: str) -> T:
+    found = known.get(str(value).strip().upper())
+    if found is None:
+        raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=str(value), step="recur")
+    return found

@@ -5,23 +5,22 @@ Pure: no network, no database, no clock; the moment of the run is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
-from mappings.compiler.base import Compiler
-from mappings.compiler.evaluation import RowState, Watch, cells_reader
-from mappings.compiler.expand import OVER, ExpandedRow, ReadKey, compile_key, given_item, is_of_item
+from mappings.compiler.base import Compiler, RowState, Watch, cells_reader
+from mappings.compiler.expand import OVER, ReadKey, compile_key, is_of_item
 from mappings.compiler.payload import Payload, Validator, compile_payload
-from mappings.compiler.rows import GroupedParts, PlacedRule, RowRules, as_one_row, compile_plan, needs_the_moment, only
+from mappings.compiler.rows import JoinedRows, PlacedRule, RowRules, as_one_row, compile_rules, needs_the_moment, only
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
-from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.outcome import REASON_TEXTS, Gone, MappedRow, Refusal, RowOutcome, Skipped, SourceRow
 from mappings.positions import MappingProblem
-from mappings.refusals import REASON_TEXTS, Refusal
-from mappings.row_key import NO_KEY, RowKey
+from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import Explode
 from mappings.zones import EndOfDay
@@ -55,8 +54,8 @@ class RowMapper:
     _payload: Payload
     _validator: Validator
     _named: int
-    _days_asked: frozenset[str] = frozenset()
-    _asks_the_line: bool = False
+    _run_dates: frozenset[str]
+    _reads_row_number: bool
 
     def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
         """Yield what becomes of all rows of a source: every row is in exactly one outcome, or gives several.
@@ -76,9 +75,9 @@ class RowMapper:
         if self._rules.expansions:
             return self.outcomes(row)[0]
         opened = self.open_row(row)
-        return self._map(row, opened) if isinstance(opened, ExpandedRow) else opened
+        return self._map(row, opened, None) if isinstance(opened, RowState) else opened
 
-    def outcomes(self, row: SourceRow, joined: GroupedParts | None = None) -> tuple[RowOutcome, ...]:
+    def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
         opened = self.open_row(row)
         if isinstance(opened, Gone):
@@ -92,21 +91,22 @@ class RowMapper:
             expanded = expanded[:1]
         return as_one_row([self._map(row, event, joined) for event in expanded], expanded, opened.key, self._rules.days)
 
-    def open_row(self, row: SourceRow) -> ExpandedRow | Skipped | Gone:
+    def open_row(self, row: SourceRow) -> RowState | Skipped | Gone:
         """Return a row before it is mapped, or why it is left out. Without a usable key, its key is ""."""
         found = self._read_key(row.cells)
         key, problems = (found, ()) if isinstance(found, str) else (NO_KEY, found)
         if row.is_gone:
             return Gone(row.location, key, bool(self._rules.expansions))
-        if not key.strip("|") and not row.problems and _is_blank(row.cells):
+        if not key.strip("|") and not row.problems and all(not text or text.isspace() for text in row.cells.values()):
             return Skipped(row.location, BLANK)
-        state = RowState(row.cells, self._named)
-        state.location = row.location
-        label, rule = _left_out(self._rules.rules, state)
-        if label and not row.problems:
-            return Skipped(row.location, label, key, rule=rule)
-        state.reasons.extend(problems)
-        return ExpandedRow(key, state)
+        state = RowState(row.cells, self._named, row.location, key)
+        if self._rules.rules:
+            _apply_rules(self._rules.rules, state)
+            if state.label and not row.problems:
+                return Skipped(row.location, state.label, key, rule=state.rule)
+            state.label = ""
+        state.reasons += problems
+        return state
 
     def key_of(self, row: SourceRow) -> RowKey:
         """Return the row's key without mapping it, "" where it has none that can be used."""
@@ -117,6 +117,13 @@ class RowMapper:
         """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
         return self._validator.digest(row.cells)
 
+    def digest_of_cells(self, columns: Sequence[str]) -> Callable[[Sequence[str]], bytes]:
+        """Return what digests a row of all its cells in the order of `columns`, as `digest` does (budget 2)."""
+        places = {column: place for place, column in enumerate(columns)}
+        used, digest = [places[column] for column in sorted(self.columns)], self._validator.digest_cells
+        pick = itemgetter(*used) if len(used) > 1 else itemgetter(slice(used[0], used[0] + 1))
+        return lambda cells: digest(pick(cells))
+
     def key_and_digest(self, row: SourceRow) -> tuple[RowKey, bytes] | None:
         """Return the row's key and digest without mapping it, or None where it has no key.
 
@@ -126,9 +133,9 @@ class RowMapper:
         return (key, self.digest(row)) if isinstance(key, str) else None
 
     @property
-    def asks_the_day(self) -> bool:
+    def reads_run_date(self) -> bool:
         """Whether a value is the day of the run."""
-        return bool(self._days_asked)
+        return bool(self._run_dates)
 
     @property
     def seen_on(self) -> str | None:
@@ -140,8 +147,8 @@ class RowMapper:
         if self._rules.window is not None:
             return None
         days = self._rules.days
-        looked_at = () if days is None else (days.today, days.range.first, days.range.last)
-        return " ".join([*sorted(self._days_asked), *map(str, looked_at)])
+        looked_at = () if days is None else (days.today, days.first, days.last)
+        return " ".join([*sorted(self._run_dates), *map(str, looked_at)])
 
     @property
     def needs_all_rows(self) -> bool:
@@ -151,7 +158,7 @@ class RowMapper:
     @property
     def takes_rows_alone(self) -> bool:
         """Whether a row is one event that depends on its own text alone: not on other rows, nor on its place."""
-        return not (self.needs_all_rows or self._rules.expansions or self._asks_the_line)
+        return not (self.needs_all_rows or self._rules.expansions or self._reads_row_number)
 
     @property
     def field_columns(self) -> Mapping[str, str]:
@@ -161,48 +168,47 @@ class RowMapper:
     @property
     def days(self) -> tuple[str, str] | None:
         """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
-        return None if self._rules.days is None else self._rules.days.spoken_for
+        days = self._rules.days
+        return None if days is None else ((days.today or days.first).isoformat(), days.last.isoformat())
 
-    def _expand(self, opened: ExpandedRow) -> list[ExpandedRow]:
+    def _expand(self, opened: RowState) -> list[RowState]:
         """Return the events that a row stands for, each with the label under which it is left out, if it is."""
         rows = [opened]
         for expansion in self._rules.expansions:
-            events = [event for row in rows for event in ([row] if row.label or row.is_refused else expansion.expand(row))]
-            for event in events:
+            rows = [event for row in rows for event in ([row] if row.label or row.is_refused else expansion.expand(row))]
+            for event in rows:
                 if not (event.label or event.is_refused):
-                    event.label, event.rule = _left_out(expansion.rules, event.state)
-            rows = events
+                    _apply_rules(expansion.rules, event)
         return rows
 
-    def _map(self, row: SourceRow, event: ExpandedRow, joined: GroupedParts | None = None) -> RowOutcome:
-        state = event.state
+    def _map(self, row: SourceRow, event: RowState, joined: JoinedRows | None) -> RowOutcome:
         if event.label and not row.problems:
             return Skipped(row.location, event.label, event.key, rule=event.rule)
-        payload = self._payload.build(state) or {}
-        outside = "" if row.problems or event.is_refused else self._outside(state, payload)
-        if state.cancelled and not row.problems and outside != OVER:
-            return Skipped(row.location, state.cancelled, event.key, is_cancelled=True)
+        payload = self._payload.build(event) or {}
+        outside = "" if row.problems or event.is_refused else self._outside(event, payload)
+        if event.cancelled and not row.problems and outside != OVER:
+            return Skipped(row.location, event.cancelled, event.key, is_cancelled=True)
         if joined is not None:
-            joined.into(state, payload)
-        outcome = self._validator.settled(row, event.key, state, payload)
-        if outside and (state.cancelled or not isinstance(outcome, MappedRow)):
-            return Skipped(row.location, outside, event.key)
-        if isinstance(outcome, MappedRow):
+            joined.into(event, payload)
+        outcome = self._validator.outcome(row, event, payload)
+        if outside:
+            if event.cancelled or not isinstance(outcome, MappedRow):
+                return Skipped(row.location, outside, event.key)
             outcome.outside = outside
         return outcome if joined is None else joined.signed(outcome)
 
-    def _outside(self, state: RowState, payload: Mapping[str, Any]) -> str:
+    def _outside(self, event: RowState, payload: dict[str, Any]) -> str:
         """Return the label of the window that an event is outside of, "" if it is wanted or rejected by what the window reads."""
         window = self._rules.window
-        if window is None or 0 < state.rejected_by < window.place:
+        if window is None or 0 < event.rejected_by < window.place:
             return ""
-        self._validator.check_order(state, payload)
-        if any(reason.field in window.reads for reason in state.reasons):
+        self._validator.check_order(event, payload)
+        if any(reason.field in window.reads for reason in event.reasons):
             return ""
         try:
             return window.outside(payload)
         except Refusal as refusal:
-            state.reasons.append(refusal.about(self._payload.columns.get("endAt", ""), "", "window").reason("endAt"))
+            event.reasons.append(refusal.about(self._payload.columns.get("endAt", ""), "", "window").reason("endAt"))
             return ""
 
 
@@ -218,7 +224,7 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
         raise ConfigError(
             f"{mapping.path.name}: {message}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
         )
-    if as_of is None and (needs_the_moment(mapping.rows) or mapper.asks_the_day):
+    if as_of is None and (needs_the_moment(mapping.rows) or mapper.reads_run_date):
         message = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
         raise ConfigError(message, hint="hand in as_of")
     return mapper
@@ -232,38 +238,32 @@ def compile_with_problems(
     `watch` is called for every step that a row passes.
     """
     explode = only(mapping.rows, Explode)
-    given = {} if explode is None else {"item": given_item(explode.explode.columns[0])}
-    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, given, as_of)
-    plan = compile_plan(compiler, mapping, as_of)
+    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, as_of)
+    rules = compile_rules(compiler, mapping, as_of)
     payload = compile_payload(compiler, mapping.event)
     columns = compiler.columns | {column.column for column in mapping.key_columns}
     mapper = RowMapper(
         columns=frozenset(column for column in columns if explode is None or not is_of_item(explode.explode, column)),
         _read_key=compile_key(mapping.key_columns),
-        _rules=plan,
+        _rules=rules,
         _payload=payload,
         _validator=Validator(
             payload=payload,
             slugs=directory.classifications,
             used=cells_reader(sorted(columns)),
-            mapping=mapping.digest,
-            joined=_joined(mapping),
+            digest_cells=row_digester(mapping.digest),
+            joined={", ".join(join.by): join.prefix for join in mapping.source.join},
             drafts_warned=mapping.publish.draft_on_warning,
         ),
         _named=compiler.named_count,
-        _days_asked=frozenset(compiler.days_asked),
-        _asks_the_line=compiler.asks_the_line,
+        _run_dates=frozenset(compiler.run_dates),
+        _reads_row_number=compiler.reads_row_number,
     )
     return mapper, tuple(compiler.problems)
 
 
-def _joined(mapping: FeedMapping) -> Mapping[str, str]:
-    """Return the prefix of each joined table's columns by the columns that find its rows."""
-    return {", ".join(join.by): join.prefix for join in mapping.source.join}
-
-
-def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
-    """Return the label and the place of the rule that leaves a row out, nothing if it is wanted.
+def _apply_rules(rules: Sequence[PlacedRule], state: RowState) -> None:
+    """Note the label and the place of the rule that leaves a row out, if one does.
 
     The first rule that rejects the row or leaves it out decides. A rejected row is held against the later rules too, until one
     leaves it out, so that all of its problems are reported at once.
@@ -278,12 +278,9 @@ def _left_out(rules: Sequence[PlacedRule], state: RowState) -> tuple[str, int]:
         if not state.rejected_by and len(state.reasons) > count:
             state.rejected_by = place
         if label:
-            return ("", 0) if state.rejected_by else (label, place)
-    return "", 0
-
-
-def _is_blank(cells: Mapping[str, str]) -> bool:
-    return not any(text and not text.isspace() for text in cells.values())
+            if not state.rejected_by:
+                state.label, state.rule = label, place
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +296,7 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What became of a row, and every step on the expansion, in the order in which they were taken.
+    """What became of a row, and every step on the way, in the order in which they were taken.
 
     A row that stands for several events has several outcomes, and the steps of each.
     """
@@ -316,26 +313,16 @@ class Explanation:
 def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_of: datetime | None = None) -> Explanation:
     """Map one row and keep what every step did."""
     steps: list[TracedStep] = []
-    refused: set[str] = set()
 
     def watch(field: str, step: str, goes_in: Any, comes_out: Any) -> None:
-        traced = _traced(field, step, goes_in, comes_out)
-        # After a refusal the steps of a field are taken once more, with its policies.
-        if field not in refused or traced not in steps:
-            steps.append(traced)
-        if traced.refused:
-            refused.add(field)
+        refused = ""
+        if isinstance(comes_out, Refusal):
+            text = REASON_TEXTS[comes_out.code]
+            refused = f"{text.removesuffix('.')}: {comes_out.hint}" if comes_out.hint else text
+        steps.append(TracedStep(field, step, _shown(goes_in), "" if refused else _shown(comes_out), refused))
 
     mapper, _ = compile_with_problems(mapping, directory, as_of, watch)
     return Explanation(outcomes=mapper.outcomes(row), steps=tuple(steps))
-
-
-def _traced(field: str, step: str, goes_in: Any, comes_out: Any) -> TracedStep:
-    if isinstance(comes_out, Refusal):
-        text = REASON_TEXTS[comes_out.code]
-        why = f"{text.removesuffix('.')}: {comes_out.hint}" if comes_out.hint else text
-        return TracedStep(field, step, _shown(goes_in), "", why)
-    return TracedStep(field, step, _shown(goes_in), _shown(comes_out))
 
 
 def _shown(value: Any) -> str:

@@ -13,40 +13,25 @@ from typing import Any
 
 import orjson
 
-from mappings.compiler.base import CompiledValue, Compiler, nothing
-from mappings.compiler.evaluation import UNSET, Flow, Getter, RowState, nfc, nothing_left, remembered
-from mappings.compiler.values import compile_cover, compile_loop
+from mappings.compiler.base import UNSET, CompiledValue, Compiler, Flow, Getter, RowState, nfc, nothing, nothing_left, remembered
+from mappings.compiler.values import compile_condition, compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
-from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.outcome import MappedRow, Reason, ReasonCode, Refusal, Rejection, SourceRow, did_you_mean, nearest
 from mappings.positions import Loc, MappingProblem, ValuePosition
-from mappings.refusals import Reason, ReasonCode, Refusal, did_you_mean, nearest
-from mappings.row_key import RowKey, duplicate_digest, fingerprint, row_digest
+from mappings.row_key import duplicate_digest, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind
 from mappings.zones import EndOfDay
 
-Settle = Callable[[Any], Any]
-"""Returns a value as the payload holds it, None where that is nothing."""
-_NUMBERS = frozenset({"channelId", "coverImage"})
-_LISTS = frozenset({"classifications"})
 _MOMENTS = frozenset({"startAt", "endAt"})
 _WITHOUT_ZONE = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 
 
-def settle_for(path: str, flow: Flow) -> Settle:
-    """Return the function that settles a value of that flow for the field at a path."""
-    if path in _NUMBERS:
-        return _settle_number
-    if path in _LISTS:
-        return _settle_list
-    return _settle_text if flow == Flow(Kind.TEXT) else settle
-
-
 def settle(value: Any) -> Any:
     """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
+    if type(value) is str:
+        return (value if value.isascii() else nfc(value)) if value and not value.isspace() else None
     match value:
-        case str():
-            return None if not value or value.isspace() else nfc(value)
         case date() | time() | EndOfDay():
             return value.isoformat()
         case Decimal():
@@ -60,13 +45,6 @@ def settle(value: Any) -> Any:
             return value
 
 
-def _settle_text(value: Any) -> Any:
-    """Return the same as `settle`, sooner for texts."""
-    if type(value) is not str:
-        return settle(value)
-    return (value if value.isascii() else nfc(value)) if value and not value.isspace() else None
-
-
 def _settle_number(value: Any) -> Any:
     text = str(value).strip()
     return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else settle(value)
@@ -77,17 +55,7 @@ def _settle_list(value: Any) -> Any:
     return settled if settled is None or type(settled) is list else [settled]
 
 
-@dataclass(slots=True)
-class Payload:
-    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
-
-    build: Getter = nothing
-    cover: Getter = nothing
-    columns: dict[str, str] = field(default_factory=dict)
-
-
-class _Tree(dict[str, "_Tree | tuple[Value, Loc]"]):
-    """The fields of an object by name, dotted names unfolded: a value with its place in the file, or an object."""
+_SETTLERS = {"channelId": _settle_number, "coverImage": _settle_number, "classifications": _settle_list}
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +65,7 @@ class _Field:
     name: str
     path: str
     get: Getter = nothing
-    settle: Settle | None = None
+    settle: Callable[[Any], Any] | None = None
     always: Any = UNSET
     is_constant: bool = False
 
@@ -113,59 +81,9 @@ class _Field:
         return value if value is None or self.settle is None else self.settle(value)
 
 
-def compile_payload(compiler: Compiler, event: Fields) -> Payload:
-    """Compile the whole payload; what cannot be compiled is noted with the compiler."""
-    payload = Payload()
-    fields = _fields(compiler, payload, _tree(compiler, event, ("event",)), "")
-    payload.build = _object_reader(fields)
-    return payload
-
-
-def _tree(compiler: Compiler, fields: Fields, loc: Loc) -> _Tree:
-    """Unfold dotted names; two fields in one place are a problem."""
-    root = _Tree()
-    for dotted, value in fields.root.items():
-        *outer, last = dotted.split(".")
-        branch: _Tree | tuple[Value, Loc] = root
-        for name in outer:
-            branch = branch.setdefault(name, _Tree()) if isinstance(branch, _Tree) else branch
-        place = (*loc, dotted)
-        if not isinstance(branch, _Tree) or last in branch or not all((*outer, last)):
-            compiler.problems.append(MappingProblem(place, f'the field "{dotted}" is filled in two places, or has no name'))
-            continue
-        branch[last] = _tree(compiler, value, place) if isinstance(value, Fields) else (value, place)
-    return root
-
-
-def _fields(
-    compiler: Compiler, payload: Payload, tree: _Tree, path: str, *, in_list: bool = False, required: tuple[str, ...] = ()
-) -> list[_Field]:
-    """Compile the fields of an object."""
-    fields = []
-    for name, inner in tree.items():
-        inside = f"{path}.{name}" if path else name
-        if isinstance(inner, _Tree):
-            fields.append(_object(name, inside, _fields(compiler, payload, inner, inside, in_list=in_list), in_list=in_list))
-        else:
-            spot = ValuePosition(inner[1], inside, may_be_empty=name in required)
-            fields.append(_field(compiler, payload, inner[0], spot, name))
-    return fields
-
-
-def _object(name: str, path: str, fields: list[_Field], *, in_list: bool) -> _Field:
-    is_constant = all(one.is_constant for one in fields)
-    if all(one.always is not UNSET for one in fields):
-        return _Field(name, path, always=_constants(fields) or None, is_constant=is_constant)
-    return _Field(name, path, _listed_object(fields, ()) if in_list else _object_reader(fields), is_constant=is_constant)
-
-
-def _constants(fields: Iterable[_Field]) -> dict[str, Any]:
-    return {one.name: one.always for one in fields if one.always is not UNSET and one.always is not None}
-
-
 def _object_reader(fields: Sequence[_Field]) -> Getter:
     """Return the function that builds an object for a row. Written out, as it runs for every row (budget 3)."""
-    constants = _constants(fields)
+    constants = {one.name: one.always for one in fields if one.always is not UNSET and one.always is not None}
     varying = tuple((one.name, one.path, one.get, one.settle) for one in fields if one.always is UNSET)
 
     def build(row: RowState) -> Any:
@@ -185,117 +103,160 @@ def _object_reader(fields: Sequence[_Field]) -> Getter:
     return build
 
 
-def _listed_object(fields: Sequence[_Field], required: tuple[str, ...]) -> Getter:
+def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> Getter:
     """Return the function that builds an object of a list: None without a required field, or with constants alone."""
-    if all(one.always is not UNSET for one in fields):
-        constants = _constants(fields) or None
-        return lambda _row: constants
-    first = _object_reader([one for one in fields if one.name in required])
+    first = _object_reader([one for one in fields if one.name in required]) if required else nothing
     others = _object_reader([one for one in fields if one.name not in required])
     from_row = {one.name for one in fields if not one.is_constant}
 
     def build(row: RowState) -> Any:
-        count = len(row.reasons)
-        built = first(row) or {}
-        if len(row.reasons) == count and any(name not in built for name in required):
-            return None
+        built: dict[str, Any] = {}
+        if required:
+            count = len(row.reasons)
+            built = first(row) or built
+            if len(row.reasons) == count and any(name not in built for name in required):
+                return None
         built |= others(row) or {}
-        return None if from_row and from_row.isdisjoint(built) else built
+        return None if not built or (from_row and from_row.isdisjoint(built)) else built
 
     return build
 
 
-def _field(compiler: Compiler, payload: Payload, value: Value, spot: ValuePosition, name: str = "") -> _Field:
-    if isinstance(value, ImageValue):
-        if spot.path == "coverImage":
-            payload.cover = compile_cover(compiler, value, spot)
-        else:
-            compiler.misfit(spot, "an image has its place in coverImage only")
-        return _Field(name, spot.path, always=None)
-    if isinstance(value, ForEach):
-        loop = compile_loop(compiler, value, spot, lambda give, there: _item(compiler, payload, give, there))
-        payload.columns[spot.path] = loop.column
-        return _Field(name, spot.path, loop.get)
-    if isinstance(value, Items) and any(isinstance(item, Fields | ListEntry) for item in value.root):
-        return _Field(name, spot.path, _list_of_objects(compiler, payload, value, spot))
-    compiled = compiler.value(value, spot)
-    payload.columns[spot.path] = compiled.column
-    if spot.path in _MOMENTS and compiled.flow.kind in _WITHOUT_ZONE:
-        hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
-        compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
-    settle_value = settle_for(spot.path, compiled.flow)
-    always = _same_in_all_rows(compiler, compiled)
-    if always is not UNSET:
-        return _Field(name, spot.path, always=None if always is None else settle_value(always), is_constant=True)
-    if compiler.watch is None and compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
-        # Days, places and lists of categories are the same in many rows; titles and addresses are not.
-        return _Field(name, spot.path, remembered(compiled.get, settle_value, compiled.reads))
-    return _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
+
+    build: Getter
+    cover: Getter
+    columns: Mapping[str, str]
 
 
-def _same_in_all_rows(compiler: Compiler, compiled: CompiledValue) -> Any:
-    """Return the value if it is the same in every row, UNSET where it reads the row or warns of something."""
-    if compiled.constant is not None:
-        return compiled.constant
-    if compiled.reads is None or compiled.reads or compiler.watch is not None or compiler.problems:
-        return UNSET
-    row = RowState({}, compiler.named_count)
-    try:
-        found = compiled.get(row)
-    except Refusal:
-        return UNSET
-    return UNSET if row.warnings or row.reasons else found
+def compile_payload(compiler: Compiler, event: Fields) -> Payload:
+    """Compile the whole payload; what cannot be compiled is noted with the compiler."""
+    compiling = _PayloadCompiler(compiler)
+    fields = compiling.fields(compiling.tree(event, ("event",)), "")
+    return Payload(_object_reader(fields), compiling.cover, compiling.columns)
 
 
-def _list_of_objects(compiler: Compiler, payload: Payload, value: Items, spot: ValuePosition) -> Getter:
-    spots = [ValuePosition((*spot.loc, position), f"{spot.path}[{position}]") for position in range(len(value.root))]
-    items = tuple(_item(compiler, payload, item, there) for item, there in zip(value.root, spots, strict=True))
-    return lambda row: [built for get in items if (built := get(row)) is not None] or None
+@dataclass(slots=True)
+class _PayloadCompiler:
+    compiler: Compiler
+    cover: Getter = nothing
+    columns: dict[str, str] = field(default_factory=dict)
 
+    def tree(self, fields: Fields, loc: Loc) -> dict[str, Any]:
+        """Unfold dotted names: each name with its value and place in the file, or the names inside it."""
+        root: dict[str, Any] = {}
+        for dotted, value in fields.root.items():
+            *outer, last = dotted.split(".")
+            branch: Any = root
+            for name in outer:
+                branch = branch.setdefault(name, {}) if isinstance(branch, dict) else branch
+            place = (*loc, dotted)
+            if not isinstance(branch, dict) or last in branch or not all((*outer, last)):
+                message = f'the field "{dotted}" is filled in two places, or has no name'
+                self.compiler.problems.append(MappingProblem(place, message))
+            else:
+                branch[last] = self.tree(value, place) if isinstance(value, Fields) else (value, place)
+        return root
 
-def _item(compiler: Compiler, payload: Payload, item: Value, spot: ValuePosition) -> Getter:
-    """Compile one entry of a list in the payload."""
-    if isinstance(item, Fields):
-        return _listed_object(_fields(compiler, payload, _tree(compiler, item, spot.loc), spot.path, in_list=True), ())
-    if isinstance(item, ListEntry):
-        return _entry(compiler, payload, item, spot)
-    return _field(compiler, payload, item, spot).read
+    def fields(
+        self, tree: Mapping[str, Any], path: str, *, in_list: bool = False, required: tuple[str, ...] = ()
+    ) -> list[_Field]:
+        """Compile the fields of an object."""
+        fields = []
+        for name, inner in tree.items():
+            inside = f"{path}.{name}" if path else name
+            if isinstance(inner, dict):
+                fields.append(self._object(name, inside, self.fields(inner, inside, in_list=in_list), in_list=in_list))
+            else:
+                spot = ValuePosition(inner[1], inside, may_be_empty=name in required)
+                fields.append(self._field(inner[0], spot, name))
+        return fields
 
+    def _object(self, name: str, path: str, fields: list[_Field], *, in_list: bool) -> _Field:
+        is_constant = all(one.is_constant for one in fields)
+        if all(one.always is not UNSET for one in fields):
+            return _Field(name, path, always=_object_reader(fields)(RowState({}, 0)), is_constant=is_constant)
+        get = _listed_object(fields) if in_list else _object_reader(fields)
+        return _Field(name, path, get, is_constant=is_constant)
 
-def _entry(compiler: Compiler, payload: Payload, entry: ListEntry, spot: ValuePosition) -> Getter:
-    """Compile an object of a list that is wanted under a condition, or with some of its fields only."""
-    tree = _tree(compiler, entry.fields, spot.loc)
-    for position, name in enumerate(entry.require):
-        if name not in tree:
-            hint = did_you_mean(name, tree) or f"its fields are {', '.join(tree)}"
-            compiler.misfit(spot.inner("require", position), f'"{name}" is no field of this object', hint)
-    get = _listed_object(_fields(compiler, payload, tree, spot.path, in_list=True, required=entry.require), entry.require)
-    if entry.when is None:
-        return get
-    holds = compiler.condition(entry.when, (*spot.loc, "when"))
-    return _Field("", spot.path, lambda row: get(row) if holds(row) else None).read
+    def _field(self, value: Value, spot: ValuePosition, name: str = "") -> _Field:
+        if isinstance(value, ImageValue):
+            if spot.path == "coverImage":
+                self.cover = compile_cover(self.compiler, value, spot)
+            else:
+                self.compiler.misfit(spot, "an image has its place in coverImage only")
+            return _Field(name, spot.path, always=None)
+        if isinstance(value, ForEach):
+            loop = compile_loop(self.compiler, value, spot, self._item)
+            self.columns[spot.path] = loop.column
+            return _Field(name, spot.path, loop.get)
+        if isinstance(value, Items) and any(isinstance(item, Fields | ListEntry) for item in value.root):
+            spots = (ValuePosition((*spot.loc, place), f"{spot.path}[{place}]") for place in range(len(value.root)))
+            items = [self._item(item, there) for item, there in zip(value.root, spots, strict=True)]
+            return _Field(name, spot.path, lambda row: [one for one in [get(row) for get in items] if one is not None] or None)
+        return self._plain(self.compiler.value(value, spot), spot, name)
 
+    def _plain(self, compiled: CompiledValue, spot: ValuePosition, name: str) -> _Field:
+        self.columns[spot.path] = compiled.column
+        if spot.path in _MOMENTS and compiled.flow.kind in _WITHOUT_ZONE:
+            hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
+            self.compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
+        settle_value = _SETTLERS.get(spot.path, settle)
+        always = self._same_in_all_rows(compiled)
+        if always is not UNSET:
+            return _Field(name, spot.path, always=None if always is None else settle_value(always), is_constant=True)
+        if self.compiler.watch is None and compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
+            # Days, places and lists of categories are the same in many rows; titles and addresses are not.
+            return _Field(name, spot.path, remembered(compiled.get, settle_value, compiled.reads))
+        return _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
 
-_NO_ROW = ReasonCode.NOT_IN_LOOKUP
-"""What a source says of a row whose other half is missing."""
+    def _same_in_all_rows(self, compiled: CompiledValue) -> Any:
+        """Return the value if it is the same in every row, UNSET where it reads the row or warns of something."""
+        if not compiled.is_constant or self.compiler.watch is not None or self.compiler.problems:
+            return UNSET
+        row = RowState({}, self.compiler.named_count)
+        try:
+            found = compiled.get(row)
+        except Refusal:
+            return UNSET
+        return UNSET if row.warnings or row.reasons else found
+
+    def _item(self, item: Value, spot: ValuePosition) -> Getter:
+        """Compile one entry of a list in the payload: a value, or an object, which may have a condition or required fields."""
+        if isinstance(item, Fields):
+            return _listed_object(self.fields(self.tree(item, spot.loc), spot.path, in_list=True))
+        if not isinstance(item, ListEntry):
+            return self._field(item, spot).read
+        tree = self.tree(item.fields, spot.loc)
+        for position, name in enumerate(item.require):
+            if name not in tree:
+                hint = did_you_mean(name, tree) or f"its fields are {', '.join(tree)}"
+                self.compiler.misfit(spot.inner("require", position), f'"{name}" is no field of this object', hint)
+        get = _listed_object(self.fields(tree, spot.path, in_list=True, required=item.require), item.require)
+        if item.when is None:
+            return get
+        holds = compile_condition(self.compiler, item.when, (*spot.loc, "when"))
+        return _Field("", spot.path, lambda row: get(row) if holds(row) else None).read
 
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """Validates the payloads of a feed by the service's rules, and by the classifications that it knows, if asked.
+    """Validates the payloads of a feed by the service's rules, and by the classifications that it knows, where it was asked.
 
-    `used` gives the cells that the mapping reads; `mapping`: the mapping's own digest; `joined`: what the columns of each joined
-    table begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
+    `used` gives the cells that the mapping reads, `digest_cells` digests them; `joined`: what the columns of each joined table
+    begin with, by the columns that find its rows; `drafts_warned`: rows with a warning are sent as drafts.
     """
 
     payload: Payload
     slugs: frozenset[str] | None
-    used: Callable[[Mapping[str, str]], Iterable[str]]
-    mapping: bytes
-    joined: Mapping[str, str] = field(default_factory=dict)
-    drafts_warned: bool = False
+    used: Callable[[Mapping[str, str]], Sequence[str]]
+    digest_cells: Callable[[Sequence[str]], bytes]
+    joined: Mapping[str, str]
+    drafts_warned: bool
 
-    def settled(self, row: SourceRow, key: RowKey, state: RowState, payload: dict[str, Any]) -> MappedRow | Rejection:
+    def outcome(self, row: SourceRow, state: RowState, payload: dict[str, Any]) -> MappedRow | Rejection:
         """Return the event of a row, or its rejection with all reasons."""
         cover = self.payload.cover(state)
         if state.is_draft or (self.drafts_warned and (row.warnings or state.warnings)):
@@ -303,13 +264,14 @@ class Validator:
         self._check(state, payload)
         body = b"" if state.reasons or row.problems else _dumped(state, payload)
         if not body:
-            return Rejection(row.location, key, once((*row.problems, *self._besides(row.problems, state.reasons))), row.cells)
+            reasons = once((*row.problems, *self._own_reasons(row.problems, state.reasons)))
+            return Rejection(row.location, state.key, reasons, row.cells)
         city = payload["approxLocation"]["city"]["placeId"]
         place = f"{city} {payload.get('locationName', '')}"
         # In the order of its fields: to name them takes three times as long.
         return MappedRow(
             row.location,
-            key,
+            state.key,
             body,
             fingerprint(body, "" if cover is None else cover.url),
             self.digest(state.cells),
@@ -322,11 +284,11 @@ class Validator:
 
     def digest(self, cells: Mapping[str, str]) -> bytes:
         """Digest the cells that the mapping uses, and the mapping."""
-        return row_digest(self.mapping, self.used(cells))
+        return self.digest_cells(self.used(cells))
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Validate the payload; a field that has a reason already gets no second one."""
-        known = {reason.field for reason in state.reasons}
+        known = [reason.field for reason in state.reasons]
         for path, refusal in judge(payload):
             if not any(_is_about(path, field) for field in known):
                 column = self._column_of(path)
@@ -335,7 +297,12 @@ class Validator:
                 state.reasons.append(found.reason(path))
         self.check_order(state, payload)
         if self.slugs is not None and isinstance(payload.get("classifications"), list):
-            self._check_slugs(state, payload["classifications"], self.slugs)
+            for slug in payload["classifications"]:
+                if slug not in self.slugs:
+                    near = nearest(str(slug), sorted(self.slugs))
+                    hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(self.slugs)[:8])}, ..."
+                    column = self._column_of("classifications")
+                    state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
 
     def check_order(self, state: RowState, payload: Mapping[str, Any]) -> None:
         """Note that an event ends before it starts, unless one of its times has a reason already."""
@@ -345,23 +312,14 @@ class Validator:
         if type(start) is type(end) is str and start[19:] == end[19:] and start <= end:
             return  # as a text too: both are written alike, with the same offset
         try:
-            is_backwards = datetime.fromisoformat(payload["endAt"]) < datetime.fromisoformat(payload["startAt"])
+            is_backwards = datetime.fromisoformat(end) < datetime.fromisoformat(payload["startAt"])
         except (KeyError, TypeError, ValueError):
             return
         if is_backwards:
-            hint = f"it starts {payload['startAt']}: an end after that would be accepted"
-            column = self._column_of("endAt")
-            state.reasons.append(Reason(ReasonCode.END_BEFORE_START, "endAt", column, str(payload["endAt"]), hint))
+            hint = f"it starts {start}: an end after that would be accepted"
+            state.reasons.append(Reason(ReasonCode.END_BEFORE_START, "endAt", self._column_of("endAt"), str(end), hint))
 
-    def _check_slugs(self, state: RowState, found: list[Any], slugs: frozenset[str]) -> None:
-        for slug in found:
-            if slug not in slugs:
-                near = nearest(str(slug), sorted(slugs))
-                hint = f'is "{near}" meant?' if near else f"the service knows {', '.join(sorted(slugs)[:8])}, ..."
-                column = self._column_of("classifications")
-                state.reasons.append(Reason(ReasonCode.NOT_ACCEPTED, "classifications", column, str(slug), hint))
-
-    def _besides(self, problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
+    def _own_reasons(self, problems: Sequence[Reason], reasons: Sequence[Reason]) -> Iterator[Reason]:
         """Yield the reasons that are not mere consequences of what the reader found wrong with the row.
 
         In a row whose shape is broken the cells stand in wrong columns; a cell that cannot be read is not an empty one, nor
@@ -370,7 +328,8 @@ class Validator:
         broken = [problem.column for problem in problems]
         if "" in broken:
             return
-        absent = tuple(self.joined[one.column] for one in problems if one.code is _NO_ROW and one.column in self.joined)
+        lacking = [one.column for one in problems if one.code is ReasonCode.NOT_IN_LOOKUP]
+        absent = tuple(self.joined[column] for column in lacking if column in self.joined)
         for reason in reasons:
             is_consequence = reason.column.startswith(absent) or any(_is_about(reason.column, column) for column in broken)
             if reason.code is not ReasonCode.REQUIRED or not is_consequence:
@@ -383,15 +342,11 @@ class Validator:
 
 def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
     """Report each problem of a cell once, however many fields it spoils."""
-    kept: dict[tuple[object, ...], Reason] = {}
+    first: dict[tuple[str, ...], Reason] = {}
     for reason in reasons:
-        key = (
-            (reason.code, reason.column, reason.found, reason.step)
-            if reason.column
-            else (reason.code, reason.field, reason.found)
-        )
-        kept.setdefault(key, reason)
-    return tuple(kept.values())
+        where = (reason.column, reason.step) if reason.column else ("", "", reason.field)
+        first.setdefault((reason.code, reason.found, *where), reason)
+    return tuple(first.values())
 
 
 def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:

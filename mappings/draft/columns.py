@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from itertools import pairwise
 
-from mappings.draft.formats import TimesSeen, see_times
+from mappings.draft.times import ColumnTimes, find_times
 
 
 class Role(StrEnum):
@@ -112,20 +111,14 @@ def plain_words(name: str) -> tuple[str, ...]:
 def roles_by_name(name: str) -> dict[Role, float]:
     """Return the parts that a name speaks for, each with how clearly: 1 says nothing else, less is one word among others."""
     whole = plain_words(name)
-    bound = _bound(whole)
+    bound = _BOUNDS.get(whole[-1]) if whole else None
+    if bound and not all(_roles_of(word) & {Role.START, Role.CLOCK} for word in whole[:-1]):
+        bound = None  # the last word does not say that a day or a time begins or ends: `Data do` does, `Nome do` does not
     words = [word for word in (whole[:-1] if bound else whole) if word not in _GLUE]
-    found: dict[Role, float] = dict.fromkeys(bound, 1.0)
-    for word in words:
-        for role in _roles_of(word) if len(words) == 1 or word not in _COUNTS else ():
-            found[role] = found.get(role, 0.0) + 1.0
-    return {role: count / (len(words) + len(bound)) for role, count in found.items()}
-
-
-def _bound(words: Sequence[str]) -> tuple[Role, ...]:
-    """Return whether a day or a time begins or ends here, as the last word says: `Data do` is not `Data od`."""
-    role = _BOUNDS.get(words[-1]) if words else None
-    is_told = role is not None and all(_roles_of(word) & {Role.START, Role.CLOCK} for word in words[:-1])
-    return (role,) if role is not None and is_told else ()
+    found = Counter(role for word in words if len(words) == 1 or word not in _COUNTS for role in _roles_of(word))
+    if bound:
+        found[bound] += 1
+    return {role: count / (len(words) + (bound is not None)) for role, count in found.items()}
 
 
 def _roles_of(word: str) -> frozenset[Role]:
@@ -134,7 +127,6 @@ def _roles_of(word: str) -> frozenset[Role]:
     return known | {role for start, role in _STEMS if stem.startswith(start)}
 
 
-Rows = Sequence[Mapping[str, str]]
 _URL = re.compile(r"(?:https?://|www\.)\S+", re.IGNORECASE)
 _PICTURE = re.compile(r"\.(?:jpe?g|png|gif|webp|avif)(?:[?#]|$)", re.IGNORECASE)
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE)
@@ -147,7 +139,7 @@ _SEPARATORS = (";", "|", ",", "/")
 
 
 @dataclass(frozen=True)
-class ColumnSeen:
+class Column:
     """One column of a sample: its name, and its cells from top to bottom. `joined_by`: what the reader joined lists with."""
 
     name: str
@@ -169,6 +161,11 @@ class ColumnSeen:
         """What stands between the texts of a cell, where cells are lists of texts that recur; "" where they are not."""
         return self.joined_by or next(filter(self._parts_texts, _SEPARATORS), "")
 
+    def _parts_texts(self, separator: str) -> bool:
+        with_several = sum(separator in text for text in self.filled)
+        different = {part.strip() for text in self.counts for part in text.split(separator)}
+        return with_several >= max(2, _OFTEN * len(self.filled)) and len(different) < len(self.counts)
+
     @cached_property
     def parts(self) -> Counter[str]:
         """The different texts of the lists in the cells, or of the cells, and how often each stands there."""
@@ -177,15 +174,10 @@ class ColumnSeen:
         parts = (part.strip() for text in self.filled for part in text.split(self.separator.strip()))
         return Counter(filter(None, parts))
 
-    def _parts_texts(self, separator: str) -> bool:
-        with_several = [text for text in self.filled if separator in text]
-        different = {part.strip() for text in self.counts for part in text.split(separator)}
-        return len(with_several) >= max(2, _OFTEN * len(self.filled)) and len(different) < len(self.counts)
-
     @cached_property
-    def times(self) -> TimesSeen | None:
+    def times(self) -> ColumnTimes | None:
         """What its cells say about dates or times, None where they are none."""
-        return see_times(self.filled)
+        return find_times(self.filled)
 
     @cached_property
     def roles(self) -> Mapping[Role, float]:
@@ -202,11 +194,6 @@ class ColumnSeen:
         """True where no cell is empty."""
         return bool(self.cells) and len(self.filled) == len(self.cells)
 
-    @property
-    def is_unique(self) -> bool:
-        """True where every row has another text here."""
-        return self.is_full and len(self.counts) == len(self.cells)
-
     @cached_property
     def urls(self) -> float:
         """The share of filled cells that are web addresses."""
@@ -220,42 +207,37 @@ class ColumnSeen:
     @cached_property
     def is_text(self) -> bool:
         """True for words: no addresses, numbers, dates, mails."""
-        return not self.is_mostly(_URL) and not self.is_mostly(_EMAIL) and not self.is_number and self.times is None
+        return max(self.urls, self._share(_EMAIL)) < _MOSTLY and not self.is_number and self.times is None
 
     @cached_property
     def is_number(self) -> bool:
         """True where nearly all cells are numbers."""
-        return self.is_mostly(_NUMBER)
+        return self._share(_NUMBER) >= _MOSTLY
 
     @cached_property
     def is_code(self) -> bool:
         """True for identifiers: short, without spaces, with digits in them."""
-        return self.is_mostly(_CODE) and self.times is None
+        return self._share(_CODE) >= _MOSTLY and self.times is None
 
     @cached_property
     def is_counting(self) -> bool:
         """True where the cells count the rows: 0, 1, 2, ... or 1, 2, 3, ..., also after one word, as in CampaignRef1."""
-        counted = [_COUNTED.fullmatch(text) for text in self.filled]
-        found = [match.groups() for match in counted if match is not None]
-        if len(found) < 3 or len(found) < len(counted) or len({word for word, _ in found}) > 1:
+        found = [match.groups() for text in self.filled if (match := _COUNTED.fullmatch(text))]
+        if len(found) < 3 or len(found) < len(self.filled) or len({word for word, _ in found}) > 1:
             return False
         numbers = [int(digits) for _, digits in found]
-        return numbers[0] in (0, 1) and all(later - earlier == 1 for earlier, later in pairwise(numbers))
+        return numbers[0] in (0, 1) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
-    @cached_property
-    def mean_length(self) -> float:
-        """How long its texts are."""
-        return sum(map(len, self.filled)) / len(self.filled) if self.filled else 0.0
-
-    def is_mostly(self, pattern: re.Pattern[str]) -> bool:
-        """Whether nearly all filled cells match the whole pattern."""
-        return self._share(pattern) >= _MOSTLY
+    @property
+    def has_entities(self) -> bool:
+        """True where cells are written as HTML: `&amp;`."""
+        return any("&" in text and ";" in text for text in self.counts)
 
     def _share(self, pattern: re.Pattern[str]) -> float:
         return sum(pattern.fullmatch(text) is not None for text in self.filled) / len(self.filled) if self.filled else 0.0
 
 
-def see_columns(names: Sequence[str], rows: Rows, joined: Mapping[str, str]) -> tuple[ColumnSeen, ...]:
-    """Look at each column of a sample; rows whose cells are all blank say nothing. `joined`: columns of joined lists."""
-    kept = [row for row in rows if any(not (text == "" or text.isspace()) for text in row.values())]
-    return tuple(ColumnSeen(name, tuple(row.get(name, "") for row in kept), joined.get(name, "")) for name in names)
+def read_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]], joined: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return each column of a sample; rows whose cells are all blank say nothing. `joined`: columns of joined lists."""
+    filled = [row for row in rows if any(text and not text.isspace() for text in row.values())]
+    return tuple(Column(name, tuple(row.get(name, "") for row in filled), joined.get(name, "")) for name in names)

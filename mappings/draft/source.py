@@ -1,4 +1,4 @@
-"""How a text file is written, guessed from its first bytes: encoding, delimiter, quote, row of the header.
+"""How a partner's file is read, guessed from its first bytes: the `source` block of a first mapping.
 
 charset-normalizer guesses the encoding; what it lacks is added here: the code pages that partners' programs really write,
 Western European texts of few accents, and East Asian files in which a few places are broken.
@@ -11,9 +11,9 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
@@ -21,8 +21,151 @@ from typing import Any
 import orjson
 from charset_normalizer import from_bytes
 
-from mappings.draft.draft import Guessed, block, comment, scalar
+from mappings.draft.roles import Guess
 from mappings.errors import ConfigError
+
+HEAD_BYTES = 8 * 1024 * 1024
+"""So much of a file is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGuess:
+    """The settings of a `source` block beside its place, and why each was chosen. `is_sure` is about the encoding."""
+
+    settings: Mapping[str, Any]
+    why: Mapping[str, str] = field(default_factory=dict)
+    is_sure: bool = True
+
+    @property
+    def kind(self) -> str:
+        """The kind of source."""
+        return str(self.settings["kind"])
+
+    def block(self, place: str) -> dict[str, Any]:
+        """Return the whole block, in the order in which it is written."""
+        return {"kind": self.kind, "spreadsheet" if self.kind == "google_sheets" else "path": place, **self.settings}
+
+    def plus(self, name: str, value: object, why: str) -> SourceGuess:
+        """Return the guess with one more setting."""
+        return SourceGuess({**self.settings, name: value}, {**self.why, name: why}, self.is_sure)
+
+    def guesses(self) -> Iterator[Guess]:
+        """Yield what was guessed, for the report."""
+        for name, why in self.why.items():
+            if why and name in self.settings:
+                yield Guess(f"source.{name}", "", "sure" if self.is_sure or name != "encoding" else "likely", why)
+
+
+def guess_source(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
+    """Return how a file is read; `is_whole`: these first bytes are all of it.
+
+    Raises:
+        ConfigError: it is of a kind that nothing here reads.
+    """
+    begin = content.lstrip(b"\xef\xbb\xbf \t\r\n")[:512]
+    suffix = PurePath(name.casefold()).suffix
+    if begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}:
+        return SourceGuess({"kind": "xlsx"}, {"kind": "the first sheet; name another with `sheet`"})
+    if begin.startswith(b"BEGIN:VCALENDAR"):
+        return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
+    if suffix not in {".csv", ".tsv"}:
+        if begin[:1] in {b"{", b"["}:
+            return _guess_json(content, is_whole=is_whole)
+        if begin[:1] == b"<":
+            return _guess_xml(name, content, is_whole=is_whole)
+    return _guess_delimited(content, is_whole=is_whole)
+
+
+_MARKS = ("; ", " | ", ", ", " / ")
+
+
+def join_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> SourceGuess:
+    """Return the guess with the columns whose cells are lists of plain texts joined, or itself where there are none."""
+    if guess.kind not in {"json", "ndjson", "xml"}:
+        return guess
+    lists = {name: found for name in columns if (found := [*_plain_lists(row.get(name, "") for row in rows)])}
+    joined = {name: mark for name, found in lists.items() if (mark := _mark_between(found))}
+    return guess.plus("join_lists", joined, f"lists of texts: {', '.join(joined)}") if joined else guess
+
+
+def _plain_lists(cells: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the cells that are JSON arrays of texts."""
+    for cell in cells:
+        if cell.startswith("[") and cell.endswith("]"):
+            found = _parse_json(cell)
+            if isinstance(found, list) and found and all(isinstance(item, str) for item in found):
+                yield found
+
+
+def _mark_between(lists: Sequence[Sequence[str]]) -> str:
+    """Return what can stand between the items because it stands in none of them."""
+    return next((mark for mark in _MARKS if not any(mark.strip() in item for items in lists for item in items)), "")
+
+
+def _parse_json(text: str) -> object:
+    """Return what a text is as JSON, None where it is none."""
+    with suppress(orjson.JSONDecodeError):
+        return orjson.loads(text)
+    return None
+
+
+def _guess_json(content: bytes, *, is_whole: bool) -> SourceGuess:
+    text = content.decode("utf-8-sig", "replace")
+    lines = [line for line in text.splitlines() if line.strip()][: 3 if is_whole else 2]
+    if len(lines) > 1 and all(isinstance(_parse_json(line), dict) for line in lines):
+        return SourceGuess({"kind": "ndjson"}, {"kind": "an object stands on each line"})
+    arrays = dict(_arrays(_parse_json(text), ""))
+    way = max(arrays, key=lambda each: (arrays[each], -len(each)), default="")
+    if way:
+        return SourceGuess({"kind": "json", "records": way}, {"records": f"the longest array of objects: {arrays[way]:,}"})
+    return SourceGuess({"kind": "json"}, {"kind": f"an array of {arrays[way]:,} objects" if arrays else ""})
+
+
+def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]:
+    """Yield the way to each array of objects, and its length."""
+    if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
+        yield way, len(node)
+    if isinstance(node, dict) and depth < 6:
+        for name, inner in node.items():
+            yield from _arrays(inner, f"{way}.{name}" if way else name, depth + 1)
+
+
+_TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(/?)([A-Za-z_][\w:.-]*)[^<>]*?(/?)>", re.DOTALL)
+
+
+def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
+    text = content.decode(guess_encoding(content, is_whole=is_whole)[0], "replace")
+    if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
+        hint = "the address may ask for a login, or lead to a page about the data"
+        raise ConfigError(f"{name} is a web page, not rows", hint=hint)
+    element, count = _repeated_element(text)
+    if not element:
+        hint = "which one is an event? Write the mapping by hand"
+        raise ConfigError(f"no element stands several times in {name}", hint=hint)
+    return SourceGuess({"kind": "xml", "records": element}, {"records": f"stands {count:,} times in what was looked at"})
+
+
+def _repeated_element(text: str) -> tuple[str, int]:
+    """Return the way to the element nearest the root that stands several times and has elements inside, and how often."""
+    counts: dict[tuple[str, ...], int] = {}
+    parents: set[tuple[str, ...]] = set()
+    way: list[str] = []
+    for tag in _TAG.finditer(text):
+        closing, name, alone = tag.groups()
+        if name is None:
+            continue
+        if closing:
+            if name in way:
+                del way[len(way) - 1 - way[::-1].index(name) :]
+            continue
+        parents.add(tuple(way))
+        counts[(*way, name)] = counts.get((*way, name), 0) + 1
+        if not alone and len(way) < 30:
+            way.append(name)
+    found = [(path, count) for path, count in counts.items() if count > 1 and path in parents]
+    path, count = min(found, key=lambda one: (len(one[0]), -one[1]), default=((), 0))
+    return "/".join(path), count
+
 
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _WIDE = ("cp932", "cp949", "gb18030", "big5")
@@ -40,21 +183,7 @@ _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")
 _NO_TEXT = re.compile("[\uf8f0-\uf8f3]")
 """Python's cp932 makes private letters of bytes that stand for nothing."""
 _EAST_ASIAN_WORD = re.compile("[\u3041-\u30fe\u3005\u4e00-\u9fff\uac00-\ud7a3]{2,}")
-_DELIMITERS = (",", ";", "\t", "|")
-_FIRST_ROWS = 200
 _FIRST_BYTES = 256 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """How a text file seems to be written. `why`: the evidence by the source's key; `is_sure` is about the encoding."""
-
-    encoding: str
-    delimiter: str
-    quote: str
-    header_row: int
-    why: dict[str, str]
-    is_sure: bool
 
 
 def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
@@ -71,14 +200,10 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
     for wide in _WIDE if name in _WIDE or name not in _LIKELY else ():
         if faulty := _count_faulty_lines(first, wide):
             return wide, f"all but {faulty} lines are text in {wide}: what stands there must be mended at the source", False
-    return _single_byte_encoding(head, name, is_whole=is_whole)
-
-
-def _single_byte_encoding(head: bytes, name: str, *, is_whole: bool) -> tuple[str, str, bool]:
-    if (not name or name.startswith(_LATIN)) and _reads_western(head[:_FIRST_BYTES]):
+    if (not name or name.startswith(_LATIN)) and _reads_western(first):
         name = "windows-1252"
-    fitting = [one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole)]
-    chosen = next(iter(fitting), "windows-1252")
+    fitting = (one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole))
+    chosen = next(fitting, "windows-1252")
     return chosen, f"the bytes are no UTF-8 and look like {chosen}: compare letters with accents", False
 
 
@@ -123,22 +248,33 @@ def _reads_western(content: bytes) -> bool:
     return is_western and _FOUR_ODD_LETTERS.search(text) is None
 
 
-def guess_dialect(head: bytes, *, is_whole: bool) -> Dialect:
-    """Return how a delimited text seems to be written; `is_whole`: these bytes are the whole file."""
-    encoding, why, is_sure = guess_encoding(head, is_whole=is_whole)
-    text = head.decode(encoding, "replace").lstrip("\ufeff")
-    by_delimiter = {delimiter: _read_rows(text, delimiter) for delimiter in _DELIMITERS}
-    delimiter = max(_DELIMITERS, key=lambda one: _evenness(by_delimiter[one]))
-    rows = by_delimiter[delimiter]
-    row = header_row(rows)
-    width = len(rows[row - 1]) if rows else 0
+_DELIMITERS = (",", ";", "\t", "|")
+_FIRST_ROWS = 200
+
+
+def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
+    encoding, why, is_sure = guess_encoding(content, is_whole=is_whole)
+    text = content.decode(encoding, "replace").lstrip("\ufeff")
+    tables = {delimiter: _read_rows(text, delimiter) for delimiter in _DELIMITERS}
+    delimiter = max(_DELIMITERS, key=lambda one: _evenness(tables[one]))
+    rows = tables[delimiter]
+    number = header_row(rows)
+    width = len(rows[number - 1]) if rows else 0
     widths = _widths(rows)
-    told = {
-        "encoding": why,
-        "delimiter": f"{widths.count(width)} of {len(widths)} rows have {width} cells each",
-        "header": "" if row == 1 else f"row {row} is the first that is as wide as those below",
-    }
-    return Dialect(encoding, delimiter, _quote(text, delimiter), row, told, is_sure)
+    settings: dict[str, Any] = {"kind": "tsv" if delimiter == "\t" else "csv"}
+    if encoding != "utf-8":
+        settings["encoding"] = encoding
+    if delimiter not in {",", "\t"}:
+        settings["delimiter"] = delimiter
+    doubles, singles = (text.count(f"{delimiter}{quote}") + text.count(f"\n{quote}") for quote in ('"', "'"))
+    if singles > 3 and not doubles:
+        settings["quote"] = "'"
+    if number != 1:
+        settings["header"] = {"row": number}
+    even = f"{widths.count(width)} of {len(widths)} rows have {width} cells each"
+    header = f"row {number} is the first that is as wide as those below"
+    shown = {"encoding": why, "delimiter": even, "header": header, "kind": "" if "delimiter" in settings else even}
+    return SourceGuess(settings, shown, is_sure)
 
 
 def _read_rows(text: str, delimiter: str) -> list[list[str]]:
@@ -169,218 +305,3 @@ def header_row(rows: Sequence[Sequence[str]]) -> int:
         if len(cells) >= width > 1 and sum(bool(cell.strip()) for cell in cells) * 2 >= width:
             return position
     return 1
-
-
-def _quote(text: str, delimiter: str) -> str:
-    doubles, singles = (text.count(f"{delimiter}{quote}") + text.count(f"\n{quote}") for quote in ('"', "'"))
-    return "'" if singles > 3 and not doubles else '"'
-
-
-HEAD_BYTES = 8 * 1024 * 1024
-"""So much of a file is looked at."""
-_MARKS = ("; ", " | ", ", ", " / ")
-_TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(/?)([A-Za-z_][\w:.-]*)[^<>]*?(/?)>", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The first bytes of a file, and whether they are all of it."""
-
-    name: str
-    content: bytes
-    is_whole: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SourceGuess:
-    """The settings of a `source` block beside its place, and why each was chosen; `place_key` is what the place is called."""
-
-    settings: Mapping[str, Any]
-    why: Mapping[str, str] = field(default_factory=dict)
-    is_sure: bool = True
-    place_key: str = "path"
-
-    def at(self, place: str) -> Mapping[str, Any]:
-        """Return the whole block, in the order in which it is written."""
-        return {"kind": self.settings["kind"], self.place_key: place, **self.settings}
-
-    def lines(self, place: str) -> tuple[str, ...]:
-        """Write the block's lines, the evidence behind each setting."""
-        return tuple(self._line(key, value) for key, value in self.at(place).items())
-
-    def guesses(self) -> tuple[Guessed, ...]:
-        """Return what was guessed, for the report."""
-        return tuple(
-            Guessed(f"source.{key}", "", "likely" if key == "encoding" and not self.is_sure else "sure", why)
-            for key, why in self.why.items()
-            if why and key in self.settings
-        )
-
-    def _line(self, key: str, value: object) -> str:
-        told = f"{key}: {block(value) if isinstance(value, dict) else _spelt(str(value))}"
-        why = self.why.get(key, "")
-        return f"{told} # {comment(why)}" if why else told
-
-
-def is_google_sheet(source: str) -> bool:
-    """Whether that is the address of a Google spreadsheet, as a browser shows it."""
-    return source.startswith("https://docs.google.com/spreadsheets/")
-
-
-def google_sheet() -> SourceGuess:
-    """Say how a Google spreadsheet is read."""
-    why = {"kind": "the first tab, or the one in the address; name another with `tab`"}
-    return SourceGuess({"kind": "google_sheets"}, why, place_key="spreadsheet")
-
-
-def guess_source(head: Head) -> SourceGuess:
-    """Say how a file is read.
-
-    Raises:
-        ConfigError: it is of a kind that nothing here reads.
-    """
-    begin = head.content.lstrip(b"\xef\xbb\xbf \t\r\n")[:512]
-    suffix = PurePath(head.name.casefold()).suffix
-    for is_kind, guess in _KINDS:
-        if is_kind(begin, suffix):
-            return guess(head)
-    return _delimited(head)
-
-
-def joined_lists(guess: SourceGuess, columns: Sequence[str], rows: Sequence[Mapping[str, str]]) -> SourceGuess:
-    """Return the guess with the columns whose cells are lists of plain texts joined, or itself where there are none."""
-    if guess.settings["kind"] not in {"json", "ndjson", "xml"}:
-        return guess
-    lists = {name: found for name in columns if (found := [*_plain_lists(row.get(name, "") for row in rows)])}
-    joined = {name: mark for name, found in lists.items() if (mark := _mark_between(found))}
-    if not joined:
-        return guess
-    why = {**guess.why, "join_lists": f"lists of texts: {', '.join(joined)}"}
-    return replace(guess, settings={**guess.settings, "join_lists": joined}, why=why)
-
-
-def _plain_lists(cells: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the cells that are JSON arrays of texts."""
-    for cell in cells:
-        if cell.startswith("[") and cell.endswith("]"):
-            try:
-                found = orjson.loads(cell)
-            except orjson.JSONDecodeError:
-                continue
-            if isinstance(found, list) and found and all(isinstance(item, str) for item in found):
-                yield found
-
-
-def _mark_between(lists: Sequence[Sequence[str]]) -> str:
-    """Return what can stand between the items because it stands in none of them."""
-    return next((mark for mark in _MARKS if not any(mark.strip() in item for items in lists for item in items)), "")
-
-
-def _delimited(head: Head) -> SourceGuess:
-    dialect = guess_dialect(head.content, is_whole=head.is_whole)
-    settings: dict[str, Any] = {"kind": "tsv" if dialect.delimiter == "\t" else "csv"}
-    if dialect.encoding != "utf-8":
-        settings["encoding"] = dialect.encoding
-    if dialect.delimiter not in {",", "\t"}:
-        settings["delimiter"] = dialect.delimiter
-    if dialect.quote != '"':
-        settings["quote"] = dialect.quote
-    if dialect.header_row != 1:
-        settings["header"] = {"row": dialect.header_row}
-    why = {**dialect.why, "kind": dialect.why["delimiter"] if dialect.delimiter in {",", "\t"} else ""}
-    return SourceGuess(settings, why, is_sure=dialect.is_sure)
-
-
-def _workbook(_head: Head) -> SourceGuess:
-    return SourceGuess({"kind": "xlsx"}, {"kind": "the first sheet; name another with `sheet`"})
-
-
-def _calendar(_head: Head) -> SourceGuess:
-    return SourceGuess({"kind": "ics"}, {"kind": "it begins with BEGIN:VCALENDAR"})
-
-
-def _json(head: Head) -> SourceGuess:
-    text = head.content.decode("utf-8-sig", "replace")
-    lines = [line for line in text.splitlines() if line.strip()][:3]
-    if len(lines) > 1 and all(_is_object(line) for line in lines[: 2 if not head.is_whole else 3]):
-        return SourceGuess({"kind": "ndjson"}, {"kind": "an object stands on each line"})
-    way, count = _records(text)
-    if not way:
-        return SourceGuess({"kind": "json"}, {"kind": f"an array of {count:,} objects" if count else ""})
-    return SourceGuess({"kind": "json", "records": way}, {"records": f"the longest array of objects: {count:,}"})
-
-
-def _is_object(line: str) -> bool:
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
-def _records(text: str) -> tuple[str, int]:
-    """Return the way to the longest array of objects, and its length; "" where the document is that array or is cut off."""
-    try:
-        document = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        return "", 0
-    arrays = dict(_arrays(document, ""))
-    way = max(arrays, key=lambda each: (arrays[each], -len(each)), default="")
-    return way, arrays.get(way, 0)
-
-
-def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]:
-    if isinstance(node, list) and node and all(isinstance(item, dict) for item in node):
-        yield way, len(node)
-    if isinstance(node, dict) and depth < 6:
-        for name, inner in node.items():
-            yield from _arrays(inner, f"{way}.{name}" if way else name, depth + 1)
-
-
-def _xml(head: Head) -> SourceGuess:
-    encoding = guess_encoding(head.content, is_whole=head.is_whole)[0]
-    text = head.content.decode(encoding, "replace")
-    if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
-        raise ConfigError(
-            f"{head.name} is a web page, not rows", hint="the address may ask for a login, or lead to a page about the data"
-        )
-    element, count = _repeated(text)
-    if not element:
-        raise ConfigError(
-            f"no element stands several times in {head.name}", hint="which one is an event? Write the mapping by hand"
-        )
-    return SourceGuess({"kind": "xml", "records": element}, {"records": f"stands {count:,} times in what was looked at"})
-
-
-def _repeated(text: str) -> tuple[str, int]:
-    """Return the way to the element nearest the root that stands several times and has elements inside, and how often."""
-    counts: dict[tuple[str, ...], int] = {}
-    parents: set[tuple[str, ...]] = set()
-    way: list[str] = []
-    for tag in _TAG.finditer(text):
-        closing, name, alone = tag.groups()
-        if name is None:
-            continue
-        if closing:
-            if name in way:
-                del way[len(way) - 1 - way[::-1].index(name) :]
-            continue
-        parents.add(tuple(way))
-        counts[(*way, name)] = counts.get((*way, name), 0) + 1
-        if not alone and len(way) < 30:
-            way.append(name)
-    found = [(path, count) for path, count in counts.items() if count > 1 and path in parents]
-    path, count = min(found, key=lambda one: (len(one[0]), -one[1]), default=((), 0))
-    return "/".join(path), count
-
-
-def _spelt(text: str) -> str:
-    return '"\\t"' if text == "\t" else scalar(text)
-
-
-_KINDS: tuple[tuple[Callable[[bytes, str], bool], Callable[[Head], SourceGuess]], ...] = (
-    (lambda begin, suffix: begin.startswith(b"PK\x03\x04") and suffix in {".xlsx", ".xlsm", ""}, _workbook),
-    (lambda begin, _suffix: begin.startswith(b"BEGIN:VCALENDAR"), _calendar),
-    (lambda begin, suffix: begin[:1] in {b"{", b"["} and suffix not in {".csv", ".tsv"}, _json),
-    (lambda begin, suffix: begin[:1] == b"<" and suffix not in {".csv", ".tsv"}, _xml),
-)
-"""How the kinds are recognised, in this order; everything else is delimited text."""

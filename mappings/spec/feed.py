@@ -23,15 +23,14 @@ from pydantic import (
 
 from mappings.errors import FileProblem
 from mappings.lookup_table import Table
-from mappings.measures import OneOrMany, Share, Text, Texts, Zone, mistake, parse_duration
+from mappings.outcome import ReasonCode
 from mappings.positions import plain
-from mappings.refusals import ReasonCode
 from mappings.row_key import FeedName
 from mappings.spec.rules import Rule
 from mappings.spec.source import SourceSpec
 from mappings.spec.values import Fields, Value
 from mappings.steps.catalogue import AnyStep
-from mappings.strict import Strict
+from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, mistake, parse_duration
 
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
 WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")

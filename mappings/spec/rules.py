@@ -6,9 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from mappings.measures import Duration, Text, Texts, mistake
 from mappings.spec.values import Condition, Value
-from mappings.strict import Strict, union_members
+from mappings.strict import Duration, Strict, Text, Texts, mistake, union_members
 
 _MANY = 400
 

@@ -10,9 +10,8 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from mappings.measures import Duration, OneOrMany, Texts, mistake
-from mappings.refusals import did_you_mean
-from mappings.strict import Strict
+from mappings.outcome import did_you_mean
+from mappings.strict import Duration, OneOrMany, Strict, Texts, mistake
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})

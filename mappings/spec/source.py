@@ -9,7 +9,6 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from mappings.measures import Duration, OneOrMany, Pattern, Share, Text, mistake
 from mappings.spec.soql import (
     ApiName,
     FieldPaths,
@@ -34,7 +33,7 @@ from mappings.spec.source_words import (
     is_address,
     without_secrets,
 )
-from mappings.strict import Strict, union_members
+from mappings.strict import Duration, OneOrMany, Pattern, Share, Strict, Text, mistake, union_members
 
 _DAILY = timedelta(days=1)
 _NEVER = timedelta(days=36_500)

@@ -12,9 +12,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from mappings.measures import OneOrMany, Pattern, Text, Zone, mistake
-from mappings.refusals import did_you_mean
-from mappings.strict import Strict
+from mappings.outcome import did_you_mean
+from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, mistake
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
 _WEB = ("http://", "https://")

@@ -7,11 +7,26 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
 
 from mappings.lookup_table import Ignorable
-from mappings.measures import Clock, OneOrMany, Pattern, PlainNumber, Text, Texts, Zone, mistake, parse_zone
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.lookups import Search, check_columns
 from mappings.steps.urls import check_address
-from mappings.strict import Policy, Referring, Strict, TableFile, table_of, union_members
+from mappings.strict import (
+    Clock,
+    OneOrMany,
+    Pattern,
+    PlainNumber,
+    Policy,
+    Referring,
+    Strict,
+    TableFile,
+    Text,
+    Texts,
+    Zone,
+    mistake,
+    parse_zone,
+    table_of,
+    union_members,
+)
 from mappings.zones import Gap, Overlap
 
 TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]

@@ -1,13 +1,13 @@
-"""The steps `map`, `lookup` and `last_in`: a text is found among keys as a whole, by its beginning, a word, or a pattern."""
+"""The steps `map`, `lookup`, `last_in` and `country`: a text is found as a whole, by its beginning, a word, or a pattern."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from babel import Locale, UnknownLocaleError
 from babel.core import get_global
@@ -15,60 +15,20 @@ from babel.languages import get_official_languages
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
-from mappings.measures import OneOrMany, Texts, mistake, parse_pattern
+from mappings.outcome import ReasonCode, Refusal, nearest
 from mappings.patterns import compile_pattern
-from mappings.refusals import ReasonCode, Refusal, nearest
-from mappings.steps.patterns import short_enough
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.steps.lists import short_enough
+from mappings.steps.step import Family, Kind, PureStep, Run, Step
 from mappings.steps.text import text_of
-from mappings.strict import MissPolicy, Policy, TableFile, table_of
+from mappings.strict import MissPolicy, OneOrMany, Policy, TableFile, Texts, mistake, parse_pattern, table_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
 MATCH = (
     "How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest counts; keyword:"
     " the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the first in the list counts."
 )
-Meet = Callable[[str], Iterator[str]]
-"""Yields the keys that a text meets, the best first."""
-
-
-def check_match(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> None:
-    """Check that the keys of a list can be met in this way.
-
-    Raises:
-        PydanticCustomError: a key is no pattern, or what is to be ignored cannot be.
-    """
-    if match == "regex":
-        for key in keys:
-            parse_pattern(key)
-        if set(ignore) - {"case"}:
-            raise mistake("patterns can ignore case only", "write what may differ into the pattern")
-    if match == "keyword" and "spaces" in ignore:
-        raise mistake("without spaces there are no words to look for", "leave `spaces` out of `ignore`")
-
-
-def meeting(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> Meet:
-    """Return the function that yields the `keys` (as the list spells them, in its order) that a text meets."""
-    same = normaliser(ignore)
-    pairs = [(same(key), key) for key in keys]
-    match match:
-        case "whole":
-            return lambda text: (key for form, key in pairs if form == same(text))
-        case "prefix":
-            longest_first = sorted(pairs, key=lambda pair: -len(pair[0]))
-            return lambda text: (key for form, key in longest_first if same(text).startswith(form))
-        case "keyword":
-            words = [(form, re.compile(rf"(?<!\w){re.escape(form)}(?!\w)").search, key) for form, key in pairs]
-            return lambda text: _words_in(same(text), words)
-        case "regex":
-            patterns = [(compile_pattern(key, ignore_case="case" in ignore).finds, key) for key in keys]
-            return lambda text: (key for finds, key in patterns if finds(short_enough(text)))
-
-
-def _words_in(text: str, words: Sequence[tuple[str, Callable[[str], object], str]]) -> Iterator[str]:
-    return (key for form, search, key in words if form in text and search(text))
-
-
+_SEPARATOR = "\x1f"
+"""Between the parts of a key of several values."""
 _MEMO = 4096
 Found = Result | list[Result]
 Find = Callable[[str], Found]
@@ -95,6 +55,21 @@ def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tupl
     return table.columns[:keys], take or table.columns[keys:]
 
 
+def check_match(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> None:
+    """Check that the keys of a list can be met in this way.
+
+    Raises:
+        PydanticCustomError: a key is no pattern, or what is to be ignored cannot be.
+    """
+    if match == "regex":
+        for key in keys:
+            parse_pattern(key)
+        if set(ignore) - {"case"}:
+            raise mistake("patterns can ignore case only", "write what may differ into the pattern")
+    if match == "keyword" and "spaces" in ignore:
+        raise mistake("without spaces there are no words to look for", "leave `spaces` out of `ignore`")
+
+
 def check_columns(table: Table | None, search: Search) -> None:
     """Check that a table has the columns a lookup needs, and one row a key unless `many` are meant.
 
@@ -116,28 +91,85 @@ def check_columns(table: Table | None, search: Search) -> None:
     check_match(search.match, tuple(indexed), search.ignore)
     twice = [key for key, rows in indexed.items() if len(rows) > 1]
     if twice and not search.many:
-        shown = twice[0].replace("\x1f", ", ")
+        shown = twice[0].replace(_SEPARATOR, ", ")
         raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")
+
+
+def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
+    key_columns, results = split_columns(table, search.keys, search.take)
+    return index(table, key_columns, results, () if search.match == "regex" else search.ignore)
+
+
+def _whole_form(search: Search) -> Callable[[str], str]:
+    one = normaliser(search.ignore)
+    return one if search.keys == 1 else lambda key: _SEPARATOR.join(map(one, key.split(_SEPARATOR)))
+
+
+def _keys_in(keys: Sequence[str], search: Search) -> Callable[[str], Iterator[str]]:
+    """Return the function that yields the keys that a text has as its beginning, a word or a pattern, the best first."""
+    same = normaliser(search.ignore)
+    forms = [(same(key), key) for key in keys]
+    if search.match == "prefix":
+        longest_first = sorted(forms, key=lambda pair: -len(pair[0]))
+        return lambda text: (key for form, key in longest_first if same(text).startswith(form))
+    if search.match == "keyword":
+        words = [(form, re.compile(rf"(?<!\w){re.escape(form)}(?!\w)").search, key) for form, key in forms]
+
+        def words_in(text: str) -> Iterator[str]:
+            text = same(text)
+            return (key for form, find, key in words if form in text and find(text))
+
+        return words_in
+    patterns = [(compile_pattern(key, ignore_case="case" in search.ignore).finds, key) for key in keys]
+    return lambda text: (key for finds, key in patterns if finds(short_enough(text)))
+
+
+def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
+    """Return the function that gives the places of the keys that a text meets."""
+    form = _whole_form(search) if search.match == "whole" else str
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(form(key), []).append(place)
+    if search.match == "whole":
+        return lambda text: places.get(form(text), [])
+    keys_in = _keys_in(tuple(places), search)
+    return lambda text: [place for key in islice(keys_in(text), None if search.many else 1) for place in places[key]]
 
 
 def table_finder(table: Table, search: Search) -> Find:
     """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
     known = tuple(dict.fromkeys(", ".join(cells[: search.keys]) for cells in table.rows))
-    find = find_in(list(_indexed(table, search).items()), search, known)
-    return find if table.met is None else _noted(find, table, search, table.met)
+    find, met = find_in(list(_indexed(table, search).items()), search, known), table.met
+    if met is None:
+        return find
+    places = lru_cache(maxsize=_MEMO)(places_met((_SEPARATOR.join(cells[: search.keys]) for cells in table.rows), search))
+
+    def find_and_note(key: str) -> Found:
+        met.update(places(key))
+        return find(key)
+
+    return find_and_note
 
 
-def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: Iterable[str]) -> Find:
+def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: tuple[str, ...]) -> Find:
     """Return the lookup of a key in a list of keys and their results; `known` are the spellings that a miss may name."""
-    seek = _whole(listed, search) if search.match == "whole" else _met(listed, search)
-    spellings = tuple(known)
+    is_whole, form = search.match == "whole", _whole_form(search)
+    results = {form(key) if is_whole else key: found for key, found in listed}
+    keys_in = None if is_whole else _keys_in(tuple(results), search)
+
+    def seek(key: str) -> list[Result]:
+        if keys_in is None:
+            return results.get(form(key), [])
+        found: list[Result] = []
+        for met in islice(keys_in(key), None if search.many else 1):
+            found.extend(result for result in results[met] if result not in found)
+        return found
 
     @lru_cache(maxsize=_MEMO)
     def answer(key: str) -> Found | Refusal:
-        found = seek(key)
-        if found:
+        if found := seek(key):
             return found if search.many else found[0]
-        return key if search.keeps else missed(key, spellings, search.match)
+        return key if search.keeps else _miss(key, known, search.match)
 
     def find(key: str) -> Found:
         found = answer(key)
@@ -148,32 +180,7 @@ def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: I
     return find
 
 
-def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
-    """Return the function that gives the places of the keys that a text meets."""
-    is_whole = search.match == "whole"
-    same = normaliser(search.ignore)
-    form: Callable[[str], str] = lambda key: "\x1f".join(map(same, key.split("\x1f"))) if is_whole else key  # noqa: E731 - said once
-    places: dict[str, list[int]] = {}
-    for place, key in enumerate(keys):
-        places.setdefault(form(key), []).append(place)
-    if is_whole:
-        return lambda text: places.get(form(text), [])
-    meet = meeting(search.match, tuple(places), search.ignore)
-    return lambda text: [place for key in islice(meet(text), None if search.many else 1) for place in places[key]]
-
-
-def _noted(find: Find, table: Table, search: Search, met: set[int]) -> Find:
-    """Return the same lookup, which notes the rows that it finds."""
-    places = lru_cache(maxsize=_MEMO)(places_met(("\x1f".join(cells[: search.keys]) for cells in table.rows), search))
-
-    def noted(key: str) -> Found:
-        met.update(places(key))
-        return find(key)
-
-    return noted
-
-
-def missed(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
+def _miss(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
     """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
     near = nearest(key, known) if match == "whole" else ""
     if near:
@@ -202,48 +209,18 @@ def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tup
     def explain(parts: tuple[str, ...]) -> tuple[int, Refusal]:
         key, known = tuple(map(normalise, parts)), beside()
         place = next((n for n, part in enumerate(key) if part not in known.get(key[:n], {})), len(key) - 1)
-        return place, missed(parts[place], tuple(known.get(key[:place], {}).values()))
+        return place, _miss(parts[place], tuple(known.get(key[:place], {}).values()))
 
     return explain
 
 
-def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
-    key_columns, results = split_columns(table, search.keys, search.take)
-    return index(table, key_columns, results, () if search.match == "regex" else search.ignore)
-
-
-def _whole(listed: Sequence[tuple[str, list[Result]]], search: Search) -> Callable[[str], list[Result]]:
-    one = normaliser(search.ignore)
-    normalise = one if search.keys == 1 else lambda key: "\x1f".join(map(one, key.split("\x1f")))
-    results = {normalise(key): found for key, found in listed}
-    return lambda key: results.get(normalise(key), [])
-
-
-def _met(listed: Sequence[tuple[str, list[Result]]], search: Search) -> Callable[[str], list[Result]]:
-    results = dict(listed)
-    meet = meeting(search.match, tuple(results), search.ignore)
-
-    def met(text: str) -> list[Result]:
-        found: list[Result] = []
-        for key in meet(text):
-            found.extend(result for result in results[key] if result not in found)
-            if not search.many:
-                break
-        return found
-
-    return met
-
-
-_MISS = "What to do with a value that is not in the list (default: reject); keep: it stays as it is."
-
-
 class _Lookup(Step):
-    """What all lookups share: how keys are compared, and what becomes of a miss."""
-
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
         default=(), description="Differences that do not count: case, accents, spaces, punctuation."
     )
-    on_miss: MissPolicy | None = Field(default=None, description=_MISS)
+    on_miss: MissPolicy | None = Field(
+        default=None, description="What to do with a value that is not in the list (default: reject); keep: it stays as it is."
+    )
 
     @model_validator(mode="after")
     def _check_policies(self) -> Self:
@@ -269,18 +246,19 @@ class _Lookup(Step):
         return self.on_miss == "keep"
 
 
-class Map(_Lookup, name="map"):
-    """Replace a value by what stands beside it in a list written here."""
+class Map(_Lookup, name="map", family=Family.LOOKUPS):
+    """Replace a value by what stands beside it in a list written here.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{map: {SEG: MO, TER: TU}}", "SEG", "MO"),
-        StepExample("{map: {Concertos: music}, ignore: [case]}", "CONCERTOS", "music"),
-        StepExample("{map: {SEG: MO}}", "XYZ", ReasonCode.NOT_IN_LOOKUP),
-        StepExample("{map: {Fair: [market, food], Jazz: music}}", "Fair", ("market", "food")),
-        StepExample("{map: {A: music}, on_miss: {use: culture}}", "B", "culture"),
-        StepExample("{map: {Lisbon: Lisboa}, on_miss: keep}", "Porto", "Porto"),
-        StepExample("{map: {jazz: music, expo: art}, match: keyword, ignore: [case]}", "Late Jazz night", "music"),
-    )
+    Examples:
+        {map: {SEG: MO, TER: TU}}: "SEG" -> "MO"
+        {map: {Concertos: music}, ignore: [case]}: "CONCERTOS" -> "music"
+        {map: {SEG: MO}}: "XYZ" -> not_in_lookup
+        {map: {Fair: [market, food], Jazz: music}}: "Fair" -> ["market", "food"]
+        {map: {A: music}, on_miss: {use: culture}}: "B" -> "culture"
+        {map: {Lisbon: Lisboa}, on_miss: keep}: "Porto" -> "Porto"
+        {map: {jazz: music, expo: art}, match: keyword, ignore: [case]}: "Late Jazz night" -> "music"
+    """
+
     table: dict[str, Texts] = Field(
         alias="map", min_length=1, description="The known values, and what each becomes: a text, or a list of them."
     )
@@ -293,7 +271,7 @@ class Map(_Lookup, name="map"):
             raise mistake("a value that is kept is one text, and this list gives several", "leave on_miss: keep out")
         return self
 
-    def function(self) -> Run:
+    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - the list stands in the step
         return find_in([(key, list(texts)) for key, texts in self.table.items()], self.search, tuple(self.table))
 
     @property
@@ -308,21 +286,14 @@ class Map(_Lookup, name="map"):
 
 
 class _TableLookup(_Lookup):
-    """What lookups in a CSV file share: its columns, and whether a key may have several rows."""
-
     take: Texts | None = Field(
         default=None, description="The result columns (default: all but the key); several give an object, one a text."
     )
     many: bool = Field(default=False, description="A key may have several rows: the result is a list.")
-
-    @property
-    def file(self) -> str:
-        """The name of the lookup file."""
-        raise NotImplementedError
+    file: TableFile
 
     def compile(self, tables: Mapping[str, Table]) -> Run:
-        """Return the function of one value; the file is among `tables`."""
-        return self._over(table_finder(tables[self.file], self.search))
+        return table_finder(tables[self.file], self.search)
 
     @property
     def search(self) -> Search:
@@ -339,72 +310,56 @@ class _TableLookup(_Lookup):
         """A list where a key may have several rows."""
         return self.many
 
-    def _over(self, find: Run) -> Run:
-        return find
-
     @model_validator(mode="after")
     def _check_columns(self, info: ValidationInfo) -> Self:
         check_columns(table_of(self.file, info), self.search)
         return self
 
 
-class Lookup(_TableLookup, name="lookup", gives=Kind.ANY):
-    """Replace a value by what a CSV file says of it: its first column is the key, the others are the result."""
+class Lookup(_TableLookup, name="lookup", family=Family.LOOKUPS, gives=Kind.ANY):
+    """Replace a value by what a CSV file says of it: its first column is the key, the others are the result.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{lookup: categories.csv}", "categories/music/jazz", "music"),
-        StepExample("{lookup: categories.csv}", "categories/music/jaz", ReasonCode.NOT_IN_LOOKUP),
-        StepExample("{lookup: categories.csv, match: prefix}", "music/fado", "music"),
-        StepExample("{lookup: categories.csv, match: keyword}", "live music, food", "music"),
-    )
-    source: TableFile = Field(alias="lookup", description="The lookup file, a CSV with a header.")
+    Examples:
+        {lookup: categories.csv}: "categories/music/jazz" -> "music"
+        {lookup: categories.csv}: "categories/music/jaz" -> not_in_lookup
+        {lookup: categories.csv, match: prefix}: "music/fado" -> "music"
+        {lookup: categories.csv, match: keyword}: "live music, food" -> "music"
+    """
+
+    file: TableFile = Field(alias="lookup", description="The lookup file, a CSV with a header.")
     match: Match = Field(default="whole", description=MATCH)
 
     @property
     def search(self) -> Search:
         """How the file is searched."""
-        return Search(take=self.take, ignore=self.ignore, many=self.many, match=self.match, keeps=self.keeps)
-
-    @property
-    def file(self) -> str:
-        """The name of the lookup file."""
-        return self.source
+        return replace(super().search, match=self.match)
 
 
-class LastIn(_TableLookup, name="last_in", takes=Kind.LIST, gives=Kind.ANY):
-    """Of a path's segments, look up the last one that the CSV file knows: `a/b/new` falls back to what it says of `b`."""
+class LastIn(_TableLookup, name="last_in", family=Family.LOOKUPS, takes=Kind.LIST, gives=Kind.ANY):
+    """Of a path's segments, look up the last one that the CSV file knows: `a/b/new` falls back to what it says of `b`.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{last_in: categories.csv}", ("categories", "music", "fado-vadio"), "music"),
-        StepExample("{last_in: categories.csv}", ("categories", "fado-vadio"), ReasonCode.NOT_IN_LOOKUP),
-    )
-    source: TableFile = Field(alias="last_in", description="The lookup file, a CSV with a header.")
-    on_miss: Policy | None = Field(default=None, description=_MISS.partition(";")[0] + ".")
+    Examples:
+        {last_in: categories.csv}: ["categories", "music", "fado-vadio"] -> "music"
+        {last_in: categories.csv}: ["categories", "fado-vadio"] -> not_in_lookup
+    """
 
-    @property
-    def file(self) -> str:
-        """The name of the lookup file."""
-        return self.source
+    file: TableFile = Field(alias="last_in", description="The lookup file, a CSV with a header.")
+    on_miss: Policy | None = Field(default=None, description="What to do with a value that is not in the list (default: reject).")
 
-    def _over(self, find: Run) -> Run:
+    def compile(self, tables: Mapping[str, Table]) -> Run:
+        find = super().compile(tables)
+
         def last_in(items: list[Any]) -> Found:
             segments = [text_of(item) for item in items]  # a list may hold times and numbers
-            for segment in reversed(segments[1:]):
+            refusals: list[Refusal] = []
+            for segment in reversed(segments):
                 try:
                     return find(segment)  # type: ignore[no-any-return] # a compiled lookup gives what the table holds
-                except Refusal:
-                    continue
-            return find(segments[0]) if len(segments) == 1 else _first_of_path(find, segments)
+                except Refusal as refusal:
+                    refusals.append(refusal)
+            raise refusals[0]  # of the last segment, which the partner is likelier to have meant
 
         return last_in
-
-
-def _first_of_path(find: Run, segments: list[str]) -> Found:
-    """Look up the first segment; a miss names the last one, which the partner is likelier to have meant."""
-    try:
-        return find(segments[0])  # type: ignore[no-any-return] # as above
-    except Refusal:
-        return find(segments[-1])  # type: ignore[no-any-return] # as above
 
 
 _NOT_COUNTRIES = "AAA ASC BUR CPT DDR DGA FXX TAA TMP YMD ZAR ZZZ"
@@ -437,19 +392,19 @@ LOCAL = "local"
 _same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
-class Country(Step, name="country"):
+class Country(PureStep, name="country", family=Family.LOOKUPS):
     """Read a country by its name in these languages, or by its ISO code of two or three letters, as the code of two.
 
     Capitals, accents, spaces and punctuation do not count. The names are those of the Unicode CLDR, and some in wide use.
+
+    Examples:
+        {country: [en, pt]}: "Alemanha" -> "DE"
+        {country: en}: "prt" -> "PT"
+        {country: [en, local]}: "España" -> "ES"
+        {country: en}: "Czech Republic" -> "CZ"
+        {country: en}: "Portugall" -> not_in_lookup
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{country: [en, pt]}", "Alemanha", "DE"),
-        StepExample("{country: en}", "prt", "PT"),
-        StepExample("{country: [en, local]}", "España", "ES"),
-        StepExample("{country: en}", "Czech Republic", "CZ"),
-        StepExample("{country: en}", "Portugall", ReasonCode.NOT_IN_LOOKUP),
-    )
     languages: Annotated[tuple[str, ...], OneOrMany()] = Field(
         alias="country", min_length=1, description="Languages of the names, such as en or pt; local: those of each country."
     )
@@ -466,17 +421,15 @@ class Country(Step, name="country"):
 
     def function(self) -> Run:
         codes = country_codes(self.languages)
-        known = tuple(sorted(set(_names(self.languages))))
+        known = sorted({name for name, _ in _names(self.languages)})
 
         @lru_cache(maxsize=1024)
         def country(text: str) -> str:
             code = codes.get(_same(text))
             if code is None:
-                near = nearest(text, [name for name, _ in known])
-                wanted = (
-                    f'is "{near}" meant?' if near else "the name of a country, or a code such as PT or PRT, would be accepted"
-                )
-                raise Refusal(ReasonCode.NOT_IN_LOOKUP, wanted, found=text)
+                near = nearest(text, known)
+                wanted = "the name of a country, or a code such as PT or PRT, would be accepted"
+                raise Refusal(ReasonCode.NOT_IN_LOOKUP, f'is "{near}" meant?' if near else wanted, found=text)
             return code
 
         return country

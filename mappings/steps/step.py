@@ -1,25 +1,29 @@
-"""What every step is: a model of its parameters, with examples, that compiles to one pure function of one value."""
+"""A step is a model of its parameters, with examples in its docstring, that compiles to one pure function of one value."""
 
 from __future__ import annotations
 
+import json
+import re
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
 from mappings.lookup_table import Table
-from mappings.measures import mistake
-from mappings.refusals import ReasonCode
-from mappings.strict import Policy, Strict
+from mappings.outcome import ReasonCode
+from mappings.strict import Policy, Strict, Switch, mistake
 
 Run = Callable[[Any], Any]
-"""A compiled step: takes what it was promised, returns its result, raises Refusal."""
+"""A compiled step: takes a value of the kind that the step takes, returns its result, raises Refusal."""
+_Plain = TypeVar("_Plain", bound=Run)
+_EXAMPLE = re.compile(r"^ *(\{.*\}|\w+):\s+([\"\[].*?)\s+-> (.+)$", re.MULTILINE)
 
 
 class Kind(StrEnum):
-    """What travels between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset.
+    """What is passed between steps. `WALL` is a date and time without a zone, `MOMENT` one with an offset.
 
     A step that gives `ANY` gives the kind that it was given; one that gives `UNKNOWN`, any kind at all.
     """
@@ -37,9 +41,30 @@ class Kind(StrEnum):
     ANY = "anything"
 
 
+class Family(StrEnum):
+    """The chapters of the reference page, in their order."""
+
+    TEXT = "Text"
+    LETTERS = "Letters"
+    MARKUP = "Mark-up"
+    PATTERNS = "Patterns"
+    LISTS = "Lists"
+    TIMES = "Dates and times"
+    RANGES = "Ranges and lists of days"
+    MOMENTS = "Moments"
+    LOOKUPS = "Lookups"
+    ADDRESSES = "Web addresses"
+    NUMBERS = "Numbers"
+    KINDS = "Kinds"
+
+
+FAMILIES: Mapping[Family, list[type[Step]]] = {family: [] for family in Family}
+"""All steps, as their modules declare them."""
+
+
 @dataclass(frozen=True, slots=True)
 class StepExample:
-    """An example in a step's own declaration: the step as a file writes it, what goes in, what comes out.
+    """An example from a step's docstring: the step as a file writes it, what goes in, what comes out.
 
     `comes_out` is the text of the result (an ISO form for times), a tuple for lists, or the code of the refusal.
     """
@@ -52,8 +77,9 @@ class StepExample:
 class Step(Strict):
     """The base of all steps. A text step that meets a list works on each of its items.
 
-    A step says in its class line its name, the kinds that it takes and gives, the kind of the items of a list that it gives
-    (`lists`), and whether it may refuse a value of the kind that it takes; `shown` are its examples.
+    The class line has the step's name and family, the kinds that it takes and gives, the kind of the items of a list that it
+    gives (`lists`), and whether it may refuse a value of the kind that it takes. The docstring ends with its examples, one a
+    line, as `{step: parameter}: "what goes in" -> "what comes out"` in JSON, or the code of a refusal.
     """
 
     name: ClassVar[str]
@@ -61,12 +87,13 @@ class Step(Strict):
     gives: ClassVar[Kind] = Kind.TEXT
     lists: ClassVar[Kind] = Kind.TEXT
     refuses: ClassVar[bool] = True
-    shown: ClassVar[tuple[StepExample, ...]]
+    examples: ClassVar[tuple[StepExample, ...]]
 
     def __init_subclass__(
         cls,
         *,
         name: str = "",
+        family: Family | None = None,
         takes: Kind = Kind.TEXT,
         gives: Kind = Kind.TEXT,
         lists: Kind = Kind.TEXT,
@@ -74,6 +101,13 @@ class Step(Strict):
     ) -> None:
         super().__init_subclass__()
         cls.name, cls.takes, cls.gives, cls.lists, cls.refuses = name, takes, gives, lists, refuses
+        if family is not None:
+            FAMILIES[family].append(cls)
+            cls.__doc__, _, examples = (cls.__doc__ or "").partition("\n\n    Examples:\n")
+            cls.examples = tuple(
+                StepExample(step, _parse_example(goes_in), _parse_example(comes_out))
+                for step, goes_in, comes_out in _EXAMPLE.findall(examples)
+            )
 
     on_error: Policy | None = Field(default=None, description="What to do when this step refuses a value (default: reject).")
 
@@ -84,16 +118,12 @@ class Step(Strict):
         if not isinstance(value, str):
             return value
         if any(parameter.is_required() for parameter in cls.model_fields.values()):
-            raise mistake(f'the step "{cls.name}" needs to know more', f"write it like {cls.shown[0].step}")
+            raise mistake(f'the step "{cls.name}" needs to know more', f"write it like {cls.examples[0].step}")
         return {}
 
-    def function(self) -> Run:
-        """Return the step as a function of one value."""
-        raise NotImplementedError
-
-    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - the steps that look things up need them
-        """Return the function of one value; `tables` are the lookup files that the mapping names, by name."""
-        return self.function()
+    @abstractmethod
+    def compile(self, tables: Mapping[str, Table]) -> Run:
+        """Return the step as a function of one value; `tables` are the lookup files that the mapping names, by name."""
 
     @property
     def result(self) -> Kind:
@@ -105,7 +135,7 @@ class Step(Strict):
         """Whether it may give a list for one value."""
         return False
 
-    def misfit(self, kind: Kind) -> str:  # noqa: ARG002 - the steps that take anything, and can use only some of it, say so
+    def misfit(self, kind: Kind) -> str:  # noqa: ARG002 - for steps that take anything, and can use only some of it
         """Say why this step can do nothing with that kind, where it takes anything; "" where it can."""
         return ""
 
@@ -116,10 +146,53 @@ class Step(Strict):
 
     @property
     def leaves_refusals(self) -> bool:
-        """Whether what becomes of a value that it refuses is said by the value that it stands in."""
+        """Whether the policy of the value decides about a value that this step refuses."""
         return self.refuses and self.policy is None
 
     @property
     def works_on_empty(self) -> bool:
-        """True for the rare step that has something to say about an empty value."""
+        """Whether it has a result for an empty value."""
         return False
+
+
+def _parse_example(text: str) -> Any:
+    value = json.loads(text) if text[0] in '"[' else ReasonCode(text)
+    return tuple(value) if isinstance(value, list) else value
+
+
+class PureStep(Step):
+    """The base of the steps that need no lookup file."""
+
+    @abstractmethod
+    def function(self) -> Run:
+        """Return the step as a function of one value."""
+
+    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - for lookups
+        return self.function()
+
+
+class _PlainStep(PureStep):
+    run: ClassVar[Run]
+
+    def function(self) -> Run:
+        return type(self).run
+
+
+def plain_step(
+    name: str, family: Family, *, takes: Kind = Kind.TEXT, gives: Kind = Kind.TEXT, refuses: bool = True
+) -> Callable[[_Plain], _Plain]:
+    """Declare a function as a step without parameters; its docstring is that of the step."""
+
+    def declare(function: _Plain) -> _Plain:
+        model = create_model(
+            name.title().replace("_", ""),
+            __base__=_PlainStep,
+            __doc__=function.__doc__,
+            __module__=function.__module__,
+            __cls_kwargs__={"name": name, "family": family, "takes": takes, "gives": gives, "refuses": refuses},
+            switch=(Switch, Field(default=True, alias=name)),
+        )
+        model.run = staticmethod(function)
+        return function
+
+    return declare

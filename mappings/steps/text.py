@@ -1,56 +1,61 @@
-"""Steps that tidy one text: spaces, characters, letters, damaged encodings, hashes."""
+"""Steps on one text: spaces, beginnings and ends, length, damaged encodings, HTML and Markdown; and any value as a text."""
 
 from __future__ import annotations
 
-import hashlib
 import html
 import re
-import unicodedata
-from collections.abc import Callable
 from datetime import date, time
 from decimal import Decimal
-from typing import Annotated, Any, ClassVar, Literal, Self
+from operator import itemgetter
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
 import nh3
 from pydantic import Field, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
-from mappings.measures import OneOrMany, Switch, Text, Texts, mistake
-from mappings.refusals import ReasonCode, Refusal, Repair
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.outcome import ReasonCode, Refusal, Repair
+from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
+from mappings.strict import OneOrMany, Strict, Switch, Text, Texts, mistake
 from mappings.zones import EndOfDay
 
 INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
+SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
+"""Every Unicode space, and the invisible characters that look like none."""
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
-"""Every Unicode space, and the invisible characters that look like none."""
+_MOST = 100_000
+_MOJIBAKE_ROUNDS = 3
+_MOJIBAKE = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
+_MOST_LAYERS = 8
+_REFERENCE = re.compile("&[#A-Za-z]")
+"""How every character reference begins."""
+_BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
+_LINE_SPACE = re.compile(r"[^\S\n]+")
+_BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
+_LETTERS = {"n": "\n", "N": "\n", "r": "\r", "t": "\t"}
+_LONGEST_MARKDOWN = 50_000
+_MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 
-class Trim(Step, name="trim", refuses=False):
-    """Remove white space of every kind (also no-break and zero-width) from both ends."""
+@plain_step("trim", Family.TEXT, refuses=False)
+def trim(text: str) -> str:
+    r"""Remove white space of every kind (also no-break and zero-width) from both ends.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("trim", " \u00a0Jazz\u200b ", "Jazz"),)
-    switch: Switch = Field(default=True, alias="trim")
-
-    def function(self) -> Run:
-        return lambda text: text.strip(SPACES)
-
-
-class Collapse(Step, name="collapse", refuses=False):
-    """Turn every run of white space, line ends included, into one space, and trim."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("collapse", "Jazz \u00a0 &\n blues ", "Jazz & blues"),)
-    switch: Switch = Field(default=True, alias="collapse")
-
-    def function(self) -> Run:
-        return collapse
+    Examples:
+        trim: " \u00a0Jazz\u200b " -> "Jazz"
+    """
+    return text.strip(SPACES)
 
 
+@plain_step("collapse", Family.TEXT, refuses=False)
 def collapse(text: str) -> str:
-    """Turn every run of white space into one space, and trim."""
+    r"""Turn every run of white space, line ends included, into one space, and trim.
+
+    Examples:
+        collapse: "Jazz \u00a0 &\n blues " -> "Jazz & blues"
+    """
     if text.isprintable() and "  " not in text:  # then a single space is all the white space there is
         return text.strip(" ")
     if text.isascii():
@@ -58,10 +63,13 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(Step, name="newlines", refuses=False):
-    """Replace every line end (with the space around it) by a text."""
+class Newlines(PureStep, name="newlines", family=Family.TEXT, refuses=False):
+    r"""Replace every line end (with the space around it) by a text.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{newlines: ", "}', "Rua A\r\nLisboa\n", "Rua A, Lisboa"),)
+    Examples:
+        {newlines: ", "}: "Rua A\r\nLisboa\n" -> "Rua A, Lisboa"
+    """
+
     by: Text = Field(alias="newlines", description="What stands between the lines instead.")
 
     def function(self) -> Run:
@@ -69,42 +77,51 @@ class Newlines(Step, name="newlines", refuses=False):
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(Step, name="strip_prefix", refuses=False):
-    """Remove the first of these texts that the value begins with."""
+class StripPrefix(PureStep, name="strip_prefix", family=Family.TEXT, refuses=False):
+    """Remove the first of these texts that the value begins with.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{strip_prefix: ["Local: ", "Sala: "]}', "Sala: Azul", "Azul"),)
+    Examples:
+        {strip_prefix: ["Local: ", "Sala: "]}: "Sala: Azul" -> "Azul"
+    """
+
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
     def function(self) -> Run:
         prefixes = self.prefixes
-
-        def strip_prefix(text: str) -> str:
-            return next((text.removeprefix(prefix) for prefix in prefixes if text.startswith(prefix)), text)
-
-        return strip_prefix
+        return lambda text: next((text.removeprefix(prefix) for prefix in prefixes if text.startswith(prefix)), text)
 
 
-class StripSuffix(Step, name="strip_suffix", refuses=False):
-    """Remove the first of these texts that the value ends with."""
+class StripSuffix(PureStep, name="strip_suffix", family=Family.TEXT, refuses=False):
+    """Remove the first of these texts that the value ends with.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{strip_suffix: " (repeat)"}', "Hamlet (repeat)", "Hamlet"),)
+    Examples:
+        {strip_suffix: " (repeat)"}: "Hamlet (repeat)" -> "Hamlet"
+    """
+
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
     def function(self) -> Run:
         suffixes = self.suffixes
-
-        def strip_suffix(text: str) -> str:
-            return next((text.removesuffix(suffix) for suffix in suffixes if text.endswith(suffix)), text)
-
-        return strip_suffix
+        return lambda text: next((text.removesuffix(suffix) for suffix in suffixes if text.endswith(suffix)), text)
 
 
-class Replace(Step, name="replace", refuses=False):
-    """Replace every occurrence of a text by another."""
+@plain_step("strip_control", Family.TEXT, refuses=False)
+def strip_control(text: str) -> str:
+    r"""Remove control characters, except tab and line ends.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{replace: ' - ', with: ' – '}", "Hamlet - premiere", "Hamlet – premiere"),
-    )
+    Examples:
+        strip_control: "Ja\u0007zz" -> "Jazz"
+    """
+    return _CONTROLS.sub("", text)
+
+
+class Replace(PureStep, name="replace", family=Family.TEXT, refuses=False):
+    """Replace every occurrence of a text by another.
+
+    Examples:
+        {replace: ' - ', with: ' – '}: "Hamlet - premiere" -> "Hamlet – premiere"
+    """
+
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
 
@@ -113,23 +130,14 @@ class Replace(Step, name="replace", refuses=False):
         return lambda text: text.replace(old, new)
 
 
-class StripControl(Step, name="strip_control", refuses=False):
-    """Remove control characters, except tab and line ends."""
+class Truncate(PureStep, name="truncate", family=Family.TEXT, refuses=False):
+    """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("strip_control", "Ja\u0007zz", "Jazz"),)
-    switch: Switch = Field(default=True, alias="strip_control")
+    Examples:
+        {truncate: 14}: "Jazz and the blues" -> "Jazz and the…"
+        {truncate: 40}: "Jazz and the blues" -> "Jazz and the blues"
+    """
 
-    def function(self) -> Run:
-        return lambda text: _CONTROLS.sub("", text)
-
-
-class Truncate(Step, name="truncate", refuses=False):
-    """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{truncate: 14}", "Jazz and the blues", "Jazz and the…"),
-        StepExample("{truncate: 40}", "Jazz and the blues", "Jazz and the blues"),
-    )
     length: int = Field(alias="truncate", ge=2, le=100_000, description="The most characters, the ellipsis included.")
     ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
 
@@ -146,13 +154,14 @@ class Truncate(Step, name="truncate", refuses=False):
         return truncate
 
 
-class Default(Step, name="default", refuses=False):
-    """Use this text where the value is empty by now."""
+class Default(PureStep, name="default", family=Family.TEXT, refuses=False):
+    """Use this text where the value is empty by now.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{default: Bilhetes}", "", "Bilhetes"),
-        StepExample("{default: x}", "5 €", "5 €"),
-    )
+    Examples:
+        {default: Bilhetes}: "" -> "Bilhetes"
+        {default: x}: "5 €" -> "5 €"
+    """
+
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
     def function(self) -> Run:
@@ -165,14 +174,15 @@ class Default(Step, name="default", refuses=False):
         return True
 
 
-class EmptyIf(Step, name="empty_if", refuses=False):
-    """Take these texts for an empty value: how this partner writes that there is nothing."""
+class EmptyIf(PureStep, name="empty_if", family=Family.TEXT, refuses=False):
+    """Take these texts for an empty value: how this partner writes that there is nothing.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{empty_if: [NA, "-"]}', " - ", ""),
-        StepExample("{empty_if: n/a, ignore: [case]}", "N/A", ""),
-        StepExample("{empty_if: NA}", "NA ja", "NA ja"),
-    )
+    Examples:
+        {empty_if: [NA, "-"]}: " - " -> ""
+        {empty_if: n/a, ignore: [case]}: "N/A" -> ""
+        {empty_if: NA}: "NA ja" -> "NA ja"
+    """
+
     texts: Texts = Field(alias="empty_if", min_length=1, description="The texts that mean nothing.")
     ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
 
@@ -182,200 +192,17 @@ class EmptyIf(Step, name="empty_if", refuses=False):
         return lambda text: "" if same(text) in empty else text
 
 
-Turkic = Literal["az", "tr"]
-"""The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""
-_TO_LOWER = str.maketrans({"I": "ı", "İ": "i"})
-_TO_UPPER = str.maketrans({"i": "İ", "ı": "I"})
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
-_BEGINNING = re.compile(r"(?:^|[.!?…]\s)\W{0,5}[^\W\d_]")
-_LOCALE = "Only for languages with a dotless i: tr or az."
-
-
-class _Case(Step):
-    """What the four share: the language, where it matters."""
-
-    locale: Turkic | None = Field(default=None, description=_LOCALE)
-
-    @property
-    def _lower(self) -> Callable[[str], str]:
-        return str.lower if self.locale is None else _turkic_lower
-
-    @property
-    def _upper(self) -> Callable[[str], str]:
-        return str.upper if self.locale is None else _turkic_upper
-
-
-class Lower(_Case, name="lower", refuses=False):
-    """Write in lower case."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("lower", "JAZZ", "jazz"),
-        StepExample("{lower: true, locale: tr}", "IŞIK", "ışık"),
-    )
-    switch: Switch = Field(default=True, alias="lower")
-
-    def function(self) -> Run:
-        return self._lower
-
-
-class Upper(_Case, name="upper", refuses=False):
-    """Write in upper case."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("upper", "jazz", "JAZZ"),
-        StepExample("{upper: true, locale: tr}", "izmir", "İZMİR"),
-    )
-    switch: Switch = Field(default=True, alias="upper")
-
-    def function(self) -> Run:
-        return self._upper
-
-
-class Title(_Case, name="title", refuses=False):
-    """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("title", "THE DEVIL'S VIOLIN", "The Devil's Violin"),
-        StepExample("{title: true, locale: tr}", "İSTANBUL ŞENLİĞİ", "İstanbul Şenliği"),
-    )
-    switch: Switch = Field(default=True, alias="title")
-
-    def function(self) -> Run:
-        if self.locale is None:
-            return lambda text: _WORD.sub(lambda word: word[0].capitalize(), text)
-        return lambda text: _WORD.sub(lambda word: _turkic_upper(word[0][0]) + _turkic_lower(word[0][1:]), text)
-
-
-class Sentence(_Case, name="sentence", refuses=False):
-    """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("sentence", "JAZZ AND BLUES. «LIVE» ON STAGE!", "Jazz and blues. «Live» on stage!"),
-    )
-    switch: Switch = Field(default=True, alias="sentence")
-
-    def function(self) -> Run:
-        lower, upper = self._lower, self._upper
-        return lambda text: _BEGINNING.sub(lambda found: upper(found[0]), lower(text))
-
-
-def _turkic_lower(text: str) -> str:
-    return text.translate(_TO_LOWER).lower()
-
-
-def _turkic_upper(text: str) -> str:
-    return text.translate(_TO_UPPER).upper()
-
-
-_PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
-"""Letters that Unicode does not take apart, as they are written where they are not known."""
-_BETWEEN = re.compile(r"[\W_]+")
-_QUOTES = re.compile(r"['’`]")
-_without_accents = normaliser(("accents",))
-
-
-class StripChars(Step, name="strip_chars", refuses=False):
-    """Remove these characters from both ends of a text, as often as they stand there."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample('{strip_chars: "*-# "}', "*** Jazz -- live #", "Jazz -- live"),)
-    chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
-
-    def function(self) -> Run:
-        chars = self.chars
-        return lambda text: text.strip(chars)
-
-
-class MapCharacters(Step, name="map_characters", refuses=False):
-    """Replace single characters wherever they stand; one that becomes nothing is removed."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("""{map_characters: {"“": '"', "”": '"', "•": ""}}""", "• “Jazz”", ' "Jazz"'),
-    )
-    table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
-
-    @model_validator(mode="after")
-    def _check_single(self) -> Self:
-        for char in self.table:
-            if len(char) != 1:
-                raise mistake(f'"{char}" is not one character', "the step replace replaces longer texts")
-        return self
-
-    def function(self) -> Run:
-        table = str.maketrans(self.table)
-        return lambda text: text.translate(table)
-
-
-class Normalize(Step, name="normalize", refuses=False):
-    """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{normalize: NFKC}", "Ｊａｚｚ ﬁnale ①", "Jazz finale 1"),
-        StepExample("{normalize: NFC}", "Ｊａｚｚ", "Ｊａｚｚ"),
-    )
-    form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
-
-    def function(self) -> Run:
-        form = self.form
-        return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
-
-
-class Slugify(Step, name="slugify"):
-    """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
-
-    Letters of other scripts stay as they are.
-    """
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("slugify", "Ópera & Łódź: l'été!", "opera-lodz-lete"),
-        StepExample('{slugify: "_"}', "Große Halle", "grosse_halle"),
-        StepExample("slugify", "!?", ReasonCode.BAD_TEXT),
-    )
-    separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
-
-    def function(self) -> Run:
-        sign = self.separator
-
-        def slugify(text: str) -> str:
-            plain = _without_accents(_QUOTES.sub("", text).casefold()).translate(_PLAIN)
-            slug = _BETWEEN.sub(sign, plain).strip(sign)
-            if not slug:
-                raise Refusal(ReasonCode.BAD_TEXT, "a text with letters or digits would be accepted")
-            return slug
-
-        return slugify
-
-
-class Hash(Step, name="hash", refuses=False):
-    """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("{hash: 12}", "Jazz and the blues", "e90d6ff8629f"),)
-    digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
-
-    def function(self) -> Run:
-        digits = self.digits
-
-        def digest(text: str) -> str:
-            encoded = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
-            return hashlib.blake2b(encoded, digest_size=32).hexdigest()[:digits]
-
-        return digest
-
-
-_MOST_ROUNDS = 3
-_SUSPECT = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
-
-
-class FixMojibake(Step, name="fix_mojibake"):
+class FixMojibake(PureStep, name="fix_mojibake", family=Family.TEXT):
     """Undo UTF-8 that was read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
     counted and shown; with `on_error: draft` it is also sent as a draft, with omit, reject or {use: X} the text is not used.
+
+    Examples:
+        fix_mojibake: "St. Patrickâ€™s CafÃ©" -> "St. Patrick’s Café"
+        fix_mojibake: "«CAFÉ»" -> "«CAFÉ»"
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("fix_mojibake", "St. Patrickâ€™s CafÃ©", "St. Patrick’s Café"),
-        StepExample("fix_mojibake", "«CAFÉ»", "«CAFÉ»"),
-    )
     switch: Switch = Field(default=True, alias="fix_mojibake")
 
     @property
@@ -384,10 +211,10 @@ class FixMojibake(Step, name="fix_mojibake"):
         return False
 
     def function(self) -> Run:
-        return _told_if_fixed
+        return _repair_mojibake
 
 
-def _told_if_fixed(text: str) -> str:
+def _repair_mojibake(text: str) -> str:
     fixed = fix_mojibake(text)
     if fixed is not text:
         raise Repair(fixed, "save the file in the encoding that is agreed for it")
@@ -396,50 +223,218 @@ def _told_if_fixed(text: str) -> str:
 
 def fix_mojibake(text: str) -> str:
     """Return the text as it was before it was decoded wrongly, or the text itself."""
-    for _ in range(_MOST_ROUNDS):
-        if text.isascii() or not _SUSPECT.search(text):
+    for _ in range(_MOJIBAKE_ROUNDS):
+        if text.isascii() or not _MOJIBAKE.search(text):
             return text
-        try:
-            text = b"".join(map(_byte, text)).decode("utf-8")
+        try:  # browsers read the five holes of windows-1252 as control characters
+            text = b"".join(char.encode("latin-1" if "\x80" <= char <= "\x9f" else "windows-1252") for char in text).decode()
         except UnicodeError:
             return text
     return text
 
 
-def _byte(char: str) -> bytes:
-    """Return the byte that windows-1252 reads as this character; browsers read its five holes as control characters."""
-    return char.encode("latin-1" if "\x80" <= char <= "\x9f" else "windows-1252")
+class Prefix(PureStep, name="prefix", family=Family.TEXT, refuses=False):
+    """Put a text before the value, unless it begins with it already.
 
+    Examples:
+        {prefix: "Sala "}: "Azul" -> "Sala Azul"
+        {prefix: "#"}: "#jazz" -> "#jazz"
+    """
 
-class ToText(Step, name="to_text", takes=Kind.ANY):
-    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("to_text", "jazz", "jazz"),)
-    switch: Switch = Field(default=True, alias="to_text")
-
-    def function(self) -> Run:
-        return text_of
-
-
-class Part(Step, name="part", takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
-    """Take one part of what a lookup or a price has found."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{part: zone}", "placeId: pt-lisboa, zone: Europe/Lisbon", "Europe/Lisbon"),
-        StepExample("{part: name}", "placeId: pt-lisboa", ""),
-    )
-    part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
+    text: Text = Field(alias="prefix", min_length=1, description="What the value begins with afterwards.")
 
     def function(self) -> Run:
-        part = self.part
-        return lambda found: found.get(part, "")
+        text = self.text
+        return lambda value: value if value.startswith(text) else text + value
 
 
+class Suffix(PureStep, name="suffix", family=Family.TEXT, refuses=False):
+    """Put a text after the value, unless it ends with it already.
+
+    Examples:
+        {suffix: " (repeat)"}: "Hamlet" -> "Hamlet (repeat)"
+    """
+
+    text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
+
+    def function(self) -> Run:
+        text = self.text
+        return lambda value: value if value.endswith(text) else value + text
+
+
+class Pad(PureStep, name="pad", family=Family.TEXT, refuses=False):
+    """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier.
+
+    Examples:
+        {pad: 5}: "2134" -> "02134"
+        {pad: 4, with: "."}: "ab" -> "..ab"
+        {pad: 3}: "1234" -> "1234"
+    """
+
+    length: int = Field(alias="pad", ge=1, le=1000, description="How many characters there are afterwards, at least.")
+    filler: Text = Field(default="0", alias="with", min_length=1, max_length=1, description="The character that fills up.")
+
+    def function(self) -> Run:
+        length, filler = self.length, self.filler
+        return lambda text: text.rjust(length, filler)
+
+
+class Span(PureStep):
+    """A step that keeps what stands from one place to another, both included; 1 is the first place, -1 the last."""
+
+    first: int
+    last: int | None
+
+    @model_validator(mode="after")
+    def _check_span(self) -> Self:
+        if 0 in (self.first, self.last):
+            raise mistake("there is no place 0", "1 is the first, -1 the last")
+        return self
+
+    def function(self) -> Run:
+        start = self.first - 1 if self.first > 0 else self.first
+        end = self.last if self.last is None or self.last > 0 else self.last + 1
+        return itemgetter(slice(start, end or None))
+
+
+class Characters(Span, name="characters", family=Family.TEXT, refuses=False):
+    """Keep only some of a text's characters, counted from 1; negative numbers count from the end.
+
+    Examples:
+        {characters: 1, to: 10}: "2026-07-01T18:00:00" -> "2026-07-01"
+        {characters: -4}: "Ref. 2026" -> "2026"
+        {characters: 5}: "Jazz" -> ""
+    """
+
+    first: int = Field(alias="characters", ge=-_MOST, le=_MOST, description="The first character to keep; -1 is the last.")
+    last: int | None = Field(default=None, alias="to", ge=-_MOST, le=_MOST, description="The last one (default: the end).")
+
+
+class Bounds(Strict):
+    """How long a text may be, in characters."""
+
+    at_least: int = Field(default=0, ge=0, le=_MOST, description="The fewest characters.")
+    at_most: int = Field(default=_MOST, ge=0, le=_MOST, description="The most characters.")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> Self:
+        if self.at_least > self.at_most:
+            message = f"no text has at least {self.at_least} and at most {self.at_most} characters"
+            raise mistake(message, f"exchange them: {{at_least: {self.at_most}, at_most: {self.at_least}}}")
+        return self
+
+
+class Length(PureStep, name="length", family=Family.TEXT):
+    """Refuse a text that is shorter or longer than agreed; `truncate` shortens instead.
+
+    Examples:
+        {length: {at_least: 3, at_most: 80}}: "Jazz" -> "Jazz"
+        {length: {at_least: 3}}: "x" -> bad_text
+        {length: {at_most: 5}}: "Jazz and the blues" -> too_long
+    """
+
+    bounds: Bounds = Field(alias="length", description="`at_least` and `at_most`, in characters.")
+
+    def function(self) -> Run:
+        least, most = self.bounds.at_least, self.bounds.at_most
+
+        def length(text: str) -> str:
+            if least <= len(text) <= most:
+                return text
+            wanted = f"at least {least} characters" if len(text) < least else f"at most {most} characters"
+            code = ReasonCode.BAD_TEXT if len(text) < least else ReasonCode.TOO_LONG
+            raise Refusal(code, f"{wanted} would be accepted, and there are {len(text)}")
+
+        return length
+
+
+@plain_step("html_unescape", Family.MARKUP, refuses=False)
+def unescape(text: str) -> str:
+    """Undo HTML's character references, however many times over they were escaped.
+
+    Examples:
+        html_unescape: "Jazz &amp;amp; blues &#8211; live" -> "Jazz & blues – live"
+    """
+    if "&" not in text:
+        return text
+    for _ in range(_MOST_LAYERS):
+        plain = text.replace("&amp;", "&")  # nearly all there is to undo, found much sooner
+        if not _REFERENCE.search(plain):
+            return plain
+        plain = html.unescape(plain)
+        if plain == text:
+            return text
+        text = plain
+    return text
+
+
+@plain_step("html_to_text", Family.MARKUP, refuses=False)
+def html_to_text(text: str) -> str:
+    r"""Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines.
+
+    Examples:
+        html_to_text: "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>" -> "Jazz & blues\nLive"
+        html_to_text: "5 < 7 €" -> "5 < 7 €"
+    """
+    if "<" not in text and "&" not in text:
+        return text
+    whole = text.encode("utf-8", "replace").decode()  # half a character of an escape is none
+    clean = nh3.clean(_BREAKS.sub("\n", whole), tags=set(), strip_comments=True)
+    lines = _LINE_SPACE.sub(" ", unescape(clean))
+    return _MANY_LINES.sub("\n", lines).strip(SPACES)
+
+
+class MarkdownToText(PureStep, name="markdown_to_text", family=Family.MARKUP):
+    r"""Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines.
+
+    Examples:
+        markdown_to_text: "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free" -> "Jazz\nLive at Blå\nfree"
+        markdown_to_text: "5 * 3 _ok" -> "5 * 3 _ok"
+    """
+
+    switch: Switch = Field(default=True, alias="markdown_to_text")
+
+    def function(self) -> Run:
+        from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
+
+        render = MarkdownIt("commonmark").render
+
+        def markdown_to_text(text: str) -> str:
+            if len(text) > _LONGEST_MARKDOWN:
+                raise Refusal(ReasonCode.TOO_LONG, f"at most {_LONGEST_MARKDOWN} characters of Markdown can be read")
+            return html_to_text(render(text.encode("utf-8", "replace").decode()))
+
+        return markdown_to_text
+
+
+class Unescape(PureStep, name="unescape", family=Family.MARKUP, refuses=False):
+    r"""Undo one more way of writing characters that another program would misread.
+
+    `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
+
+    Examples:
+        {unescape: percent}: "Caf%C3%A9%20Central 100%" -> "Café Central 100%"
+        {unescape: backslash}: "Caf\\u00e9\\, Rua A\\nLisboa" -> "Café, Rua A\nLisboa"
+    """
+
+    form: Literal["percent", "backslash"] = Field(alias="unescape", description="How the characters are written.")
+
+    def function(self) -> Run:
+        return unquote if self.form == "percent" else lambda text: _BACKSLASHED.sub(_unescaped, text)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    if escape[1]:
+        return escape[1].encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _LETTERS.get(escape[2], escape[2])
+
+
+@plain_step("to_text", Family.KINDS, takes=Kind.ANY)
 def text_of(value: Any) -> str:
-    """Return a value as a text that reads the same everywhere.
+    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false.
 
-    Raises:
-        Refusal: it is a list or an object, which have many texts.
+    Examples:
+        to_text: "jazz" -> "jazz"
     """
     match value:
         case str():
@@ -456,114 +451,16 @@ def text_of(value: Any) -> str:
             raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")
 
 
-"""Characters a pattern may look at: collecting all its matches can take the square of the length."""
+class Part(PureStep, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
+    """Take one part of what a lookup or a price has found.
 
-
-"""A pattern of which all matches are wanted."""
-_MOST_LAYERS = 8
-_REFERENCE = re.compile("&[#A-Za-z]")
-"""How every character reference begins."""
-_BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
-_LINE_SPACE = re.compile(r"[^\S\n]+")
-_BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
-_LETTERS = {"n": "\n", "N": "\n", "r": "\r", "t": "\t"}
-_LONGEST_MARKDOWN = 50_000
-_MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
-
-
-def unescape(text: str) -> str:
-    """Undo HTML's character references until nothing changes: exports often escape twice."""
-    if "&" not in text:
-        return text
-    for _ in range(_MOST_LAYERS):
-        plain = text.replace("&amp;", "&")  # nearly all there is to undo, found much sooner
-        if not _REFERENCE.search(plain):
-            return plain
-        plain = html.unescape(plain)
-        if plain == text:
-            return text
-        text = plain
-    return text
-
-
-class HtmlUnescape(Step, name="html_unescape", refuses=False):
-    """Undo HTML's character references, however many times over they were escaped."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("html_unescape", "Jazz &amp;amp; blues &#8211; live", "Jazz & blues – live"),
-    )
-    switch: Switch = Field(default=True, alias="html_unescape")
-
-    def function(self) -> Run:
-        return unescape
-
-
-class Unescape(Step, name="unescape", refuses=False):
-    """Undo one more way of writing characters that another program would misread.
-
-    `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
+    Examples:
+        {part: zone}: "placeId: pt-lisboa, zone: Europe/Lisbon" -> "Europe/Lisbon"
+        {part: name}: "placeId: pt-lisboa" -> ""
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{unescape: percent}", "Caf%C3%A9%20Central 100%", "Café Central 100%"),
-        StepExample("{unescape: backslash}", r"Caf\u00e9\, Rua A\nLisboa", "Café, Rua A\nLisboa"),
-    )
-    form: Literal["percent", "backslash"] = Field(alias="unescape", description="How the characters are written.")
+    part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
 
     def function(self) -> Run:
-        return unquote if self.form == "percent" else _without_backslashes
-
-
-class HtmlToText(Step, name="html_to_text", refuses=False):
-    """Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("html_to_text", "<p>Jazz &amp; <b>blues</b></p><p>Live</p><script>x()</script>", "Jazz & blues\nLive"),
-        StepExample("html_to_text", "5 < 7 €", "5 < 7 €"),
-    )
-    switch: Switch = Field(default=True, alias="html_to_text")
-
-    def function(self) -> Run:
-        return html_to_text
-
-
-class MarkdownToText(Step, name="markdown_to_text"):
-    """Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("markdown_to_text", "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free", "Jazz\nLive at Blå\nfree"),
-        StepExample("markdown_to_text", "5 * 3 _ok", "5 * 3 _ok"),
-    )
-    switch: Switch = Field(default=True, alias="markdown_to_text")
-
-    def function(self) -> Run:
-        from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
-
-        render = MarkdownIt("commonmark").render
-
-        def markdown_to_text(text: str) -> str:
-            if len(text) > _LONGEST_MARKDOWN:
-                raise Refusal(ReasonCode.TOO_LONG, f"at most {_LONGEST_MARKDOWN} characters of Markdown can be read")
-            return html_to_text(render(text.encode("utf-8", "replace").decode()))
-
-        return markdown_to_text
-
-
-def _without_backslashes(text: str) -> str:
-    return _BACKSLASHED.sub(_written, text)
-
-
-def _written(escape: re.Match[str]) -> str:
-    if escape[1]:
-        return escape[1].encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return _LETTERS.get(escape[2], escape[2])
-
-
-def html_to_text(text: str) -> str:
-    """Keep the words of an HTML text, one line a paragraph."""
-    if "<" not in text and "&" not in text:
-        return text
-    whole = text.encode("utf-8", "replace").decode()  # half a character of an escape is none
-    clean = nh3.clean(_BREAKS.sub("\n", whole), tags=set(), strip_comments=True)
-    lines = _LINE_SPACE.sub(" ", unescape(clean))
-    return _MANY_LINES.sub("\n", lines).strip(SPACES)
+        part = self.part
+        return lambda found: found.get(part, "")

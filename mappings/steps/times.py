@@ -1,24 +1,25 @@
-"""Times of day as people write them, in a closed list of ways: 19:30, 7.30pm, 18h, 14h30, 19 Uhr, kl. 19, noon.
+"""Times of day as people write them, in a closed list of ways, and moments as machines write them.
 
-Morning and afternoon are never guessed, and a bare number is no time.
+19:30, 7.30pm, 18h, 14h30, 19 Uhr, kl. 19, noon: morning and afternoon are never guessed, and a bare number is no time. ISO 8601
+in all of its spellings, seconds since 1970, the numbers of spreadsheets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, assert_never
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mappings.measures import OneOrMany
-from mappings.refusals import ReasonCode
-from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, memoised, no_date_hint, no_time_hint, real_day
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.outcome import ReasonCode
+from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, reader, real_day
+from mappings.steps.step import Family, Kind, PureStep, Run
+from mappings.strict import OneOrMany
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
 
 _LONGEST = 60
@@ -31,26 +32,25 @@ _HALF = r"(?P<half>am|pm|a\.m\.|p\.m\.)"
 _WRITTEN = re.compile(rf"{_BEFORE}{_HOUR}{_COLON}?\s?(?:{_UNIT}{_AFTER_UNIT})?\s?{_HALF}?", re.IGNORECASE)
 _NOON = frozenset(("noon", "12 noon", "midday", "mittag", "midi", "mediodía", "meio-dia", "mezzogiorno", "południe", "正午"))
 _MIDNIGHT = frozenset(("midnight", "12 midnight", "mitternacht", "minuit", "medianoche", "meia-noite", "mezzanotte", "północ"))
-_BETWEEN = re.compile(
-    r"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:to|till|until|bis|a|à|às|as|au|al|alle|até|do|tot|til)\s+", re.IGNORECASE
-)
-_OPENING = re.compile(r"(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
-_LAST_HOUR = 23
-_NOON_HOUR = 12
 BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
-CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm", "7 p.m.", "14h30", "18h", "19 Uhr", "19.30 Uhr", "kl. 19", "19時30分", "noon")
+_BETWEEN = re.compile(rf"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:{BETWEEN_CLOCKS.replace(', ', '|')})\s+", re.IGNORECASE)
+_OPENING = re.compile(r"(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
+_NOON_HOUR = 12
+_CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm")
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenTime:
-    """A time of day as it is written: `half` adds 0 or 12 hours, None where the text says neither AM nor PM."""
+class _Written:
+    """A time of day as it is written: `half` adds 0 or 12 hours, None where the text says neither AM nor PM.
+
+    `is_bare`: a number alone, which is an hour only beside a time in digits that says so.
+    """
 
     hour: int
     minute: int = 0
     second: int = 0
     half: int | None = None
     is_bare: bool = False
-    """A number alone, which is an hour only beside a time in digits that says so."""
     is_word: bool = False
 
 
@@ -62,17 +62,17 @@ class TimeOptions:
     has_day_end: bool = False
 
 
-def read_clock_words(text: str, manner: TimeOptions) -> TimeOfDay | None:
+def read_clock_words(text: str, options: TimeOptions) -> TimeOfDay | None:
     """Return the time of day that the whole text says, DAY_END for 24:00, or None if it says none.
 
     Raises:
         NotRealError: it has the shape of a time, and is none, or does not say which half of the day it means.
     """
     written = _written(text)
-    return None if written is None or written.is_bare else _time(written, manner)
+    return None if written is None or written.is_bare else _time(written, options)
 
 
-def read_clock_span(text: str, manner: TimeOptions) -> tuple[TimeOfDay, TimeOfDay | None] | None:
+def read_clock_span(text: str, options: TimeOptions) -> tuple[TimeOfDay, TimeOfDay | None] | None:
     """Return the two times of a range (None: the text says one), or None if it is no range.
 
     A start without AM or PM has that of the end if it is then the earlier one; a bare hour beside a time is an hour too.
@@ -80,141 +80,104 @@ def read_clock_span(text: str, manner: TimeOptions) -> tuple[TimeOfDay, TimeOfDa
     Raises:
         NotRealError: as for `read_clock_words`, or one of the two is left unclear.
     """
-    alone = read_clock_words(text, manner)
+    alone = read_clock_words(text, options)
     if alone is not None:
         return alone, None
     if len(text) > _LONGEST:
         return None
-    parts = _BETWEEN.split(_OPENING.sub("", text, count=1) if _OPENING.match(text) else text)
+    parts = _BETWEEN.split(text[opening.end() :] if (opening := _OPENING.match(text)) else text)
     if len(parts) != 2:
         return None
-    start, end = (_written(part) for part in parts)
+    start, end = map(_written, parts)
     if start is None or end is None or (start.is_bare and end.is_bare):
         return None
-    begins, ends = _completed(start, end)
-    return _time(begins, manner), _time(ends, manner)
+    return _time(_complete(start, end), options), _time(end, options)
 
 
-def _completed(start: WrittenTime, end: WrittenTime) -> tuple[WrittenTime, WrittenTime]:
+def _complete(start: _Written, end: _Written) -> _Written:
+    """Return the start with the half of the day that the end says."""
     if start.is_bare and end.is_word:
         raise NotRealError("the start does not say AM or PM: write it like 8pm-midnight")
     if start.half is not None and end.half is None and end.hour <= _NOON_HOUR:
         raise NotRealError("the end does not say AM or PM: write it like 7pm-9pm")
     if start.half is None and end.half is not None and start.hour <= _NOON_HOUR:
-        shared = replace(start, half=end.half, is_bare=False)
-        if _minutes(shared) > _minutes(end):
+        start = replace(start, half=end.half)
+        if _minutes(start) > _minutes(end):
             raise NotRealError("the start does not say AM or PM: write it like 11am-1pm")
-        return shared, end
-    return replace(start, is_bare=False), replace(end, is_bare=False)
+    return start
 
 
-def _minutes(written: WrittenTime) -> int:
+def _minutes(written: _Written) -> int:
     return (written.hour % _NOON_HOUR + (written.half or 0)) * 60 + written.minute
 
 
-def _written(text: str) -> WrittenTime | None:
+def _written(text: str) -> _Written | None:
     if len(text) > _LONGEST:
         return None
     folded = " ".join(text.casefold().split())
     if folded in _NOON or folded in _MIDNIGHT:
-        return WrittenTime(_NOON_HOUR, half=_NOON_HOUR, is_word=True) if folded in _NOON else WrittenTime(24, is_word=True)
+        return _Written(_NOON_HOUR, half=_NOON_HOUR, is_word=True) if folded in _NOON else _Written(24, is_word=True)
     found = _WRITTEN.fullmatch(folded)
     if found is None or ((found["m1"] or found["m2"]) and found["m3"]):
         return None
     minute = found["m1"] or found["m2"] or found["m3"]
     half = {"a": 0, "p": _NOON_HOUR, "": None}[(found["half"] or "")[:1]]
     is_bare = not (minute or found["unit"] or found["before"] or found["half"])
-    return WrittenTime(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
+    return _Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
 
 
-def _time(written: WrittenTime, manner: TimeOptions) -> TimeOfDay:
+def _time(written: _Written, options: TimeOptions) -> TimeOfDay:
+    hour = written.hour
     if written.half is not None:
-        return _of_half_a_day(written)
-    if written.hour == _LAST_HOUR + 1 and not (written.minute or written.second):
-        return _midnight(manner)
-    if manner.needs_half and 0 < written.hour <= _NOON_HOUR:
+        if not 1 <= hour <= _NOON_HOUR:
+            raise NotRealError(f"an hour from 1 to 12 stands before AM and PM, not {hour}: write it like 7:30pm, or 19:30")
+        hour = hour % _NOON_HOUR + written.half
+    elif hour == 24 and not (written.minute or written.second):
+        return _day_end(has_day_end=options.has_day_end)
+    elif options.needs_half and 0 < hour <= _NOON_HOUR:
         raise NotRealError("it does not say AM or PM: write it like 7:30pm, or 19:30")
-    return _clock(written.hour, written)
+    return _clock(hour, written.minute, written.second)
 
 
-def _of_half_a_day(written: WrittenTime) -> time:
-    if not 1 <= written.hour <= _NOON_HOUR:
-        raise NotRealError(f"an hour from 1 to 12 stands before AM and PM, not {written.hour}: write it like 7:30pm, or 19:30")
-    return _clock(written.hour % _NOON_HOUR + (written.half or 0), written)
-
-
-def _midnight(manner: TimeOptions) -> EndOfDay:
-    if manner.has_day_end:
+def _day_end(*, has_day_end: bool) -> EndOfDay:
+    if has_day_end:
         return DAY_END
     raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
 
 
-def _clock(hour: int, written: WrittenTime) -> time:
+def _clock(hour: int, minute: int, second: int, microsecond: int = 0) -> time:
     try:
-        return time(hour, written.minute, written.second)
+        return time(hour, minute, second, microsecond)
     except ValueError:
         raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
 
 
-_HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
+HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
 Half = Literal["any", "am_pm"]
 
 
-class Clock(Step, name="clock", gives=Kind.CLOCK):
-    """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number."""
+class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
+    """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("clock", "7.30pm", "19:30:00"),
-        StepExample("clock", "14h30", "14:30:00"),
-        StepExample("clock", "19 Uhr", "19:00:00"),
-        StepExample("clock", "kl. 19", "19:00:00"),
-        StepExample("clock", "noon", "12:00:00"),
-        StepExample("{clock: any, day_end: next_day}", "midnight", "24:00:00"),
-        StepExample("clock", "midnight", ReasonCode.NOT_A_TIME),
-        StepExample("clock", "20:00 AM", ReasonCode.NOT_A_TIME),
-        StepExample("clock", "19", ReasonCode.NOT_A_TIME),
-        StepExample("{clock: am_pm}", "7:30", ReasonCode.NOT_A_TIME),
-    )
-    half: Half = Field(default="any", alias="clock", description=_HALVES)
-    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
-
-    def function(self) -> Run:
-        manner = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
-        return _memoised(lambda text: read_clock_words(text, manner), CLOCKS_SHOWN)
-
-
-class ClockRange(Step, name="clock_range", gives=Kind.CLOCK):
-    """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
-
-    A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
+    Examples:
+        clock: "7.30pm" -> "19:30:00"
+        clock: "14h30" -> "14:30:00"
+        clock: "19 Uhr" -> "19:00:00"
+        clock: "kl. 19" -> "19:00:00"
+        clock: "noon" -> "12:00:00"
+        {clock: any, day_end: next_day}: "midnight" -> "24:00:00"
+        clock: "midnight" -> not_a_time
+        clock: "20:00 AM" -> not_a_time
+        clock: "19" -> not_a_time
+        {clock: am_pm}: "7:30" -> not_a_time
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{clock_range: start}", "7-9pm", "19:00:00"),
-        StepExample("{clock_range: end}", "11am to 1pm", "13:00:00"),
-        StepExample("{clock_range: start}", "19-21 Uhr", "19:00:00"),
-        StepExample("{clock_range: start}", "20h30", "20:30:00"),
-        StepExample("{clock_range: end}", "20h30", ""),
-        StepExample("{clock_range: start}", "11-1pm", ReasonCode.NOT_A_TIME),
-        StepExample("{clock_range: end}", "7pm-9", ReasonCode.NOT_A_TIME),
-    )
-    which: Literal["start", "end"] = Field(alias="clock_range", description="Which of the two to keep: start or end.")
-    half: Half = Field(default="any", description=_HALVES)
+    half: Half = Field(default="any", alias="clock", description=HALVES)
     day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
 
     def function(self) -> Run:
-        manner = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
-        place = 0 if self.which == "start" else 1
-
-        def one(text: str) -> Any:
-            span = read_clock_span(text, manner)
-            return None if span is None else ("" if span[place] is None else span[place])
-
-        return _memoised(one, ("19:00-20:30", "7-9pm", "11am-1pm"))
-
-
-def _memoised(read: Callable[[str], Any], examples: tuple[str, ...]) -> Run:
-    return memoised(read, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, examples))
+        options = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
+        return reader(partial(read_clock_words, options=options), ReasonCode.NOT_A_TIME, _CLOCKS_SHOWN)
 
 
 IsoKind = Literal["moment", "wall", "date", "time"]
@@ -234,6 +197,11 @@ _EXAMPLES: dict[IsoKind, str] = {
     "wall": "2026-12-31T19:30:00",
     "moment": "2026-12-31T19:30:00+01:00",
 }
+_NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_S, _LAST_S = 10**8, 253_402_300_799
+_LAST_SECOND = Decimal(86_399) / 86_400
+_KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
 
 
 def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
@@ -244,31 +212,19 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
     """
     found = _PATTERNS[kind].fullmatch(text.removeprefix("T") if kind == "time" else text)
     if found is None:
-        _refuse_other_kind(text, kind)
+        if kind == "moment" and _PATTERNS["wall"].fullmatch(text):
+            raise NotRealError(f"it has no offset: write it like {_EXAMPLES['moment']}")
+        if kind == "wall" and _PATTERNS["moment"].fullmatch(text):
+            raise NotRealError(f"it carries an offset: write it like {_EXAMPLES['wall']}, or let the feed read {{iso: moment}}")
         return None
     day = date.min if kind == "time" else _read_day(found["day"], forms)
     if kind == "date":
         return day
-    clock = _read_clock(found["clock"], found["part"])
-    if isinstance(clock, EndOfDay) and not has_day_end:
-        raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
+    clock = _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
     if kind == "time":
         return clock
-    wall = _combined(day, clock)
+    wall = _add_days(datetime.combine(day, time()), 1) if isinstance(clock, EndOfDay) else datetime.combine(day, clock)
     return wall.replace(tzinfo=_offset(found["offset"])) if kind == "moment" else wall
-
-
-def _refuse_other_kind(text: str, kind: IsoKind) -> None:
-    """Say what is too much or missing where the text is ISO 8601 of another kind."""
-    match kind:
-        case "moment" if _PATTERNS["wall"].fullmatch(text):
-            raise NotRealError(f"it has no offset: write it like {_EXAMPLES['moment']}")
-        case "wall" if _PATTERNS["moment"].fullmatch(text):
-            raise NotRealError(f"it carries an offset: write it like {_EXAMPLES['wall']}, or let the feed read {{iso: moment}}")
-        case "moment" | "wall" | "date" | "time":
-            return
-        case _:
-            assert_never(kind)
 
 
 def _read_day(text: str, forms: Collection[Forms]) -> date:
@@ -282,7 +238,11 @@ def _read_day(text: str, forms: Collection[Forms]) -> date:
         what = "a day of a week" if is_week else "a day of the year"
         raise NotRealError(f"{what} is not agreed here: write it like {_EXAMPLES['date']}")
     try:
-        day = date.fromisocalendar(year, int(rest[1:3]), int(rest[3])) if is_week else _day_of_year(year, int(rest))
+        day = (
+            date.fromisocalendar(year, int(rest[1:3]), int(rest[3]))
+            if is_week
+            else date(year, 1, 1) + timedelta(days=int(rest) - 1)
+        )
     except ValueError:
         day = None
     if day is None or (not is_week and day.year != year):
@@ -290,30 +250,22 @@ def _read_day(text: str, forms: Collection[Forms]) -> date:
     return day
 
 
-def _day_of_year(year: int, number: int) -> date:
-    return date.fromordinal(date(year, 1, 1).toordinal() + number - 1)
-
-
-def _read_clock(text: str, part: str | None) -> TimeOfDay:
+def _read_clock(text: str, part: str | None, *, has_day_end: bool) -> TimeOfDay:
     numbers = [int(two) for two in re.findall("..", text.replace(":", ""))]
     if part and len(numbers) < 3:
         raise NotRealError("a fraction stands behind seconds only: write it like 19:30:00.5")
     hour, minute, second, microsecond = *numbers, *[0] * (3 - len(numbers)), int((part or "0")[:6].ljust(6, "0"))
     if hour == 24 and not (minute or second or microsecond):
-        return DAY_END
-    try:
-        return time(hour, minute, second, microsecond)
-    except ValueError:
-        raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
+        return _day_end(has_day_end=has_day_end)
+    return _clock(hour, minute, second, microsecond)
 
 
-def _combined(day: date, clock: TimeOfDay) -> datetime:
+def _add_days(wall: datetime, days: Decimal | int) -> datetime:
+    """Add days and parts of them; spreadsheets keep times as binary fractions, whose nearest second is what was typed."""
     try:
-        if isinstance(clock, EndOfDay):
-            return datetime.combine(day, time()) + timedelta(days=1)
+        return wall + timedelta(seconds=round(days * 86_400))
     except OverflowError:
         raise NotRealError("a day up to 9999-12-31 would be accepted") from None
-    return datetime.combine(day, clock)
 
 
 def _offset(text: str) -> timezone:
@@ -324,28 +276,21 @@ def _offset(text: str) -> timezone:
     return timezone(-offset if text[0] in "-−" else offset) if offset else UTC
 
 
-_NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_S, _LAST_S = 10**8, 253_402_300_799
-_LAST_SECOND = timedelta(days=1) - timedelta(seconds=1)
-_KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
-
-
-class Iso(Step, name="iso", gives=Kind.MOMENT):
+class Iso(PureStep, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
 
     `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
+
+    Examples:
+        {iso: moment}: "2026-07-01T18:00:00Z" -> "2026-07-01T18:00:00+00:00"
+        {iso: moment}: "2026-07-01 18:00:00.250 +0100" -> "2026-07-01T18:00:00.250000+01:00"
+        {iso: wall}: "20260701T1800" -> "2026-07-01T18:00:00"
+        {iso: date, forms: [week, ordinal]}: "2026-W53-1" -> "2026-12-28"
+        {iso: time, day_end: next_day}: "24:00" -> "24:00:00"
+        {iso: moment}: "2026-07-01T18:00:00" -> not_a_date
+        {iso: date}: "2026-W53-1" -> not_a_date
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{iso: moment}", "2026-07-01T18:00:00Z", "2026-07-01T18:00:00+00:00"),
-        StepExample("{iso: moment}", "2026-07-01 18:00:00.250 +0100", "2026-07-01T18:00:00.250000+01:00"),
-        StepExample("{iso: wall}", "20260701T1800", "2026-07-01T18:00:00"),
-        StepExample("{iso: date, forms: [week, ordinal]}", "2026-W53-1", "2026-12-28"),
-        StepExample("{iso: time, day_end: next_day}", "24:00", "24:00:00"),
-        StepExample("{iso: moment}", "2026-07-01T18:00:00", ReasonCode.NOT_A_DATE),
-        StepExample("{iso: date}", "2026-W53-1", ReasonCode.NOT_A_DATE),
-    )
     kind: IsoKind = Field(alias="iso", description="What it is: moment (with its offset), wall (without), date, or time.")
     forms: Annotated[tuple[Forms, ...], OneOrMany()] = Field(
         default=(), description="Ways of writing the day to read beside 2026-07-01: week (2026-W27-3), ordinal (2026-182)."
@@ -358,28 +303,27 @@ class Iso(Step, name="iso", gives=Kind.MOMENT):
         return _KINDS[self.kind]
 
     def function(self) -> Run:
-        kind, forms, has_day_end = self.kind, frozenset(self.forms), self.day_end == "next_day"
-        example = (_EXAMPLES[kind],)
-        read = partial(read_iso, kind=kind, forms=forms, has_day_end=has_day_end)
-        if kind == "time":
-            return memoised(read, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, example))
-        return memoised(read, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, example, "en"))
+        has_day_end = self.day_end == "next_day"
+        read = partial(read_iso, kind=self.kind, forms=frozenset(self.forms), has_day_end=has_day_end)
+        code = ReasonCode.NOT_A_TIME if self.kind == "time" else ReasonCode.NOT_A_DATE
+        return reader(read, code, (_EXAMPLES[self.kind],))
 
 
-class Epoch(Step, name="epoch", gives=Kind.MOMENT):
-    """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date."""
+class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
+    """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{epoch: s}", "1782928800", "2026-07-01T18:00:00+00:00"),
-        StepExample("{epoch: ms}", "1782928800250", "2026-07-01T18:00:00.250000+00:00"),
-        StepExample("{epoch: s}", "1782928800250", ReasonCode.NOT_A_DATE),
-        StepExample("{epoch: ms}", "1782928800", ReasonCode.NOT_A_DATE),
-        StepExample("{epoch: s}", "0", ReasonCode.NOT_A_DATE),
-    )
+    Examples:
+        {epoch: s}: "1782928800" -> "2026-07-01T18:00:00+00:00"
+        {epoch: ms}: "1782928800250" -> "2026-07-01T18:00:00.250000+00:00"
+        {epoch: s}: "1782928800250" -> not_a_date
+        {epoch: ms}: "1782928800" -> not_a_date
+        {epoch: s}: "0" -> not_a_date
+    """
+
     unit: Literal["s", "ms"] = Field(alias="epoch", description="What is counted: s or ms.")
 
     def function(self) -> Run:
-        per_second = 1 if self.unit == "s" else 1000
+        unit, per_second = self.unit, 1 if self.unit == "s" else 1000
         example = str(1_782_928_800 * per_second)
 
         def moment(text: str) -> datetime | None:
@@ -387,27 +331,32 @@ class Epoch(Step, name="epoch", gives=Kind.MOMENT):
             if count is None:
                 return None
             microseconds = int(count * 1_000_000 / per_second)
-            if not _FIRST_S <= microseconds // 1_000_000 <= _LAST_S:
-                raise NotRealError(_epoch_hint(abs(count), self.unit, example))
-            return _EPOCH + timedelta(microseconds=microseconds)
+            if _FIRST_S <= microseconds // 1_000_000 <= _LAST_S:
+                return _EPOCH + timedelta(microseconds=microseconds)
+            problem = "a number so small stands for no date"
+            if unit == "s" and abs(count) > _LAST_S:
+                problem = "that many digits are milliseconds, and seconds are agreed"
+            elif unit == "ms" and _FIRST_S <= abs(count) < _FIRST_S * 1000:
+                problem = "so few digits are seconds, and milliseconds are agreed"
+            raise NotRealError(f"{problem}: write it like {example}")
 
-        return memoised(moment, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, [example], "en"))
+        return reader(moment, ReasonCode.NOT_A_DATE, [example])
 
 
-class Serial(Step, name="serial", gives=Kind.WALL):
+class Serial(PureStep, name="serial", family=Family.TIMES, gives=Kind.WALL):
     """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
 
     `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.
+
+    Examples:
+        {serial: 1900}: "46204.75" -> "2026-07-01T18:00:00"
+        {serial: 1904}: "44742" -> "2026-07-01T00:00:00"
+        {serial: time}: "0,8125" -> "19:30:00"
+        {serial: 1900}: "60" -> not_a_date
+        {serial: 1900}: "0.75" -> not_a_date
+        {serial: time}: "1.5" -> not_a_time
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{serial: 1900}", "46204.75", "2026-07-01T18:00:00"),
-        StepExample("{serial: 1904}", "44742", "2026-07-01T00:00:00"),
-        StepExample("{serial: time}", "0,8125", "19:30:00"),
-        StepExample("{serial: 1900}", "60", ReasonCode.NOT_A_DATE),
-        StepExample("{serial: 1900}", "0.75", ReasonCode.NOT_A_DATE),
-        StepExample("{serial: time}", "1.5", ReasonCode.NOT_A_TIME),
-    )
     system: Literal["1900", "1904", "time"] = Field(
         alias="serial", description="How days are counted: from 1900, from 1904; time: a part of a day."
     )
@@ -418,27 +367,14 @@ class Serial(Step, name="serial", gives=Kind.WALL):
         return Kind.CLOCK if self.system == "time" else Kind.WALL
 
     def function(self) -> Run:
-        match self.system:
-            case "time":
-                return memoised(_part_of_a_day, ReasonCode.NOT_A_TIME, lambda text: no_time_hint(text, ["0.8125"]))
-            case "1900":
-                return memoised(_since_1900, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["46204.75"], "en"))
-            case "1904":
-                return memoised(_since_1904, ReasonCode.NOT_A_DATE, lambda text: no_date_hint(text, ["44742.75"], "en"))
-            case _:
-                assert_never(self.system)
+        if self.system == "time":
+            return reader(_part_of_a_day, ReasonCode.NOT_A_TIME, ["0.8125"])
+        example = "46204.75" if self.system == "1900" else "44742.75"
+        return reader(partial(_counted_day, system=self.system), ReasonCode.NOT_A_DATE, [example])
 
 
 def _number(text: str) -> Decimal | None:
     return Decimal(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
-
-
-def _epoch_hint(count: Decimal, unit: str, example: str) -> str:
-    if unit == "s" and count > _LAST_S:
-        return f"that many digits are milliseconds, and seconds are agreed: write it like {example}"
-    if unit == "ms" and _FIRST_S <= count < _FIRST_S * 1000:
-        return f"so few digits are seconds, and milliseconds are agreed: write it like {example}"
-    return f"a number so small stands for no date: write it like {example}"
 
 
 def _part_of_a_day(text: str) -> time | None:
@@ -447,32 +383,19 @@ def _part_of_a_day(text: str) -> time | None:
         return None
     if not 0 <= part < 1:
         raise NotRealError("a part of one day, from 0 up to but not 1, would be accepted: 0.5 is 12:00")
-    return (datetime(1904, 1, 1) + min(_rounded(part), _LAST_SECOND)).time()  # noqa: DTZ001 - a wall time
+    return _add_days(datetime(1904, 1, 1), min(part, _LAST_SECOND)).time()  # noqa: DTZ001 - a wall time
 
 
-def _since_1900(text: str) -> datetime | None:
+def _counted_day(text: str, system: Literal["1900", "1904"]) -> datetime | None:
     count = _number(text)
     if count is None:
         return None
-    if 60 <= count < 61:
+    if system == "1904":
+        zero, first = datetime(1904, 1, 1), 0  # noqa: DTZ001 - a wall time
+    elif 60 <= count < 61:
         raise NotRealError("day 60 is 29 February 1900, which never was")
-    return _counted(count, date(1899, 12, 31) if count < 60 else date(1899, 12, 30), first=1)
-
-
-def _since_1904(text: str) -> datetime | None:
-    count = _number(text)
-    return None if count is None else _counted(count, date(1904, 1, 1), first=0)
-
-
-def _counted(count: Decimal, zero: date, first: int) -> datetime:
+    else:
+        zero, first = datetime(1899, 12, 31 if count < 60 else 30), 1  # noqa: DTZ001 - a wall time
     if count < first:
         raise NotRealError(f"days are counted from {first}: a part of a day is a time (serial: time)")
-    try:
-        return datetime.combine(zero, time()) + _rounded(count)
-    except OverflowError:
-        raise NotRealError("a day up to 9999-12-31 would be accepted") from None
-
-
-def _rounded(days: Decimal) -> timedelta:
-    """Spreadsheets keep times as binary fractions: the nearest second is what was typed."""
-    return timedelta(seconds=round(days * 86_400))
+    return _add_days(zero, count)

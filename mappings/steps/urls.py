@@ -1,20 +1,20 @@
-"""Steps that turn what partners type into a web address. Whether it answers is never asked."""
+"""Steps that make web addresses of what partners type, and find e-mail addresses. Nothing is fetched."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, ClassVar
+from typing import Annotated
 from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
 
 import idna
 from pydantic import AfterValidator, Field, field_validator
 
-from mappings.measures import Switch, Text, Texts, mistake
+from mappings.outcome import ReasonCode, Refusal
 from mappings.patterns import compile_pattern
-from mappings.refusals import ReasonCode, Refusal
-from mappings.steps.step import Run, Step, StepExample
+from mappings.steps.step import Family, PureStep, Run, plain_step
 from mappings.steps.text import SPACES
+from mappings.strict import Text, Texts, mistake
 
 _SOUND = re.compile(
     r"https?://[a-z0-9]+(?:[.-][a-z0-9]+)*(?::\d{1,5})?"
@@ -26,58 +26,47 @@ _FIRST = re.compile(r"https?://[^\s<>\"']+", re.IGNORECASE)
 _BARE = re.compile(r"(?:www\.)?(?:[^\W_](?:[\w-]*[^\W_])?\.)+[^\W\d_]{2,}(?::\d+)?(?:[/?#][^\s<>\"']*)?")
 _OTHER_SCHEME = re.compile(r"(?:mailto|tel|javascript|data|ftp|file):", re.IGNORECASE)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_MAILBOX = re.compile(r"([\w.!#$%&'*+/=?^`{|}~-]{1,64})@((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,63})", re.IGNORECASE | re.ASCII)
 _TRAILING = ".,;:!?)]}»”’"
 _LONGEST = 4000
-_WANTED = "an address like https://example.org/tickets would be accepted"
 
 
-class EncodeSpaces(Step, name="encode_spaces", refuses=False):
-    """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space."""
+@plain_step("encode_spaces", Family.ADDRESSES, refuses=False)
+def encode_spaces(text: str) -> str:
+    """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("encode_spaces", " https://example.org/photo 1.jpg", "https://example.org/photo%201.jpg"),
-    )
-    switch: Switch = Field(default=True, alias="encode_spaces")
-
-    def function(self) -> Run:
-        return lambda text: re.sub(r"\s", "%20", text.strip(SPACES))
+    Examples:
+        encode_spaces: " https://example.org/photo 1.jpg" -> "https://example.org/photo%201.jpg"
+    """
+    return re.sub(r"\s", "%20", text.strip(SPACES))
 
 
-class Url(Step, name="url"):
+@plain_step("url", Family.ADDRESSES)
+def clean_url(text: str) -> str:
     """Find the first web address, add https:// where the scheme is missing, percent-encode exactly once.
 
     Addresses other than http and https (mailto, tel) are refused.
-    """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("url", "Bilhetes: https://example.org/a b", "https://example.org/a"),
-        StepExample("url", "www.example.org/café", "https://www.example.org/caf%C3%A9"),
-        StepExample("url", "https://example.org/a%7Cb|c", "https://example.org/a%7Cb%7Cc"),
-        StepExample("url", "mailto:box@example.org", ReasonCode.NOT_A_URL),
-    )
-    switch: Switch = Field(default=True, alias="url")
-
-    def function(self) -> Run:
-        return clean_url
-
-
-def clean_url(text: str) -> str:
-    """Return the first web address in a text, in the form in which it can be sent.
-
-    Raises:
-        Refusal: there is none, or it is not an address of the web.
+    Examples:
+        url: "Bilhetes: https://example.org/a b" -> "https://example.org/a"
+        url: "www.example.org/café" -> "https://www.example.org/caf%C3%A9"
+        url: "https://example.org/a%7Cb|c" -> "https://example.org/a%7Cb%7Cc"
+        url: "mailto:box@example.org" -> not_a_url
     """
     if len(text) < _LONGEST and _SOUND.fullmatch(text):
         return text
     if len(text) > _LONGEST:
         raise Refusal(ReasonCode.NOT_A_URL, f"an address of at most {_LONGEST} characters would be accepted")
-    found = _FIRST.search(text)
-    if found:
-        return _encoded(_without_tail(found[0]))
+    if found := _FIRST.search(text):
+        return _encode(_without_tail(found[0]))
     bare = text.strip()
     if _OTHER_SCHEME.match(bare) or not _BARE.fullmatch(bare):
-        raise Refusal(ReasonCode.NOT_A_URL, _WANTED)
-    return _encoded("https://" + bare)
+        raise _no_url()
+    return _encode("https://" + bare)
+
+
+def _no_url() -> Refusal:
+    return Refusal(ReasonCode.NOT_A_URL, "an address like https://example.org/tickets would be accepted")
 
 
 def _without_tail(url: str) -> str:
@@ -87,33 +76,24 @@ def _without_tail(url: str) -> str:
     return url
 
 
-def _encoded(url: str) -> str:
+def _encode(url: str) -> str:
     try:
         parts = urlsplit(url)
-        host = _host(parts.hostname or "")
-        port = f":{parts.port}" if parts.port else ""
+        host = _encode_host(parts.hostname or "") + (f":{parts.port}" if parts.port else "")
     except ValueError:
-        raise Refusal(ReasonCode.NOT_A_URL, _WANTED) from None
-    path = _percent(parts.path, "/:@!$&'()*+,;=~-._%")
-    query = _percent(parts.query, "/?:@!$&'()*+,;=~-._%")
-    fragment = _percent(parts.fragment, "/?:@!$&'()*+,;=~-._%")
-    return urlunsplit((parts.scheme.lower(), host + port, path, query, fragment))
+        raise _no_url() from None
+    safe = (("path", "/:@!$&'()*+,;=~-._%"), ("query", "/?:@!$&'()*+,;=~-._%"), ("fragment", "/?:@!$&'()*+,;=~-._%"))
+    quoted = [quote(_BAD_ESCAPE.sub("%25", getattr(parts, part)), safe=signs, errors="replace") for part, signs in safe]
+    return urlunsplit((parts.scheme.lower(), host, *quoted))
 
 
-def _percent(part: str, safe: str) -> str:
-    return quote(_BAD_ESCAPE.sub("%25", part), safe=safe, errors="replace")
-
-
-def _host(host: str) -> str:
+def _encode_host(host: str) -> str:
     if host.isascii() and re.fullmatch(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", host):
         return host
     try:
         return idna.encode(host, uts46=True).decode()
     except idna.IDNAError as error:
         raise ValueError(host) from error
-
-
-_MAILBOX = re.compile(r"([\w.!#$%&'*+/=?^`{|}~-]{1,64})@((?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,63})", re.IGNORECASE | re.ASCII)
 
 
 def check_address(text: str) -> str:
@@ -129,60 +109,18 @@ def check_address(text: str) -> str:
     return text
 
 
-Address = Annotated[Text, AfterValidator(check_address)]
+class Resolve(PureStep, name="resolve", family=Family.ADDRESSES):
+    """Complete an address that begins in the middle, as links on a page of this address do.
 
+    Examples:
+        {resolve: "https://ex.org/agenda/"}: "show.php?id=7" -> "https://ex.org/agenda/show.php?id=7"
+        {resolve: "https://ex.org/agenda/"}: "/img/a.jpg" -> "https://ex.org/img/a.jpg"
+        {resolve: "https://ex.org/agenda/"}: "https://other.org/" -> "https://other.org/"
+    """
 
-class DropQuery(Step, name="drop_query", refuses=False):
-    """Remove parameters from an address: those that only follow readers around."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample(
-            "{drop_query: [utm_*, fbclid]}", "https://ex.org/a?id=7&utm_source=x&fbclid=y#top", "https://ex.org/a?id=7#top"
-        ),
-        StepExample('{drop_query: "*"}', "https://ex.org/a?id=7", "https://ex.org/a"),
+    base: Annotated[Text, AfterValidator(check_address)] = Field(
+        alias="resolve", description="The address that they are seen from."
     )
-    names: Texts = Field(alias="drop_query", min_length=1, description="Their names; * stands for any characters.")
-
-    def function(self) -> Run:
-        is_dropped = _matcher(self.names)
-
-        def drop(text: str) -> str:
-            return _with_query(text, lambda pairs: [pair for pair in pairs if not is_dropped(_name_of(pair))])
-
-        return drop
-
-
-class SetQuery(Step, name="set_query", refuses=False):
-    """Give an address parameters; one that it has already gets the new value."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample(
-            "{set_query: {from: our agenda}}", "https://ex.org/a?id=7#top", "https://ex.org/a?id=7&from=our%20agenda#top"
-        ),
-        StepExample("{set_query: {id: 8}}", "https://ex.org/a?id=7", "https://ex.org/a?id=8"),
-    )
-    parameters: dict[str, Text] = Field(alias="set_query", min_length=1, description="The parameters and their values.")
-
-    def function(self) -> Run:
-        wanted = {name: f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.parameters.items()}
-
-        def change(pairs: list[str]) -> list[str]:
-            there = {_name_of(pair) for pair in pairs}
-            kept = [wanted.get(_name_of(pair), pair) for pair in pairs]
-            return kept + [new for name, new in wanted.items() if name not in there]
-
-        return lambda text: _with_query(text, change)
-
-
-class Resolve(Step, name="resolve"):
-    """Complete an address that begins in the middle, as links on a page of this address do."""
-
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{resolve: "https://ex.org/agenda/"}', "show.php?id=7", "https://ex.org/agenda/show.php?id=7"),
-        StepExample('{resolve: "https://ex.org/agenda/"}', "/img/a.jpg", "https://ex.org/img/a.jpg"),
-        StepExample('{resolve: "https://ex.org/agenda/"}', "https://other.org/", "https://other.org/"),
-    )
-    base: Address = Field(alias="resolve", description="The address that they are seen from.")
 
     def function(self) -> Run:
         base = self.base
@@ -191,21 +129,19 @@ class Resolve(Step, name="resolve"):
             try:
                 return urljoin(base, text.strip(SPACES))
             except ValueError:
-                raise Refusal(ReasonCode.NOT_A_URL, _WANTED) from None
+                raise _no_url() from None
 
         return resolve
 
 
-class UrlTemplate(Step, name="url_template", refuses=False):
-    """Put a value into an address, percent-encoded."""
+class UrlTemplate(PureStep, name="url_template", family=Family.ADDRESSES, refuses=False):
+    """Put a value into an address, percent-encoded.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample(
-            '{url_template: "https://ex.org/e/{}?from=agenda"}',
-            "jazz & blues/7",
-            "https://ex.org/e/jazz%20%26%20blues%2F7?from=agenda",
-        ),
-    )
+    Examples:
+        {url_template: "https://ex.org/e/{}?from=agenda"}:
+            "jazz & blues/7" -> "https://ex.org/e/jazz%20%26%20blues%2F7?from=agenda"
+    """
+
     template: Text = Field(alias="url_template", description="The address, with {} where the value belongs.")
 
     @field_validator("template")
@@ -221,13 +157,52 @@ class UrlTemplate(Step, name="url_template", refuses=False):
         return lambda text: before + quote(text.strip(SPACES), safe="", errors="replace") + after
 
 
-class OnlyHosts(Step, name="only_hosts"):
-    """Refuse an address at any other host than these."""
+class SetQuery(PureStep, name="set_query", family=Family.ADDRESSES, refuses=False):
+    """Give an address parameters; one that it has already gets the new value.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample('{only_hosts: [ex.org, "*.ex.org"]}', "https://tickets.ex.org/7", "https://tickets.ex.org/7"),
-        StepExample("{only_hosts: ex.org}", "https://ex.org.evil.example/7", ReasonCode.NOT_A_URL),
-    )
+    Examples:
+        {set_query: {from: our agenda}}:
+            "https://ex.org/a?id=7#top" -> "https://ex.org/a?id=7&from=our%20agenda#top"
+        {set_query: {id: 8}}: "https://ex.org/a?id=7" -> "https://ex.org/a?id=8"
+    """
+
+    parameters: dict[str, Text] = Field(alias="set_query", min_length=1, description="The parameters and their values.")
+
+    def function(self) -> Run:
+        wanted = {name: f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.parameters.items()}
+
+        def change(pairs: list[str]) -> list[str]:
+            names = [_name_of(pair) for pair in pairs]
+            changed = [wanted.get(name, pair) for name, pair in zip(names, pairs, strict=True)]
+            return changed + [new for name, new in wanted.items() if name not in names]
+
+        return lambda text: _with_query(text, change)
+
+
+class DropQuery(PureStep, name="drop_query", family=Family.ADDRESSES, refuses=False):
+    """Remove parameters from an address: those that only follow readers around.
+
+    Examples:
+        {drop_query: [utm_*, fbclid]}:
+            "https://ex.org/a?id=7&utm_source=x&fbclid=y#top" -> "https://ex.org/a?id=7#top"
+        {drop_query: "*"}: "https://ex.org/a?id=7" -> "https://ex.org/a"
+    """
+
+    names: Texts = Field(alias="drop_query", min_length=1, description="Their names; * stands for any characters.")
+
+    def function(self) -> Run:
+        is_dropped = _matcher(self.names)
+        return lambda text: _with_query(text, lambda pairs: [pair for pair in pairs if not is_dropped(_name_of(pair))])
+
+
+class OnlyHosts(PureStep, name="only_hosts", family=Family.ADDRESSES):
+    """Refuse an address at any other host than these.
+
+    Examples:
+        {only_hosts: [ex.org, "*.ex.org"]}: "https://tickets.ex.org/7" -> "https://tickets.ex.org/7"
+        {only_hosts: ex.org}: "https://ex.org.evil.example/7" -> not_a_url
+    """
+
     hosts: Texts = Field(alias="only_hosts", min_length=1, description="The hosts; * stands for any characters.")
 
     def function(self) -> Run:
@@ -242,21 +217,15 @@ class OnlyHosts(Step, name="only_hosts"):
         return only_hosts
 
 
-class Email(Step, name="email"):
-    """Find the first e-mail address in a text. Refuses a text without one."""
+@plain_step("email", Family.ADDRESSES)
+def first_mailbox(text: str) -> str:
+    """Find the first e-mail address in a text. Refuses a text without one.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("email", "Info: Box.Office@Example.ORG (mornings)", "Box.Office@example.org"),
-        StepExample("email", "mailto:box@example.org", "box@example.org"),
-        StepExample("email", "box at example.org", ReasonCode.BAD_TEXT),
-    )
-    switch: Switch = Field(default=True, alias="email")
-
-    def function(self) -> Run:
-        return _first_mailbox
-
-
-def _first_mailbox(text: str) -> str:
+    Examples:
+        email: "Info: Box.Office@Example.ORG (mornings)" -> "Box.Office@example.org"
+        email: "mailto:box@example.org" -> "box@example.org"
+        email: "box at example.org" -> bad_text
+    """
     found = _MAILBOX.search(text)
     if found is None:
         raise Refusal(ReasonCode.BAD_TEXT, "an e-mail address like box@example.org would be accepted")

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from functools import lru_cache
-from typing import ClassVar
 
 from babel.core import get_global
 from pydantic import Field
 
-from mappings.measures import Duration, Switch, Zone
-from mappings.refusals import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.outcome import ReasonCode, Refusal, did_you_mean
+from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.steps.text import SPACES
+from mappings.strict import Duration, Switch, Zone
 from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 
 
-class WallTimeIn(Step, name="wall_time_in", takes=Kind.WALL, gives=Kind.MOMENT):
-    """Say that a date and time is what the clocks show in a zone (the step form of the value `at`)."""
+class WallTimeIn(PureStep, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WALL, gives=Kind.MOMENT):
+    """Say that a date and time is what the clocks show in a zone (the step form of the value `at`).
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{wall_time_in: Europe/Lisbon}", "2026-07-01T18:00:00", "2026-07-01T18:00:00+01:00"),
-        StepExample("{wall_time_in: Europe/Lisbon}", "2026-03-29T01:30:00", ReasonCode.NO_SUCH_TIME),
-        StepExample("{wall_time_in: Europe/Lisbon, gap: later}", "2026-03-29T01:30:00", "2026-03-29T02:30:00+01:00"),
-        StepExample("{wall_time_in: Europe/Lisbon, overlap: later}", "2026-10-25T01:30:00", "2026-10-25T01:30:00+00:00"),
-    )
+    Examples:
+        {wall_time_in: Europe/Lisbon}: "2026-07-01T18:00:00" -> "2026-07-01T18:00:00+01:00"
+        {wall_time_in: Europe/Lisbon}: "2026-03-29T01:30:00" -> no_such_time
+        {wall_time_in: Europe/Lisbon, gap: later}: "2026-03-29T01:30:00" -> "2026-03-29T02:30:00+01:00"
+        {wall_time_in: Europe/Lisbon, overlap: later}: "2026-10-25T01:30:00" -> "2026-10-25T01:30:00+00:00"
+    """
+
     zone: Zone = Field(alias="wall_time_in", description="The IANA zone whose clocks are meant.")
     gap: Gap = Field(default="reject", description="A time that the clocks jump over.")
     overlap: Overlap = Field(default="earlier", description="A time that happens twice.")
@@ -36,12 +36,13 @@ class WallTimeIn(Step, name="wall_time_in", takes=Kind.WALL, gives=Kind.MOMENT):
         return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
 
 
-class InZone(Step, name="in_zone", takes=Kind.MOMENT, gives=Kind.MOMENT):
-    """Show a moment as the clocks of a zone show it: the same instant, another offset."""
+class InZone(PureStep, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, gives=Kind.MOMENT):
+    """Show a moment as the clocks of a zone show it: the same instant, another offset.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{in_zone: Europe/Lisbon}", "2026-07-01T17:00:00+00:00", "2026-07-01T18:00:00+01:00"),
-    )
+    Examples:
+        {in_zone: Europe/Lisbon}: "2026-07-01T17:00:00+00:00" -> "2026-07-01T18:00:00+01:00"
+    """
+
     zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
 
     def function(self) -> Run:
@@ -56,13 +57,14 @@ class InZone(Step, name="in_zone", takes=Kind.MOMENT, gives=Kind.MOMENT):
         return in_zone
 
 
-class Plus(Step, name="plus", takes=Kind.ANY, gives=Kind.ANY):
-    """Add a duration, or take one away: elapsed time for a moment, whole days for a date."""
+class Plus(PureStep, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.ANY):
+    """Add a duration, or take one away: elapsed time for a moment, whole days for a date.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("{plus: 1h30m}", "2026-07-01T18:00:00+01:00", "2026-07-01T19:30:00+01:00"),
-        StepExample("{plus: -1d}", "2026-07-01", "2026-06-30"),
-    )
+    Examples:
+        {plus: 1h30m}: "2026-07-01T18:00:00+01:00" -> "2026-07-01T19:30:00+01:00"
+        {plus: -1d}: "2026-07-01" -> "2026-06-30"
+    """
+
     length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
 
     def function(self) -> Run:
@@ -98,10 +100,13 @@ def _out_of_range() -> Refusal:
     return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
 
 
-class DayOf(Step, name="day_of", takes=Kind.ANY, gives=Kind.DATE, refuses=False):
-    """Keep only the calendar day of a date and time."""
+class DayOf(PureStep, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE, refuses=False):
+    """Keep only the calendar day of a date and time.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("day_of", "2026-07-01T18:00:00+01:00", "2026-07-01"),)
+    Examples:
+        day_of: "2026-07-01T18:00:00+01:00" -> "2026-07-01"
+    """
+
     switch: Switch = Field(default=True, alias="day_of")
 
     def function(self) -> Run:
@@ -112,10 +117,13 @@ class DayOf(Step, name="day_of", takes=Kind.ANY, gives=Kind.DATE, refuses=False)
         return _no_day(kind)
 
 
-class ClockOf(Step, name="clock_of", takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
-    """Keep only the time of day of a date and time."""
+class ClockOf(PureStep, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
+    """Keep only the time of day of a date and time.
 
-    shown: ClassVar[tuple[StepExample, ...]] = (StepExample("clock_of", "2026-07-01T18:00:00+01:00", "18:00:00"),)
+    Examples:
+        clock_of: "2026-07-01T18:00:00+01:00" -> "18:00:00"
+    """
+
     switch: Switch = Field(default=True, alias="clock_of")
 
     def function(self) -> Run:
@@ -131,19 +139,19 @@ _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
 _UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
 
 
-class NamedZone(Step, name="zone"):
+class NamedZone(PureStep, name="zone", family=Family.MOMENTS):
     """Read a zone's name: old names become today's, Windows' names IANA's; capitals do not count.
 
     Abbreviations (EST) and bare offsets (UTC+2) are refused: they say nothing about summer.
+
+    Examples:
+        zone: "US/Eastern" -> "America/New_York"
+        zone: "asia/calcutta " -> "Asia/Kolkata"
+        zone: "Eastern Standard Time" -> "America/New_York"
+        zone: "EST" -> not_a_zone
+        zone: "UTC+2" -> not_a_zone
     """
 
-    shown: ClassVar[tuple[StepExample, ...]] = (
-        StepExample("zone", "US/Eastern", "America/New_York"),
-        StepExample("zone", "asia/calcutta ", "Asia/Kolkata"),
-        StepExample("zone", "Eastern Standard Time", "America/New_York"),
-        StepExample("zone", "EST", ReasonCode.NOT_A_ZONE),
-        StepExample("zone", "UTC+2", ReasonCode.NOT_A_ZONE),
-    )
     switch: Switch = Field(default=True, alias="zone")
 
     def function(self) -> Run:

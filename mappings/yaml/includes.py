@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mappings.outcome import did_you_mean
 from mappings.positions import (
     START,
     Block,
@@ -23,7 +24,6 @@ from mappings.positions import (
     read_yaml,
     walk,
 )
-from mappings.refusals import did_you_mean
 
 FRAGMENT_MARK = "_"
 """A file whose name begins so is no feed, though it may stand among feeds: it is there to be included."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rapidfuzz import process
-
-from connectors.event_api.answers import Created, KeyRefused, Meaning, NoAccess, Refused, ScopeMissing, in_short
-from connectors.event_api.contract_check import ContractPage, NoPage, compare
+from connectors.event_api.answers import Kind, in_short
+from connectors.event_api.contract_check import Drift, compare
 from connectors.event_api.lists import Classifications
+from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.errors import MissingColumnsError
@@ -19,277 +16,184 @@ from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN
-from mappings.lookup_table import Table
+from mappings.outcome import did_you_mean
 from mappings.outgoing import Outgoing, outgoing_of
-from mappings.refusals import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
-from mappings.spec.source_words import WriteBack
-from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
-from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.strict import Policy, UsePolicy
-from pipelines.cli.feed_files import source_words
-from pipelines.cli.findings import LiveFinding, unwise, well, wrong
+from pipelines.cli.findings import LiveFinding
 from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.service import ListMemory, change_between
-from pipelines.settings import Channels, Recipient, Settings
+from pipelines.settings import Recipient, Settings
 from state.database import existing_database
 from state.notes import ServiceNotes
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
-_LET_THROUGH = (
-    "an event without any field was refused for its fields ({}), as it must be: the key got as far as that, which proves"
-)
 _ORDER = "`events:create` unless the service looks at fields before scopes"
+_SHOWN = 5
+_LISTED = 60
+TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)
 
 
-def of_account(base_url: str, lists: ServiceAnswers, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    """Yield what the service says of itself, of the key and of the channels."""
-    taken = "" if isinstance(lists.channels, SyncError) else f" and takes the key {lists.key_tail}"
-    yield well("service", f"{base_url} answers{taken}")
-    if lists.probe is not None or not isinstance(lists.channels, SyncError):
-        yield _scopes(lists)
-    yield _channels(lists.channels, mapping)
+def _well(about: str, text: str) -> LiveFinding:
+    return LiveFinding(about, ok=True, told=text)
 
 
-def refused(asked: str, error: SyncError) -> LiveFinding:
+def _unwise(about: str, text: str, difference: Drift | None = None) -> LiveFinding:
+    """Return the finding that nothing fails yet, but a person should look."""
+    return LiveFinding(about, ok=True, told=text, severity="warning", difference=difference)
+
+
+def _wrong(about: str, text: str, exit_code: int, difference: Drift | None = None) -> LiveFinding:
+    """Return the finding that rows or runs would fail."""
+    return LiveFinding(about, ok=False, told=text, exit_code=exit_code, severity="error", difference=difference)
+
+
+def _failed(about: str, error: SyncError) -> LiveFinding:
     """Return the finding for an error, with the exit code that a run would end with."""
-    outcome = outcome_of(error)
-    told = "; ".join(filter(None, (*str(error).splitlines(), error.hint)))
+    code = outcome_of(error).exit_code
     # What would stop a run as a brake is, for a check, a file that does not fit its source.
-    code = ExitCode.CONFIG if outcome.exit_code is ExitCode.BRAKE else outcome.exit_code
-    return wrong(asked, told, code)
+    code = ExitCode.CONFIG if code is ExitCode.BRAKE else code
+    return _wrong(about, "; ".join(filter(None, (*str(error).splitlines(), error.hint))), code)
+
+
+def ask_for(
+    settings: Settings, mappings: Sequence[FeedMapping], *, is_probing: bool, is_testing: bool
+) -> Mapping[Path, tuple[LiveFinding, ...]]:
+    """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
+
+    `is_testing`: the recipients of each feed's notifications are sent a test.
+
+    Raises:
+        SyncError: there is a state DB, and it cannot be opened.
+    """
+    lists = ask_everything(settings, is_probing=is_probing)
+    faults = _ask_recipients(settings, mappings, is_testing=is_testing)
+    with existing_database(settings.state_url) as engine, open_state(settings) as reader:
+        memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
+        estranged = reader.estranged()
+        return {
+            mapping.path: (
+                *of_service(settings.base_url, lists, mapping, memory),
+                *(_unwise("ledger", text) for text in estranged if not reader.has_delivered(mapping.feed)),
+                *_of_source(settings, mapping),
+                *_of_recipients(settings, mapping, faults, is_testing=is_testing),
+            )
+            for mapping in mappings
+        }
+
+
+def of_service(
+    base_url: str, lists: ServiceAnswers, mapping: FeedMapping, memory: ListMemory | None = None
+) -> Iterator[LiveFinding]:
+    """Yield what the service says of itself, of the key, the channels and classifications, and of its contract.
+
+    `memory`: what runs have seen of its lists, None where none ever ran.
+    """
+    if lists.refusal is not None:
+        yield _failed("service", lists.refusal)
+        return
+    channels = lists.channels
+    yield _well(
+        "service", f"{base_url} answers" + ("" if isinstance(channels, SyncError) else f" and takes the key {lists.key_tail}")
+    )
+    if lists.probe is not None or not isinstance(channels, SyncError):
+        yield _scopes(lists)
+    yield _failed("channels", channels) if isinstance(channels, SyncError) else _channels(channels, mapping)
+    known = lists.classifications
+    yield _failed("classifications", known) if isinstance(known, SyncError) else _classifications(known, mapping, memory)
+    yield from _contract(lists.page, mapping)
 
 
 def _scopes(lists: ServiceAnswers) -> LiveFinding:
+    """Say what the answer to an event without any field proves of the key, and what it does not."""
     listing = "" if isinstance(lists.channels, SyncError) else "the key has `channels:read`; "
-    if lists.probe is None:
-        return well("scopes", listing + _UNPROVEN)
-    return _probed(lists.probe, listing, lists.key_tail)
-
-
-def _probed(met: Meaning, listing: str, tail: str) -> LiveFinding:
-    """Say what the answer to an event without any field proves, and what it does not."""
-    said = in_short(met.answer)
-    match met:
-        case Refused():
-            return well("scopes", f"{listing}{_LET_THROUGH.format(said)} {_ORDER}")
-        case ScopeMissing() | NoAccess():
-            told = f"{listing}the key {tail} may not create events: {said}; add the scope `events:create` on the page of the key"
-            return wrong("scopes", told, ExitCode.REFUSED)
-        case KeyRefused():
-            return wrong("scopes", f"the service refused the API key {tail} for creating events: {said}", ExitCode.REFUSED)
-        case Created(event_id=event_id):
-            told = f"{listing}the service created event {event_id} from an event without any field: delete it by hand"
-            return wrong("scopes", f"{told}, and do not probe this service again", ExitCode.ATTENTION)
+    probe, tail = lists.probe, lists.key_tail
+    if probe is None:
+        return _well("scopes", listing + _UNPROVEN)
+    answer = in_short(probe.answer)
+    match probe.kind:
+        case Kind.REFUSED:
+            refused = f"an event without any field was refused for its fields ({answer}), as it must be"
+            return _well("scopes", f"{listing}{refused}: the key got as far as that, which proves {_ORDER}")
+        case Kind.SCOPE_MISSING | Kind.NO_ACCESS:
+            advice = "add the scope `events:create` on the page of the key"
+            return _wrong("scopes", f"{listing}the key {tail} may not create events: {answer}; {advice}", ExitCode.REFUSED)
+        case Kind.KEY_REFUSED:
+            return _wrong("scopes", f"the service refused the API key {tail} for creating events: {answer}", ExitCode.REFUSED)
+        case Kind.READ:
+            created = f"{listing}the service created event {probe.value} from an event without any field: delete it by hand"
+            return _wrong("scopes", f"{created}, and do not probe this service again", ExitCode.ATTENTION)
         case _:
-            return unwise("scopes", f"{listing}whether it may create events could not be told: {said}")
+            return _unwise("scopes", f"{listing}whether it may create events could not be told: {answer}")
 
 
-def _channels(told: dict[str, int] | SyncError, mapping: FeedMapping) -> LiveFinding:
-    if isinstance(told, SyncError):
-        return refused("channels", told)
-    problems = compile_with_problems(mapping, Directory(channels=told))[1]
-    missing = [f"{problem.message}, {problem.hint}" if problem.hint else problem.message for problem in problems]
-    missing += [f"the key has no channel with the id {number}" for number in _numbers(mapping) if number not in told.values()]
+def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
+    problems = compile_with_problems(mapping, Directory(channels=dict(channels)))[1]
+    missing = [", ".join(filter(None, (problem.message, problem.hint))) for problem in problems]
+    sent = outgoing_of(mapping).fields.get("channelId")  # the ids that it can give, as far as its file determines them
+    numbers = sorted(value for value in (sent.values if sent else None) or () if isinstance(value, int))
+    missing += [f"the key has no channel with the id {number}" for number in numbers if number not in channels.values()]
     if missing:
-        return wrong("channels", "; ".join(missing), ExitCode.CONFIG)
-    return well("channels", f"the key may use {len(told)}, and those that the mapping names are among them")
+        return _wrong("channels", "; ".join(missing), ExitCode.CONFIG)
+    return _well("channels", f"the key may use {len(channels)}, and those that the mapping names are among them")
 
 
-def _numbers(mapping: FeedMapping) -> list[int]:
-    """Return the ids of channels that the mapping can give, as far as its file determines them."""
-    sent = outgoing_of(mapping).fields.get("channelId")
-    return sorted(value for value in (sent.values if sent else None) or () if isinstance(value, int))
-
-
-_OWN_FILE = "the mapping file"
-Named = tuple[str, str]
-"""A slug, and the file that names it."""
-
-
-def slugs_named(mapping: FeedMapping) -> dict[str, str]:
-    """Return the slugs that the mapping names for `classifications`, each with the file that names it."""
-    value = mapping.event.root.get("classifications")
-    return {} if value is None else dict(_of(value, mapping))
-
-
-def _of(value: Value, mapping: FeedMapping) -> Iterator[Named]:
-    if isinstance(value, str):
-        yield from _of_text(value, mapping)
-        return
-    yield from _of_block(value, mapping)
-    if isinstance(value, From | FirstOf | Choose | TableValue):
-        yield from _of_policies((value.on_empty, value.on_error))
-
-
-def _of_text(text: str, mapping: FeedMapping) -> Iterator[Named]:
-    if not text.startswith("$"):
-        yield text, _OWN_FILE
-    elif text[1:] in mapping.let:
-        yield from _of(mapping.let[text[1:]], mapping)
-
-
-def _of_block(value: Value, mapping: FeedMapping) -> Iterator[Named]:
-    match value:
-        case Items():
-            yield from _of_all(value.root, mapping)
-        case FirstOf() if not value.do:
-            yield from _of_all(value.first_of, mapping)
-        case Choose():
-            otherwise = () if value.otherwise is None else (value.otherwise,)
-            yield from _of_all((*(choice.then for choice in value.choose), *otherwise), mapping)
-        case From():
-            yield from _of_steps(value, mapping)
-        case TableValue():
-            yield from _of_table(mapping.tables[value.lookup], len(value.by), value.take)
-            yield from _of_policies((value.on_miss,))
-        case _:
-            return
-
-
-def _of_all(values: Iterable[Value], mapping: FeedMapping) -> Iterator[Named]:
-    for value in values:
-        yield from _of(value, mapping)
-
-
-def _of_steps(value: From, mapping: FeedMapping) -> Iterator[Named]:
-    """Only the last step's results are the value's."""
-    match value.do[-1] if value.do else None:
-        case Map() as step:
-            yield from ((slug, _OWN_FILE) for slugs in step.table.values() for slug in slugs)
-            yield from _of_policies((step.policy,))
-        case Lookup() | LastIn() as step:
-            yield from _of_table(mapping.tables[step.file], 1, step.take)
-            yield from _of_policies((step.policy,))
-        case None if value.source.startswith("$"):
-            yield from _of(value.source, mapping)
-        case _:
-            return
-
-
-def _of_table(table: Table, keys: int, take: tuple[str, ...] | None) -> Iterator[Named]:
-    results = split_columns(table, keys, take)[1]
-    places = [table.columns.index(column) for column in results]
-    yield from ((row[place], table.name) for row in table.rows for place in places if row[place])
-
-
-def _of_policies(policies: Iterable[Policy | None]) -> Iterator[Named]:
-    for policy in policies:
-        if isinstance(policy, UsePolicy):
-            slugs = (policy.use,) if isinstance(policy.use, str) else policy.use
-            yield from ((slug, _OWN_FILE) for slug in slugs)
-
-
-_SHOWN = 5
-_LISTED = 60
-
-
-def of_classifications(told: Classifications | SyncError, mapping: FeedMapping, memory: ListMemory | None) -> LiveFinding:
-    """Return what is to be said of the list. `memory`: what runs have seen of it, None where none ever ran."""
-    if isinstance(told, SyncError):
-        return refused("classifications", told)
-    named = slugs_named(mapping)
-    unknown = {slug: file for slug, file in named.items() if slug not in told.slugs}
-    changed = _changed(told, mapping, memory)
-    if unknown:
-        shown = [_unknown(slug, file, told.slugs) for slug, file in islice(unknown.items(), _SHOWN)]
-        more = [f"and {len(unknown) - _SHOWN} more"] if len(unknown) > _SHOWN else []
-        return wrong(
-            "classifications", "; ".join([*shown, *more, *_known(unknown, told), *filter(None, [changed])]), ExitCode.CONFIG
-        )
-    if changed:
-        return unwise("classifications", changed)
-    version = f"version {told.version}, {len(told.slugs)} of them"
-    return well("classifications", f"{version}; the {len(named)} that the mapping names are known")
-
-
-def _known(unknown: Collection[str], told: Classifications) -> Iterator[str]:
-    """Yield what there is to choose from, where a slug is still to be filled in."""
-    slugs = sorted(told.slugs)
-    if FILL_IN in unknown:
+def _classifications(known: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> LiveFinding:
+    sent = outgoing_of(mapping).fields.get("classifications")
+    named = sorted(map(str, (sent.item.values if sent and sent.item else None) or ()))
+    unknown = [slug for slug in named if slug not in known.slugs]
+    changed = _changed(known, mapping, memory)
+    if not unknown and changed:
+        return _unwise("classifications", changed)
+    if not unknown:
+        version = f"version {known.version}, {len(known.slugs)} of them"
+        return _well("classifications", f"{version}; the {len(named)} that the mapping names are known")
+    slugs, texts = sorted(known.slugs), []
+    for slug in unknown[:_SHOWN]:
+        files = [name for name, table in mapping.tables.items() if any(slug in row for row in table.rows)]
+        near = did_you_mean(slug, slugs)
+        text = f'{files[0] if files else "the mapping file"} names "{slug}", which the service does not know'
+        texts.append(f"{text}, {near}" if near else text)
+    if len(unknown) > _SHOWN:
+        texts.append(f"and {len(unknown) - _SHOWN} more")
+    if FILL_IN in unknown:  # what there is to choose from
         more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
-        yield f"it knows {', '.join(slugs[:_LISTED])}{more}"
+        texts.append(f"it knows {', '.join(slugs[:_LISTED])}{more}")
+    return _wrong("classifications", "; ".join(filter(None, [*texts, changed])), ExitCode.CONFIG)
 
 
 def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> str:
     """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
     written_for = mapping.classifications_version
     if written_for is None:
-        before = memory.told(mapping.feed) if memory else None
+        before = memory.last_read_by(mapping.feed) if memory else None
         return "" if before is None or before == now else f"since the last run {change_between(before, now, mapping)}"
     if written_for == now.version:
         return ""
-    said = f"the mapping was written for version {written_for}"
     before = memory.version(written_for) if memory else None
     if before is None:
-        return f"{said}, the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
-    return f"{said}; {change_between(before, now, mapping)}"
+        unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
+        return f"the mapping was written for version {written_for}, {unknown}"
+    return f"the mapping was written for version {written_for}; {change_between(before, now, mapping)}"
 
 
-def _unknown(slug: str, file: str, known: frozenset[str]) -> str:
-    said = f'{file} names "{slug}", which the service does not know'
-    near = did_you_mean(slug, sorted(known))
-    return f"{said}, {near}" if near else said
-
-
-TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)
-Problems = Mapping[Recipient, str]
-"""What is wrong with each recipient, "" where nothing is."""
-
-
-def ask_channels(settings: Settings, mappings: Sequence[FeedMapping], *, is_sending: bool) -> Problems:
-    """Check the addresses of all recipients of these feeds' notifications; `is_sending`: send each a message."""
-    recipients = dict.fromkeys(one for mapping in mappings for one in _of_channels(settings, mapping))
-    deliver = deliver_over(settings.mask)
-    try:
-        return {one: deliver(one.address, TEST) if is_sending else find_fault(one.address, settings.mask) for one in recipients}
-    except ConfigError as missing:
-        return dict.fromkeys(recipients, f"{missing}: {missing.hint}")
-
-
-def of_channels(settings: Settings, mapping: FeedMapping, problems: Problems, *, is_sending: bool) -> Iterator[LiveFinding]:
-    """Yield who is notified of a feed, and which addresses do not work; nothing for a feed without recipients."""
-    for name in settings.channels.unknown(mapping.notify):
-        yield unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"{_near(settings.channels, name)}')
-    recipients = _of_channels(settings, mapping)
-    for one in recipients:
-        if problem := problems.get(one):
-            yield unwise("notify", f"{one.name} cannot be told: {problem}")
-    reached = [one.name for one in recipients if not problems.get(one)]
-    if reached:
-        yield well("notify", f"{'a test went to' if is_sending else 'what needs somebody is told to'} {', '.join(reached)}")
-
-
-def _of_channels(settings: Settings, mapping: FeedMapping) -> tuple[Recipient, ...]:
-    return settings.channels.recipients(mapping.owner, mapping.notify)
-
-
-def _near(channels: Channels, name: str) -> str:
-    nearest = process.extractOne(name, sorted(channels.addresses), score_cutoff=60)
-    if nearest:
-        return f', did you mean "{nearest[0]}"?'
-    known = ", ".join(f'"{one}"' for one in sorted(channels.addresses))
-    return f"; it has {known}" if known else ": it names none"
-
-
-def of_contract(page: ContractPage | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
+def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
     """Yield the differences, errors first; one line where there are none, or where there is no page to compare with."""
     if isinstance(page, NoPage):
-        yield unwise("contract", f"could not be compared: {page.why}; runs go on without it")
+        yield _unwise("contract", f"could not be compared: {page.why}; runs go on without it")
         return
     sent = outgoing_of(mapping)
     drifts = compare(page, sent)
     for drift in drifts:
         if drift.severity == "error":
-            yield wrong("contract", str(drift), ExitCode.CONFIG, drift)
+            yield _wrong("contract", str(drift), ExitCode.CONFIG, drift)
         else:
-            yield unwise("contract", str(drift), drift)
+            yield _unwise("contract", str(drift), drift)
     if not drifts:
-        yield well("contract", f"the service's page agrees with the {_count(sent)} fields that the mapping sends")
+        yield _well("contract", f"the service's page agrees with the {_count(sent)} fields that the mapping sends")
 
 
 def _count(sent: Outgoing) -> int:
@@ -298,85 +202,66 @@ def _count(sent: Outgoing) -> int:
     return sum(map(_count, inner)) if inner else 1
 
 
-def of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    """Yield what is found by opening a feed's source and asking for its first row."""
+Faults = Mapping[Recipient, str]
+"""What is wrong with each recipient, "" where nothing is."""
+
+
+def _ask_recipients(settings: Settings, mappings: Sequence[FeedMapping], *, is_testing: bool) -> Faults:
+    """Check the addresses of all recipients of these feeds' notifications; `is_testing`: send each a message."""
+    recipients = {one for mapping in mappings for one in settings.channels.recipients(mapping.owner, mapping.notify)}
+    deliver = deliver_over(settings.mask)
     try:
-        with faults_as_errors(lambda: f"asking for the source of {mapping.feed}"):
-            yield from _of_source(settings, mapping)
-    except SyncError as error:
-        yield refused("source", error)
+        return {one: deliver(one.address, TEST) if is_testing else find_fault(one.address, settings.mask) for one in recipients}
+    except ConfigError as missing:
+        return dict.fromkeys(recipients, f"{missing}: {missing.hint}")
+
+
+def _of_recipients(settings: Settings, mapping: FeedMapping, faults: Faults, *, is_testing: bool) -> Iterator[LiveFinding]:
+    """Yield who is notified of a feed, and which addresses do not work; nothing for a feed without recipients."""
+    known = sorted(settings.channels.addresses)
+    listed = "it has " + ", ".join(f'"{one}"' for one in known) if known else ""
+    for name in settings.channels.unknown(mapping.notify):
+        advice = did_you_mean(name, known) or listed or "it names none"
+        yield _unwise("notify", f'EVENTSYNC_NOTIFY has no channel "{name}"; {advice}')
+    recipients = settings.channels.recipients(mapping.owner, mapping.notify)
+    for one in recipients:
+        if fault := faults.get(one):
+            yield _unwise("notify", f"{one.name} cannot be told: {fault}")
+    reached = [one.name for one in recipients if not faults.get(one)]
+    if reached:
+        yield _well("notify", f"{'a test went to' if is_testing else 'what needs somebody is told to'} {', '.join(reached)}")
 
 
 def _of_source(settings: Settings, mapping: FeedMapping) -> Iterator[LiveFinding]:
-    columns = compile_with_problems(mapping, Directory())[0].columns
-    if isinstance(mapping.source, SalesforceSource):
-        yield _of_org(settings, mapping.source, columns)
-        return
-    with open_source(mapping.source, mapping.path.parent, columns, access=settings.access).read() as reading:
-        has_rows, present = next(reading.rows, None) is not None, reading.columns
-    told = f"{source_words(mapping.source)}: {len(present)} columns, among them the {len(columns)} that the mapping reads"
-    yield well("source", told if has_rows else f"{told}; no rows")
-    yield from _of_write_back(mapping, present)
+    """Yield what is found by opening a feed's source and asking for its first row."""
+    source = mapping.source
+    name = f"{source.kind} {source.place}"
+    try:
+        with faults_as_errors(lambda: f"asking for the source of {mapping.feed}"):
+            columns = compile_with_problems(mapping, Directory())[0].columns
+            if isinstance(source, SalesforceSource):  # asking an org for a first row would make it run the whole query
+                org = probe_org(source, columns, access=settings.access)
+                yield (
+                    _well("source", f"salesforce {org}")
+                    if org.is_enough
+                    else _unwise("source", f"salesforce {org}: too few for a whole reading today")
+                )
+                return
+            with open_source(source, mapping.path.parent, columns, access=settings.access).read() as reading:
+                has_rows, present = next(reading.rows, None) is not None, reading.columns
+            text = f"{name}: {len(present)} columns, among them the {len(columns)} that the mapping reads"
+            yield _well("source", text if has_rows else f"{text}; no rows")
+            if isinstance(source, GoogleSheetsSource) and source.write_back:
+                yield _write_back(source.write_back.names, name, present)
+    except SyncError as error:
+        yield _failed("source", error)
 
 
-def _of_org(settings: Settings, spec: SalesforceSource, columns: frozenset[str]) -> LiveFinding:
-    """Return what an org says: asking for a first row would make it run the whole query."""
-    look = probe_org(spec, columns, access=settings.access)
-    told = f"salesforce {look}"
-    return well("source", told) if look.is_enough else unwise("source", f"{told}: too few for a whole reading today")
-
-
-def _of_write_back(mapping: FeedMapping, present: Sequence[str]) -> Iterator[LiveFinding]:
-    """Yield whether the columns that were given to us are there; whether we may write, only writing shows."""
-    match mapping.source:
-        case GoogleSheetsSource(write_back=WriteBack() as written):
-            missing = matched(present, ColumnRequest(frozenset(written.names))).missing
-            if missing:
-                error = MissingColumnsError(source_words(mapping.source), missing, present, advice="add them to the sheet")
-                yield unwise("write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time")
-            else:
-                named = ", ".join(f'"{name}"' for name in written.names)
-                yield well("write_back", f"the sheet has {named}; that we may write there shows in a run")
-        case _:
-            return
-
-
-def ask_for(
-    settings: Settings, mappings: Sequence[FeedMapping], *, is_probing: bool = False, is_telling: bool = False
-) -> Mapping[Path, tuple[LiveFinding, ...]]:
-    """Ask the service once and every source once; return the answers by the mapping's path. Nothing is written.
-
-    `is_telling`: the recipients of each feed's notifications are sent a test.
-
-    Raises:
-        SyncError: there is a state DB, and it cannot be opened.
-    """
-    lists = ask_everything(settings, is_probing=is_probing)
-    problems = ask_channels(settings, mappings, is_sending=is_telling)
-    with _memory(settings) as memory, open_state(settings) as reader:
-        estranged = reader.estranged()
-        return {
-            mapping.path: (
-                *_service(settings, lists, mapping, memory),
-                *(unwise("ledger", told) for told in estranged if not reader.has_delivered(mapping.feed)),
-                *of_source(settings, mapping),
-                *of_channels(settings, mapping, problems, is_sending=is_telling),
-            )
-            for mapping in mappings
-        }
-
-
-@contextmanager
-def _memory(settings: Settings) -> Iterator[ListMemory | None]:
-    """Open what earlier runs have seen of the service's lists, None where nothing was ever run."""
-    with existing_database(settings.state_url) as engine:
-        yield None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
-
-
-def _service(settings: Settings, lists: ServiceAnswers, mapping: FeedMapping, memory: ListMemory | None) -> Iterator[LiveFinding]:
-    if lists.refusal is not None:
-        yield refused("service", lists.refusal)
-        return
-    yield from of_account(settings.base_url, lists, mapping)
-    yield of_classifications(lists.classifications, mapping, memory)
-    yield from of_contract(lists.page, mapping)
+def _write_back(names: Sequence[str], sheet: str, present: Sequence[str]) -> LiveFinding:
+    """Say whether the columns that were given to us are there; whether we may write, only writing shows."""
+    missing = matched(present, ColumnRequest(frozenset(names))).missing
+    if missing:
+        error = MissingColumnsError(sheet, missing, present, advice="add them to the sheet")
+        return _unwise("write_back", f"{error}; {error.hint}; runs are as good as without, and say so each time")
+    named = ", ".join(f'"{name}"' for name in names)
+    return _well("write_back", f"the sheet has {named}; that we may write there shows in a run")

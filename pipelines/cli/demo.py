@@ -5,41 +5,42 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import NamedTuple
 
-import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.options import IS_WORKING, AsJson
+from pipelines.cli.options import IS_WORKING, AsJson, DemoFolder
 
 if IS_WORKING:
-    from mappings.errors import ConfigError
+    import httpx
+
+    from mappings.errors import ConfigError, TransientError
     from mappings.yaml.loader import load_folder
     from pipelines.before_serving import prepare_dagster_home
-    from pipelines.cli.feed_files import require_folder
     from pipelines.cli.output.console import Output
     from pipelines.cli.reload import watching
     from pipelines.cli.run import run_in_process
-    from pipelines.cli.run_report import RunReport, show_accounts, show_report
-    from pipelines.cli.subprocesses import Sandbox, free_port, running_dagster, running_sandbox
+    from pipelines.cli.run_report import RunReport, sent_in, show_accounts, show_report
     from pipelines.clock import monotonic_s
-    from pipelines.orchestration.webserver import note_path, read_folder_version
+    from pipelines.orchestration.names import LOCATION
+    from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
     from pipelines.run.options import RunOptions
-    from pipelines.run.service import require_service
     from pipelines.run.signals import wait_to_be_stopped
-    from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
+    from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
     from pipelines.telemetry.logs import configure_logs
     from pipelines.telemetry.metrics import MetricsPage, serving_metrics
     from state.private_files import make_private_folder
 
 
-def demo(
-    folder: Annotated[Path, typer.Option(help="Where the demo keeps its state; emptied first.")] = Path(".eventsync/demo"),
-    as_json: AsJson = False,
-) -> int:
+def demo(folder: DemoFolder = Path(".eventsync/demo"), as_json: AsJson = False) -> int:
     """Start the sandbox service, sync the sample feeds through Dagster, then run again: nothing is sent twice.
 
     For example:
@@ -58,7 +59,7 @@ def demo(
         settings = read_settings(environ, Path.cwd())
         first = play_round(settings, output, "First run: every row ends somewhere", show_report)
         second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
-    sent = sum(sent_in(report) for report in second)
+    sent = sum(map(sent_in, second))
     output.document(Demo(first=first, second=second, sent_twice=sent))
     output.note(
         f"\nSecond run: {sent} sent. See it all in the Dagster UI, with the published pages: make ui (or eventsync ui --demo)"
@@ -76,32 +77,6 @@ class Demo(TypedDict):
 
 SANDBOX = "sandbox"
 """The service's folder inside the demo's, by which a demo's folder is recognised."""
-
-
-def show_demo_ui(folder: Path, port: int) -> int:
-    """Run the demo, then leave the sandbox and the Dagster UI running until Ctrl-C.
-
-    Raises:
-        SyncError: something does not start.
-    """
-    output = Output()
-    with stage_set(folder) as (sandbox, environ):
-        settings = read_settings(environ, Path.cwd())
-        play_round(settings, output, "Syncing the sample feeds", show_accounts)
-        return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
-
-
-def show_ui(port: int) -> int:
-    """Run the Dagster UI over the configured feeds until Ctrl-C.
-
-    Raises:
-        SyncError: the service is not configured, there is no folder of mapping files, or the UI does not start.
-    """
-    settings = current_settings()
-    require_folder(settings)
-    require_service(settings)
-    prepare_dagster_home(settings.dagster_home)
-    return leave_running(settings, os.environ, port, [])
 
 
 @contextmanager
@@ -139,11 +114,7 @@ def _emptied(home: Path) -> Path:
     return home
 
 
-if IS_WORKING:
-    Show = Callable[[Output, RunReport], None]
-
-
-def play_round(settings: Settings, output: Output, title: str, show: Show) -> list[RunReport]:
+def play_round(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
@@ -153,24 +124,24 @@ def play_round(settings: Settings, output: Output, title: str, show: Show) -> li
     return reports
 
 
-def sent_in(report: RunReport) -> int:
-    """Return how many rows a run has sent."""
-    account = report.publish or {}
-    return account.get("new", 0) + account.get("carried_over", 0) - account.get("pending", 0)
-
-
 def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
-    """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`."""
+    """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`.
+
+    Where a port is set for it, the numbers of `eventsync metrics` are served as well.
+    """
     output = Output()
     seen = read_folder_version(settings.feeds)
     with ExitStack() as running:
         with output.waiting("starting the Dagster UI"):
             url = running.enter_context(running_dagster(settings.dagster_home, environ, free_port(wanted_port)))
-        monitored = running.enter_context(_monitored(settings))
+        output.note(f"\nThe Dagster UI:       {url}/", *lines)
+        if settings.metrics_port is not None:
+            configure_logs(settings)
+            gauges = MetricsPage(settings, monotonic_s).gauges
+            page = running.enter_context(serving_metrics(gauges, "127.0.0.1", settings.metrics_port))
+            output.note(f"For Prometheus:       {page}")
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
-        feeds = f"Feeds, watched:       {settings.feeds}"
-        for line in (f"\nThe Dagster UI:       {url}/", *lines, *monitored, feeds, *map(str, seen.broken), "Stop with Ctrl-C."):
-            output.note(line)
+        output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.broken), "Stop with Ctrl-C.")
         try:
             with watching(url, settings.feeds, seen.digest, output.note):
                 wait_to_be_stopped()
@@ -181,12 +152,105 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
     return 0
 
 
+_STOP_S = 10.0
+READY_S = 90.0
+_WORKSPACE = """\
+load_from:
+  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: eventsync}}
+"""
+
+
+class Sandbox(NamedTuple):
+    """A running sandbox: where it listens, and the secret of its default key."""
+
+    base_url: str
+    api_key: str
+
+
 @contextmanager
-def _monitored(settings: Settings) -> Iterator[list[str]]:
-    """Serve the numbers of `eventsync metrics` while the block runs, where a port is set; yield the lines to print."""
-    if settings.metrics_port is None:
-        yield []
-        return
-    configure_logs(settings)
-    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, "127.0.0.1", settings.metrics_port) as url:
-        yield [f"For Prometheus:       {url}"]
+def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
+    """Run a sandbox that keeps its state in `folder`, for the length of the block.
+
+    Raises:
+        TransientError: it did not start; its own words are on stderr.
+    """
+    command = [sys.executable, "-m", "sandbox", "--port", str(port), "--state", str(folder)]
+    with _running(command, os.environ, stdout=subprocess.PIPE) as process:
+        line = process.stdout.readline() if process.stdout else b""
+        if not line:
+            raise TransientError("the sandbox did not start", hint="its own words are above; is the port taken?")
+        announced = json.loads(line)
+        yield Sandbox(announced["base_url"], announced["api_key"])
+
+
+@contextmanager
+def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterator[str]:
+    """Run a Dagster code server, webserver and daemon on this machine, for the length of the block; yields the UI's address.
+
+    One code server for both: the feeds are loaded once, and a reload is seen by the webserver and the daemon alike.
+
+    Raises:
+        TransientError: the UI did not answer in time.
+    """
+    code_port, log_path, workspace = free_port(0), home / "dagster.log", home / "workspace.yaml"
+    workspace.write_text(_WORKSPACE.format(port=code_port), encoding="utf-8")
+    url = f"http://127.0.0.1:{port}"
+    with log_path.open("ab") as log, ExitStack() as children:
+
+        def start(program: str, *words: str) -> subprocess.Popen[bytes]:
+            command = [str(Path(sys.executable).parent / program), *words, "--log-level", "warning"]
+            return children.enter_context(_running(command, environ, stdout=log, stderr=log))
+
+        # One after another: two processes that make the storage of a fresh home at once stumble over each other.
+        code = ("code-server", "start", "-m", "pipelines.definitions", "-h", "127.0.0.1", "-p", str(code_port))
+        _wait_for(lambda: _is_open(code_port), start("dagster", *code, "--location-name", LOCATION), log_path)
+        with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
+            web = start("dagster-webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))
+            _wait_for(Webserver(http).is_there, web, log_path)
+        start("dagster-daemon", "run", "-w", str(workspace))
+        yield url
+
+
+def _is_open(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def free_port(preferred: int) -> int:
+    """Return the preferred loopback port, or a free one where it is taken."""
+    for port in (preferred, 0):
+        try:
+            with socket.create_server(("127.0.0.1", port)) as server:
+                return int(server.getsockname()[1])
+        except OSError:
+            continue
+    raise TransientError("no loopback port is free")
+
+
+def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    started = time.monotonic()
+    while not is_there():
+        if process.poll() is not None or time.monotonic() - started > READY_S:
+            raise TransientError(f"the Dagster UI did not start; its log is {log}")
+        time.sleep(0.2)  # noqa: TID251  # another process is waited for by asking
+
+
+@contextmanager
+def _running(command: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in a session of its own, so that Ctrl-C reaches us first; stop it when the block ends."""
+    process = subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams)  # type: ignore[call-overload]  # noqa: S603  # our own programs
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

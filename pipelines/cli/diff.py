@@ -1,27 +1,26 @@
-"""`eventsync diff`: what was delivered against what the source says now."""
+"""`eventsync diff`: what was delivered against what the source says now, path by path: `approxLocation.city.name`."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import waiting_words
-from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
+from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, waiting_words
 
 if IS_WORKING:
-    from pipelines.cli.feed_session import FeedSession, open_feed_session, typed_key
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.payload_diff import FieldDiff, payload_diff, shown
+    from pipelines.cli.output.console import Output, document_from, spelt
+    from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, Waiting
     from state.ledger.standing import RowRecord
-    from state.queries import RowFilter, RunRecord
+    from state.queries import FeedStatus, RowFilter, RunRecord
 
 
 def diff(
@@ -49,7 +48,8 @@ def diff(
     """
     settings, output = current_settings(), Output(json=as_json)
     with open_feed_session(settings, feed) as session:
-        (status,) = session.books.status(destination=session.book.destination, feed=session.book.feed)
+        name = session.book.feed
+        (status,) = session.books.status(destination=session.book.destination, feed=name)
         if row is not None:
             return _show_one(output, session, row, status.last_read)
         records = _differing(session)
@@ -57,15 +57,12 @@ def diff(
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
         ignored = sum(session.books.count(session.book, replace(which, is_ignored=True)) for which in _DIFFERING)
-    edited = status.drifted - status.to_publish - status.cancelled - status.returned
-    counts = {_EDITED: edited, _TO_PUBLISH: status.to_publish, _CANCELLED: status.cancelled, _RETURNED: status.returned}
-    counts |= {_VANISHED: status.vanished, _EARLIER: status.waiting.get(Waiting.EARLIER, 0), "ignored": ignored}
-    as_of = _as_of(status.last_read)
-    output.document(Differences(feed=session.book.feed, as_of=as_of, counts=counts, rows=documents, is_more=is_more))
-    output.note(f"{session.book.feed}: {_sentence(counts)}; {_as_of_words(status.last_read)}")
+    counts = _counts(status, ignored)
+    output.document(Differences(feed=name, as_of=_as_of(status.last_read), counts=counts, rows=documents, is_more=is_more))
+    terms = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    output.note(f"{name}: {terms or 'the source says what was delivered'}; {_as_of_words(status.last_read)}")
     if documents:
-        lines = [line for document in documents for line in _lines(document)]
-        output.table(f"{session.book.feed}: delivered against the source", _LIST, lines)
+        output.table(f"{name}: delivered against the source", _LIST, [line for one in documents for line in _lines(one)])
     if is_more:
         output.note(f"the first {most}; --limit shows more")
     return 0
@@ -123,25 +120,26 @@ class OneDifference(TypedDict):
 _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")
 _ONE = ("", "field", "delivered", "now")
-_TO_PUBLISH, _EDITED, _VANISHED, _SAME = "to be published by hand", "edited", "vanished", "as delivered"
-_CANCELLED, _RETURNED, _EARLIER = "cancelled at the source", "removed by hand, back in the source", "earlier events"
-
-
 if IS_WORKING:
     _KINDS = {
-        DriftKind.EDITED: _EDITED,
-        DriftKind.TO_PUBLISH: _TO_PUBLISH,
-        DriftKind.CANCELLED: _CANCELLED,
-        DriftKind.RETURNED: _RETURNED,
+        DriftKind.EDITED: "edited",
+        DriftKind.TO_PUBLISH: "to be published by hand",
+        DriftKind.CANCELLED: "cancelled at the source",
+        DriftKind.RETURNED: "removed by hand, back in the source",
     }
-
-
-if IS_WORKING:
     _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
-
-
-if IS_WORKING:
     _DIFFERING = (RowFilter(is_drifted=True), RowFilter(is_vanished=True), RowFilter(has_earlier=True))
+
+
+def _counts(status: FeedStatus, ignored: int) -> dict[str, int]:
+    by_kind = {
+        DriftKind.EDITED: status.drifted - status.to_publish - status.cancelled - status.returned,
+        DriftKind.TO_PUBLISH: status.to_publish,
+        DriftKind.CANCELLED: status.cancelled,
+        DriftKind.RETURNED: status.returned,
+    }
+    counts = {_KINDS[kind]: count for kind, count in by_kind.items()}
+    return {**counts, "vanished": status.vanished, "earlier events": status.waiting.get(Waiting.EARLIER, 0), "ignored": ignored}
 
 
 def _show_one(output: Output, session: FeedSession, row: str, last_read: RunRecord | None) -> int:
@@ -152,7 +150,7 @@ def _show_one(output: Output, session: FeedSession, row: str, last_read: RunReco
     fields = payload_diff(record.shown, record.drift_body or record.shown)
     document = DifferingWhole(**_document(record), fields=fields)
     output.document(OneDifference(feed=session.book.feed, as_of=_as_of(last_read), row=document))
-    event = f"event {record.event_id}" if record.event_id is not None else record.state.value.replace("_", " ")
+    event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
     output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(last_read)}")
     lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
     output.table(f"{session.book.feed}: {record.row_key}", _ONE, lines)
@@ -163,69 +161,49 @@ def _differing(session: FeedSession) -> Iterator[RowRecord]:
     """Yield what waits of each kind, then what a person has ignored; an entry of several kinds stands there once."""
     listed = set[int]()
     for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _DIFFERING)):
+        is_of_vanished = which.is_vanished or which.waiting is Waiting.VANISHED
         for record in session.books.every_row(session.book, which):
-            is_listed = record.entry_id in listed or (_is_of_vanished(which) and record.drift_kind is not None)
+            is_listed = record.entry_id in listed or (is_of_vanished and record.drift_kind is not None)
             if record.earlier_event_ids:
                 listed.add(record.entry_id)
             if not is_listed:
                 yield record
 
 
-def _is_of_vanished(which: RowFilter) -> bool:
-    return which.is_vanished or which.waiting is Waiting.VANISHED
-
-
 def _document(record: RowRecord) -> Differing:
     changed = [one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed]
-    return Differing(
-        row_key=record.row_key,
-        kind=_kind(record),
-        state=record.state,
-        event_id=record.event_id,
-        place=record.origin,
-        vanished_at=record.vanished_at,
-        vanished_by=record.vanished_by,
-        earlier_event_ids=record.earlier_event_ids,
-        is_set_aside=record.is_set_aside,
-        changed=changed,
-    )
+    return document_from(Differing, record, kind=_kind(record), place=record.origin, changed=changed)
 
 
 def _kind(record: RowRecord) -> str:
     if record.vanished_at is not None:
-        return _VANISHED
+        return "vanished"
     if record.drift_kind is not None:
         return _KINDS[record.drift_kind]
     if record.removed_at is not None:
         return "removed by hand"
     if record.state is not EntryState.DELIVERED:
         return f"as it was pinned ({record.state.value})"
-    return _SAME if record.baseline_body is None else "as changed by hand"
+    return "as delivered" if record.baseline_body is None else "as changed by hand"
 
 
 def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
     """Yield one line for each field, the row on its first line only; then its earlier events."""
-    event = "" if document["event_id"] is None else str(document["event_id"])
     kind = f"{document['kind']} by {document['vanished_by']}" if document["vanished_by"] else document["kind"]
-    head = (f"{kind} (ignored)" if document["is_set_aside"] else kind, document["row_key"], event)
-    changed = document["changed"]
-    if not changed:
-        yield (*head, "its cover image" if document["kind"] in {_EDITED, _TO_PUBLISH} else "", "", "")
-    for number, one in enumerate(changed):
+    head = (f"{kind} (ignored)" if document["is_set_aside"] else kind, document["row_key"], str(document["event_id"] or ""))
+    if not document["changed"]:
+        of_cover = document["kind"] in {_KINDS[DriftKind.EDITED], _KINDS[DriftKind.TO_PUBLISH]}
+        yield (*head, "its cover image" if of_cover else "", "", "")
+    for number, one in enumerate(document["changed"]):
         yield (*(head if number == 0 else ("", "", "")), one.path, shown(one.delivered), shown(one.now))
     for earlier in document["earlier_event_ids"]:
         yield f"earlier event {earlier}: remove by hand", "", str(earlier), "", "", ""
 
 
-def _sentence(counts: dict[str, int]) -> str:
-    terms = [f"{count:,} {name}" for name, count in counts.items() if count]
-    return ", ".join(terms) if terms else "the source says what was delivered"
-
-
 def _as_of(last_read: RunRecord | None) -> AsOf | None:
     if last_read is None:
         return None
-    return AsOf(run_id=last_read.run_id, read_at=last_read.started_at, is_whole=bool(_is_whole(last_read)))
+    return AsOf(run_id=last_read.run_id, read_at=last_read.started_at, is_whole=_is_whole(last_read))
 
 
 def _as_of_words(last_read: RunRecord | None) -> str:
@@ -236,4 +214,52 @@ def _as_of_words(last_read: RunRecord | None) -> str:
 
 
 def _is_whole(read: RunRecord) -> bool:
-    return read.stage_report is not None and read.stage_report.is_whole
+    return read.stage_report is not None and bool(read.stage_report.is_whole)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDiff:
+    """One path, and what stands there in each payload; None also where it does not stand there at all."""
+
+    path: str
+    delivered: Any
+    now: Any
+    is_changed: bool
+
+
+_ABSENT = object()
+
+
+def payload_diff(delivered: bytes, now: bytes) -> list[FieldDiff]:
+    """Return every path of two payloads (JSON), in the order of the alphabet."""
+    return list(_diff("", json.loads(delivered), json.loads(now)))
+
+
+def shown(value: Any) -> str:
+    """Return a value as people read it."""
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return ", ".join(value)
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _diff(path: str, delivered: Any, now: Any) -> Iterator[FieldDiff]:
+    """Look into objects, and into lists of more than plain values; a list of plain ones is compared as a whole."""
+    present = [value for value in (delivered, now) if value is not _ABSENT]
+    if all(isinstance(value, dict) for value in present):
+        for name in sorted({name for value in present for name in value}):
+            yield from _diff(f"{path}.{name}".removeprefix("."), *(_at(value, name) for value in (delivered, now)))
+    elif all(isinstance(value, list) for value in present) and any(
+        isinstance(one, dict | list) for value in present for one in value
+    ):
+        for number in range(max(map(len, present))):
+            yield from _diff(f"{path}[{number}]", *(_at(value, number) for value in (delivered, now)))
+    else:
+        ours, theirs = (None if value is _ABSENT else value for value in (delivered, now))
+        yield FieldDiff(path, ours, theirs, is_changed=delivered != now)
+
+
+def _at(value: Any, place: str | int) -> Any:
+    try:
+        return _ABSENT if value is _ABSENT else value[place]
+    except LookupError:
+        return _ABSENT

@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import feed_words
-from pipelines.cli.options import IS_WORKING, AsJson
+from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from connectors.sources.contract import Source
-    from mappings.compiler.mapper import Explanation, RowMapper, TracedStep, compile_feed, explain_row
+    from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed, explain_row
     from mappings.errors import ConfigError
-    from mappings.outcome import RowOutcome, Skipped, SourceRow, if_unknown
-    from mappings.refusals import did_you_mean
+    from mappings.outcome import SourceRow, did_you_mean, if_unknown
     from mappings.row_key import FeedName, RowKey
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
-    from pipelines.cli.feed_session import typed_key
-    from pipelines.cli.listed_rows import Entry, of_entry
     from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.row_outcomes import Outcome, outcome_document, outcome_told
-    from pipelines.cli.service_lists import ResolvedLists, known_lists
-    from pipelines.cli.state_reader import open_state
+    from pipelines.cli.preview import Outcome, outcome_document, outcome_text
+    from pipelines.cli.rows import Entry, entry_by_state
+    from pipelines.cli.service_lists import known_lists
+    from pipelines.cli.state_reader import open_state, typed_key
     from pipelines.clock import now
     from pipelines.settings import Settings, current_settings
     from state.queries import RowFilter
 
-FeedOrFile = Annotated[
-    str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
-]
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
 
 
@@ -60,15 +52,35 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     mapper = compile_feed(mapping, known.directory, now())
     with output.progress(f"looking for {row} in {mapping.feed}") as bar:
         source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-        found = _find(mapping.feed, _rows(source, bar), mapper, row)
+        found = _find(mapping.feed, source, mapper, row, bar)
     explanation = explain_row(mapping, known.directory, found, now())
     entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
     sent = {entry["row_key"] for entry in entries}
     outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
-    explanation = replace(explanation, outcomes=tuple(outcomes))
-    output.document(_document(mapping, known, found, explanation, entries))
-    if not as_json:
-        _show(output, known, found, explanation, entries)
+    output.document(
+        Explained(
+            feed=mapping.feed,
+            lists=known.lists,
+            why_offline=known.why_offline,
+            place=found.location.place,
+            cells=found.cells,
+            steps=explanation.steps,
+            outcomes=[outcome_document(outcome) for outcome in outcomes],
+            ledger=entries,
+        )
+    )
+    if as_json:
+        return 0
+    if known.sentence:
+        output.note(f"{known.sentence}\n")
+    output.table(f"{found.location}, step by step", _COLUMNS, _lines(explanation.steps))
+    output.note(*map(outcome_text, outcomes))
+    for entry in entries:
+        event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
+        state = ": ".join(filter(None, (f"the ledger has it as {entry['state']}{event}", entry["problem"])))
+        output.note("; ".join(filter(None, (state, entry["hint"]))))
+    if not entries:
+        output.note("the ledger does not know it: no run here has made an event of it")
     return 0
 
 
@@ -90,20 +102,14 @@ _KEPT_KEYS = 50_000
 _LONGEST = 300
 
 
-def _rows(source: Source, bar: Progress) -> Generator[SourceRow, None, None]:
-    with source.read() as reading:
-        for row in reading.rows:
-            bar.advance()
-            yield row
-
-
-def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMapper, word: str) -> SourceRow:
+def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Progress) -> SourceRow:
     """Return the row that a person means: by place, by key, else by number."""
     numbered: SourceRow | None = None
     keys: dict[RowKey, None] = {}
     wanted = typed_key(word)
-    with closing(rows):
-        for row in rows:
+    with source.read() as reading:
+        for row in reading.rows:
+            bar.advance()
             seen = mapper.key_and_digest(row)
             if row.location.place == word or (seen is not None and seen[0] == wanted):
                 return row
@@ -112,11 +118,8 @@ def _find(feed: FeedName, rows: Generator[SourceRow, None, None], mapper: RowMap
             if seen is not None and len(keys) < _KEPT_KEYS:
                 keys[seen[0]] = None
     if numbered is None:
-        near = did_you_mean(wanted, keys)
-        raise ConfigError(
-            f"{feed}: the source has no row {word!r}",
-            hint=near or f"`eventsync preview {feed}` shows rows and keys",
-        )
+        hint = did_you_mean(wanted, keys) or f"`eventsync preview {feed}` shows rows and keys"
+        raise ConfigError(f"{feed}: the source has no row {word!r}", hint=hint)
     return numbered
 
 
@@ -127,42 +130,7 @@ def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -
             return []
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
         records = [record for book in reader.books_of(mapping.feed) for one in wanted for record in reader.books.rows(book, one)]
-        return [of_entry(record, mapping.feed) for record in records]
-
-
-def _document(
-    mapping: FeedMapping, known: ResolvedLists, row: SourceRow, explanation: Explanation, entries: list[Entry]
-) -> Explained:
-    return Explained(
-        feed=mapping.feed,
-        lists=known.lists,
-        why_offline=known.why_offline,
-        place=row.location.place,
-        cells=row.cells,
-        steps=explanation.steps,
-        outcomes=[outcome_document(outcome) for outcome in explanation.outcomes],
-        ledger=entries,
-    )
-
-
-def _show(output: Output, known: ResolvedLists, row: SourceRow, explanation: Explanation, entries: list[Entry]) -> None:
-    if known.sentence:
-        output.note(f"{known.sentence}\n")
-    output.table(f"{row.location}, step by step", _COLUMNS, _lines(explanation.steps))
-    for outcome in explanation.outcomes:
-        output.note(_end(outcome))
-    for entry in entries:
-        event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
-        told = ": ".join(filter(None, (f"the ledger has it as {entry['state']}{event}", entry["problem"])))
-        output.note("; ".join(filter(None, (told, entry["hint"]))))
-    if not entries:
-        output.note("the ledger does not know it: no run here has made an event of it")
-
-
-def _end(outcome: RowOutcome) -> str:
-    if isinstance(outcome, Skipped):
-        return f'{outcome.location}  left out by the rule labelled "{outcome.because}"\n'
-    return outcome_told(outcome)
+        return [entry_by_state(record, mapping.feed) for record in records]
 
 
 def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, str, str, str]]:

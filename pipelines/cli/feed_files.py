@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rapidfuzz import process
 from typing_extensions import TypedDict
 
 from mappings.errors import ConfigError, FileProblem, MappingFileError
-from mappings.refusals import did_you_mean
+from mappings.outcome import did_you_mean
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import SourceSpec
 from mappings.yaml.includes import including, is_shared
 from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_feed, load_folder
 from pipelines.settings import Settings
@@ -24,6 +22,12 @@ class BrokenFile(TypedDict):
 
     path: Path
     problems: Sequence[FileProblem]
+
+
+def broken_files(errors: Sequence[MappingFileError]) -> list[BrokenFile]:
+    """Return broken mapping files as scripts read them, by their paths."""
+    ordered = sorted(errors, key=lambda error: error.path)
+    return [BrokenFile(path=shown_path(error.path), problems=error.problems) for error in ordered]
 
 
 def folder_of(settings: Settings, wanted: Sequence[str] = ()) -> FeedFolder:
@@ -61,18 +65,17 @@ def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed,
         MappingFileError: one that is named is broken.
         ConfigError: one that is named does not exist.
     """
-    if not wanted:
-        return folder.feeds
-    return tuple(_one(folder, name) for name in wanted)
+    return tuple(_one(folder, name) for name in wanted) if wanted else folder.feeds
 
 
-def _is_called(path: Path, name: str) -> bool:
-    """Whether a file that cannot be loaded says that it is the feed of this name."""
-    try:
-        text = path.read_text("utf-8", "replace")
-    except OSError:
-        return False
-    return re.search(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", text, re.MULTILINE) is not None
+def one_feed(settings: Settings, name: str) -> FeedMapping:
+    """Load one feed of the configured folder.
+
+    Raises:
+        MappingFileError: it is broken.
+        ConfigError: it does not exist.
+    """
+    return _one(folder_of(settings, [name]), name).mapping
 
 
 def _stem_of(name: str) -> str:
@@ -85,16 +88,23 @@ def _found(folder: FeedFolder, name: str) -> LoadedFeed | None:
 
 
 def _one(folder: FeedFolder, name: str) -> LoadedFeed:
-    found, stem = _found(folder, name), _stem_of(name)
-    if found is not None:
+    if found := _found(folder, name):
         return found
+    says_so = re.compile(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", re.MULTILINE)
     for broken in folder.broken:
-        if broken.path.stem == stem or _is_called(broken.path, name):
+        if broken.path.stem == _stem_of(name) or says_so.search(file_text(broken.path)):
             raise MappingFileError(broken.path, broken.problems)
     names = [str(feed.mapping.feed) for feed in folder.feeds]
-    nearest = process.extractOne(name, names, score_cutoff=60)
-    hint = f"did you mean {nearest[0]}?" if nearest else "the feeds here: " + (", ".join(names) or "none")
+    hint = did_you_mean(name, names) or "the feeds here: " + (", ".join(names) or "none")
     raise ConfigError(f"there is no feed {name!r}", hint=hint)
+
+
+def file_text(path: Path) -> str:
+    """Return what is in a file, "" where it cannot be read."""
+    try:
+        return path.read_text("utf-8", "replace")
+    except OSError:
+        return ""
 
 
 def is_file_name(word: str) -> bool:
@@ -110,29 +120,14 @@ def named_mapping(settings: Settings, word: str) -> FeedMapping:
         MappingFileError: it is broken.
         ConfigError: there is no such feed or file.
     """
+    if not is_file_name(word):
+        return one_feed(settings, word)
     path = Path(word)
-    if is_file_name(word) and not path.is_file():
+    if not path.is_file():
         beside = (str(one) for one in path.parent.glob("*") if one.suffix in SUFFIXES)
         hint = did_you_mean(word, beside) or "a path starts at the folder in which the command runs"
         raise ConfigError(f"there is no file {word}", hint=hint)
-    return _loaded(settings, word)
-
-
-def _loaded(settings: Settings, word: str) -> FeedMapping:
-    if is_file_name(word):
-        return load_feed(Path(word))
-    return chosen_feeds(folder_of(settings, [word]), [word])[0].mapping
-
-
-def every_mapping(settings: Settings) -> list[FeedMapping | MappingFileError]:
-    """Load every mapping file of the configured folder, in the order of their paths; a broken one as its error.
-
-    Raises:
-        ConfigError: there is no such folder, or no mapping file in it.
-    """
-    folder = folder_of(settings)
-    loaded: list[FeedMapping | MappingFileError] = [*(feed.mapping for feed in folder.feeds), *folder.broken]
-    return sorted(loaded, key=lambda one: one.path)
+    return load_feed(path)
 
 
 def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFileError:
@@ -142,7 +137,7 @@ def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFile
         ConfigError: there is no such feed.
     """
     try:
-        return _loaded(settings, word)
+        return load_feed(Path(word)) if is_file_name(word) else one_feed(settings, word)
     except MappingFileError as error:
         return error
 
@@ -160,10 +155,6 @@ class SharedFile:
     path: str
     included_by: tuple[str, ...]
 
-    def __str__(self) -> str:
-        """Say what it is."""
-        return f"{self.path} is no feed but a file to be included, by {', '.join(self.included_by)}"
-
 
 def shared_file(settings: Settings, word: str) -> SharedFile | None:
     """Return what a word means where that is a file to be included; None where it is anything else.
@@ -180,11 +171,6 @@ def shared_file(settings: Settings, word: str) -> SharedFile | None:
     found = including(path, (feed for folder in folders for feed in sorted(folder.glob("*")) if feed.suffix in SUFFIXES))
     feeds = {feed.resolve(): str(feed) for feed in reversed(found)}
     if not feeds:
-        told = f"{word} is no feed but a file to be included, and no feed beside it or in {settings.feeds} includes it"
-        raise ConfigError(told, hint=f"a feed includes it by `include: [{path.name}]`, and is checked with it")
+        message = f"{word} is no feed but a file to be included, and no feed beside it or in {settings.feeds} includes it"
+        raise ConfigError(message, hint=f"a feed includes it by `include: [{path.name}]`, and is checked with it")
     return SharedFile(word, tuple(reversed(feeds.values())))
-
-
-def source_words(spec: SourceSpec) -> str:
-    """Return a source in a few words: `csv ../events.csv`."""
-    return f"{spec.kind} {spec.place}"

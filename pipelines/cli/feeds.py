@@ -11,11 +11,10 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
-    from mappings.errors import MappingFileError
     from mappings.spec.feed import FeedMapping, Schedule
-    from pipelines.cli.feed_files import BrokenFile, folder_of, shown_path, source_words
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.state_reader import StateReader, open_state
+    from pipelines.cli.feed_files import BrokenFile, broken_files, folder_of, shown_path
+    from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
+    from pipelines.cli.state_reader import open_state
     from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.queries import FeedStatus
@@ -36,18 +35,20 @@ def feeds(as_json: AsJson = False) -> int:
     settings, output = current_settings(), Output(json=as_json)
     folder = folder_of(settings)
     with open_state(settings) as reader:
-        listed = [(feed.mapping, reader.latest(feed.mapping.feed)) for feed in folder.feeds]
-    output.document(
-        Feeds(
-            feeds=[_document(mapping, status) for mapping, status in listed],
-            broken=[BrokenFile(path=shown_path(error.path), problems=error.problems) for error in folder.broken],
-        )
-    )
-    output.table(f"feeds in {shown_path(settings.feeds)}", _COLUMNS, [_row(mapping, status) for mapping, status in listed])
+        # Of several destinations, the one with the youngest run.
+        listed = [(feed.mapping, max(reader.statuses(feed.mapping.feed), key=_age, default=None)) for feed in folder.feeds]
+    documents = [_document(mapping, status) for mapping, status in listed]
+    output.document(Feeds(feeds=documents, broken=broken_files(folder.broken)))
+    output.table(f"feeds in {shown_path(settings.feeds)}", _COLUMNS, map(_row, documents))
     for error in folder.broken:
-        output.note(_broken(error))
+        path = shown_path(error.path)
+        output.note(f"broken: {path} has {counted(len(error.problems), 'mistake')}; `eventsync check {path}` shows them")
     if not as_json and not any(status for _, status in listed):
-        output.note(_never_ran(reader))
+        output.note(
+            "nothing was sent to the configured service yet; `eventsync run FEED --dry-run` rehearses"
+            if reader.destination
+            else "nothing was run here yet; `eventsync preview FEED` shows what the rows become"
+        )
     return 0
 
 
@@ -92,49 +93,32 @@ class Feeds(TypedDict):
 _COLUMNS = ("feed", "source", "schedule", "last run", "outcome", "rows")
 
 
+def _age(status: FeedStatus) -> float:
+    return status.last_run.started_at.timestamp() if status.last_run else 0.0
+
+
 def _document(mapping: FeedMapping, status: FeedStatus | None) -> ListedFeed:
     run = status.last_run if status else None
-    return ListedFeed(
-        feed=mapping.feed,
+    return document_from(
+        ListedFeed,
+        mapping,
         path=shown_path(mapping.path),
-        owner=mapping.owner,
         source=ListedSource(kind=mapping.source.kind, path=mapping.source.place),
-        schedule=mapping.schedule,
         destination=status.book.destination if status else None,
         counts=status.counts if status else None,
         drifted=status.drifted if status else 0,
         vanished=status.vanished if status else 0,
-        last_run=LastRun(run_id=run.run_id, started_at=run.started_at, outcome=run.outcome, exit_code=run.exit_code)
-        if run
-        else None,
+        last_run=document_from(LastRun, run) if run else None,
     )
 
 
-def _row(mapping: FeedMapping, status: FeedStatus | None) -> tuple[object, ...]:
-    schedule = str(mapping.schedule) if mapping.schedule else "when asked"
-    run = status.last_run if status else None
+def _row(feed: ListedFeed) -> tuple[object, ...]:
+    run, counts = feed["last_run"], {spelt(state): count for state, count in (feed["counts"] or {}).items()}
     return (
-        mapping.feed,
-        source_words(mapping.source),
-        schedule,
-        run.started_at if run else "never",
-        (run.outcome or "not ended") if run else "",
-        ", ".join(_counts(status)) if status else "",
+        feed["feed"],
+        f"{feed['source']['kind']} {feed['source']['path']}",
+        str(feed["schedule"] or "when asked"),
+        run["started_at"] if run else "never",
+        (run["outcome"] or "not ended") if run else "",
+        counts_line({**counts, "drifted": feed["drifted"], "vanished": feed["vanished"]}),
     )
-
-
-def _counts(status: FeedStatus) -> list[str]:
-    counts = {state.value.replace("_", " "): count for state, count in status.counts.items()}
-    counts |= {"drifted": status.drifted, "vanished": status.vanished}
-    return [f"{name} {count:,}" for name, count in counts.items() if count]
-
-
-def _broken(error: MappingFileError) -> str:
-    count = len(error.problems)
-    path = shown_path(error.path)
-    return f"broken: {path} has {count} mistake{'s' * (count != 1)}; `eventsync check {path}` shows them"
-
-
-def _never_ran(reader: StateReader) -> str:
-    elsewhere = reader.destination and "nothing was sent to the configured service yet; `eventsync run FEED --dry-run` rehearses"
-    return elsewhere or "nothing was run here yet; `eventsync preview FEED` shows what the rows become"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Annotated, Literal
@@ -21,24 +21,16 @@ if IS_WORKING:
     from connectors.sources.contract import Access
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
-    from mappings.draft.draft import Draft, Guessed, SourceSample, Wishes, draft_feed, feed_name, with_examples
-    from mappings.draft.source import (
-        HEAD_BYTES,
-        Head,
-        SourceGuess,
-        google_sheet,
-        guess_source,
-        header_row,
-        is_google_sheet,
-        joined_lists,
-    )
+    from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
+    from mappings.draft.roles import Guess
+    from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
-    from mappings.measures import parse_zone
     from mappings.spec.source import SourceSpec
+    from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
-    from pipelines.cli.findings import FeedFindings, find
+    from pipelines.cli.findings import CheckedFile, find, is_sound
     from pipelines.cli.output.console import Output
-    from pipelines.settings import Settings, current_settings
+    from pipelines.settings import current_settings
 
 Source = Annotated[
     str,
@@ -75,32 +67,49 @@ def init(  # one parameter for each option
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
-    feed = _feed(feed or "") or _feed_of(source)
-    zone = _zone(zone)
+    stem = _stem(source)
+    if feed and feed_name(feed) != feed:
+        raise ConfigError(f"--feed {feed}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(feed)}")
+    if not feed and _is_google_sheet(source):
+        raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
+    feed = feed or feed_name(stem)
+    try:
+        zone = str(parse_zone(zone)) if zone else ""
+    except ValueError as error:
+        raise ConfigError(f"--zone {zone}: {error}", hint="write an IANA name, such as Europe/Lisbon") from error
     out = out or settings.feeds / f"{feed}.yaml"
-    _refuse_to_overwrite(out, is_forced=force)
-    with output.progress(f"reading a sample of {_stem(source)}"):
+    if out.exists() and not force:
+        hint = "choose another --out or --feed, or overwrite it with --force"
+        raise ConfigError(f"{shown_path(out)} is there already", hint=hint)
+    with output.progress(f"reading a sample of {stem}"):
         sample, is_whole = read_sample(source, out, settings.access)
     if not sample.rows:
-        raise ConfigError(f"{_stem(source)} has no rows to learn from", hint="ask the partner for a file with some events in it")
-    draft = draft_feed(sample, Wishes(feed, zone, dates.removesuffix("-first") if dates else ""))
-    _write(out, _complete(draft, out, sample), is_forced=force)
-    findings = _findings(settings, out)
+        raise ConfigError(f"{stem} has no rows to learn from", hint="ask the partner for a file with some events in it")
+    text, guesses = draft_feed(sample, feed, zone=zone, order=dates.removesuffix("-first") if dates else "")
+    with suppress(MappingFileError):  # a draft that needs a person before it runs has no examples
+        text = with_examples(text, out.absolute(), sample.rows)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w" if force else "x", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file with --out") from error
+    findings = find(mapping_or_error(settings, str(out.absolute()))) if out.is_file() else None
     output.document(
         Drafted(
             feed=feed,
             out=out,
             rows=len(sample.rows),
             columns=sample.columns,
-            guesses=draft.guesses,
-            problems=findings.problems if findings else (),
-            warnings=findings.warnings if findings else (),
+            guesses=guesses,
+            problems=findings["problems"] if findings else (),
+            warnings=findings["warnings"] if findings else (),
             is_whole=is_whole,
         )
     )
     if not as_json:
-        _show(output, feed, out, draft, findings)
-    return 0 if findings is None or findings.is_sound else 2
+        _show(output, feed, shown_path(out.absolute()), guesses, findings)
+    return 0 if findings is None or is_sound(findings) else 2
 
 
 class Drafted(TypedDict):
@@ -110,57 +119,49 @@ class Drafted(TypedDict):
     out: Path
     rows: int
     columns: Sequence[str]
-    guesses: Sequence[Guessed]
+    guesses: Sequence[Guess]
     problems: Sequence[FileProblem]
     warnings: Sequence[FileProblem]
     is_whole: bool
 
 
+SAMPLED = 2_000
+"""So many rows are read at most."""
 _TOP = 60
 """Among so many rows of a sheet the header is looked for."""
 _WIDEST = 256
-SAMPLED = 2_000
-"""So many rows are read at most."""
-_LISTS_OF_CALENDARS = {"CATEGORIES": ";"}
-"""What stands between the items of a calendar's lists, once they are read."""
 _Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
-_COLUMNS = ("what", "column", "how sure", "why")
-
-
-if IS_WORKING:
-    _SPEC: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
 
 
 def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, bool]:
-    """Read the first rows of a source as a mapping file at `out` would, as who we are; and whether these are all.
+    """Read the first rows of a source as a mapping file at `out` would; and return whether these are all.
 
     Raises:
         SyncError: the source cannot be read.
     """
-    name, first = _first_look(source)
-    guess = _with_header(first, source, access)
-    guess, (columns, rows, is_whole) = _with_merged(guess, source, access)
-    joined = joined_lists(guess, columns, rows)
-    if joined is not guess:
-        columns, rows, is_whole = _rows_of(joined, source, access)
+    if _is_google_sheet(source):
+        name = "the spreadsheet"
+        guess = SourceGuess(
+            {"kind": "google_sheets"}, {"kind": "the first tab, or the one in the address; name another with `tab`"}
+        )
+    else:
+        with opened(file_at(source, Path.cwd())) as file:
+            content = file.stream.read(HEAD_BYTES + 1)
+        name, guess = file.name, guess_source(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES)
+    if guess.kind in {"xlsx", "google_sheets"}:
+        guess, (columns, rows, is_whole) = _read_sheet(guess, source, access)
+    else:
+        columns, rows, is_whole = _read_rows(guess, source, access)
+        joined = join_lists(guess, columns, rows)
+        if joined is not guess:
+            guess, (columns, rows, is_whole) = joined, _read_rows(joined, source, access)
     title = f"{name}: {len(rows):,} rows looked at{'' if is_whole else ', the first of more'}"
-    lines = joined.lines(_path_from(out, source))
-    parted = _LISTS_OF_CALENDARS if joined.settings["kind"] == "ics" else joined.settings.get("join_lists", {})
-    return SourceSample(title, lines, columns, rows, joined.guesses(), parted), is_whole
+    return SourceSample(title, _path_from(out, source), guess, columns, rows), is_whole
 
 
-def _first_look(source: str) -> tuple[str, SourceGuess]:
-    """Return what a source is called, and how it is read: a file by its first bytes."""
-    if is_google_sheet(source):
-        return "the spreadsheet", google_sheet()
-    with opened(file_at(source, Path.cwd())) as file:
-        content = file.stream.read(HEAD_BYTES + 1)
-    return file.name, guess_source(Head(file.name, content[:HEAD_BYTES], is_whole=len(content) <= HEAD_BYTES))
-
-
-def _rows_of(guess: SourceGuess, source: str, access: Access) -> _Rows:
+def _read_rows(guess: SourceGuess, source: str, access: Access) -> _Rows:
     """Return the columns, the first rows, and whether these are all; faulty rows say nothing."""
-    spec = _SPEC.validate_python(guess.at(source))
+    spec = _spec(guess.block(source))
     with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         read = list(islice(reading.rows, SAMPLED + 1))
     rows: list[Mapping[str, str]] = [row.cells for row in read[:SAMPLED] if not row.problems]
@@ -168,31 +169,25 @@ def _rows_of(guess: SourceGuess, source: str, access: Access) -> _Rows:
     return columns, rows, len(read) <= SAMPLED
 
 
-def _with_header(guess: SourceGuess, source: str, access: Access) -> SourceGuess:
-    """Find the row with the names in a sheet: other than of a text, its bytes do not show it."""
-    if guess.settings["kind"] not in {"xlsx", "google_sheets"}:
-        return guess
+def _read_sheet(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, _Rows]:
+    """Find the row with the names, which a sheet's bytes do not show, and whether merged cells are meant for each row."""
     names = [f"c{number}" for number in range(1, _WIDEST + 1)]
-    spec = _SPEC.validate_python({**guess.at(source), "header": {"row": "0", "names": names}, "long_rows": "cut"})
+    spec = _spec({**guess.block(source), "header": {"row": "0", "names": names}, "long_rows": "cut"})
     with open_source(spec, Path.cwd(), frozenset(), access=access).read() as reading:
         top = list(islice(reading.rows, _TOP))
-    row = header_row([_filled(row.cells) for row in top])
+    row = header_row([_without_blank_end(row.cells) for row in top])
     number = top[row - 1].location.number if top else 1
-    if number == 1:
-        return guess
-    why = f"row {number} is the first that is as wide as those below"
-    return replace(guess, settings={**guess.settings, "header": {"row": number}}, why={**guess.why, "header": why})
-
-
-def _with_merged(guess: SourceGuess, source: str, access: Access) -> tuple[SourceGuess, _Rows]:
-    """Say that merged cells all hold their value, where one is meant for the rows below it; with the rows as they are then."""
-    plain = _rows_of(guess, source, access)
-    if guess.settings["kind"] not in {"xlsx", "google_sheets"}:
-        return guess, plain
-    why = {**guess.why, "merged": "cells merged over several rows: what stands there is meant for each"}
-    spread = replace(guess, settings={**guess.settings, "merged": "spread"}, why=why)
-    filled = _rows_of(spread, source, access)
+    if number != 1:
+        guess = guess.plus("header", {"row": number}, f"row {number} is the first that is as wide as those below")
+    plain = _read_rows(guess, source, access)
+    spread = guess.plus("merged", "spread", "cells merged over several rows: what stands there is meant for each")
+    filled = _read_rows(spread, source, access)
     return (spread, filled) if filled[0] == plain[0] and _is_filled_down(plain[1], filled[1]) else (guess, plain)
+
+
+def _spec(block: Mapping[str, object]) -> SourceSpec:
+    adapter: TypeAdapter[SourceSpec] = TypeAdapter(SourceSpec)
+    return adapter.validate_python(block)
 
 
 def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping[str, str]]) -> bool:
@@ -203,46 +198,22 @@ def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping
     return down * 2 > len(new)
 
 
-def _filled(cells: Mapping[str, str]) -> list[str]:
-    """Return a row's cells up to the last one that is not blank."""
+def _without_blank_end(cells: Mapping[str, str]) -> list[str]:
     texts = list(cells.values())
     while texts and not texts[-1].strip():
         texts.pop()
     return texts
 
 
-def _complete(draft: Draft, out: Path, sample: SourceSample) -> str:
-    """Return the draft with its examples; without them where it needs a person before it runs."""
-    try:
-        return with_examples(draft.text, out.absolute(), sample.rows)
-    except MappingFileError:
-        return draft.text
-
-
-def _feed_of(source: str) -> str:
-    if is_google_sheet(source):
-        raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
-    return feed_name(_stem(source))
+def _is_google_sheet(source: str) -> bool:
+    return source.startswith("https://docs.google.com/spreadsheets/")
 
 
 def _stem(source: str) -> str:
-    if is_google_sheet(source):
+    if _is_google_sheet(source):
         return "the spreadsheet"
     name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
     return name.partition(".")[0] or name
-
-
-def _feed(name: str) -> str:
-    if name and feed_name(name) != name:
-        raise ConfigError(f"--feed {name}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(name)}")
-    return name
-
-
-def _zone(text: str) -> str:
-    try:
-        return str(parse_zone(text)) if text else ""
-    except ValueError as error:
-        raise ConfigError(f"--zone {text}: {error}", hint="write an IANA name, such as Europe/Lisbon") from error
 
 
 def _path_from(out: Path, source: str) -> str:
@@ -254,36 +225,14 @@ def _path_from(out: Path, source: str) -> str:
     return near if near.count("../") < 4 else str(local.absolute())
 
 
-def _refuse_to_overwrite(out: Path, *, is_forced: bool) -> None:
-    if out.exists() and not is_forced:
-        raise ConfigError(
-            f"{shown_path(out)} is there already", hint="choose another --out or --feed, or overwrite it with --force"
-        )
-
-
-def _write(out: Path, text: str, *, is_forced: bool) -> None:
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("w" if is_forced else "x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-    except OSError as error:
-        raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file with --out") from error
-
-
-def _findings(settings: Settings, out: Path) -> FeedFindings | None:
-    """Look through the file as `check` does; None where it was only to be looked at."""
-    return find(mapping_or_error(settings, str(out.absolute()))) if out.is_file() else None
-
-
-def _show(output: Output, feed: str, out: Path, draft: Draft, findings: FeedFindings | None) -> None:
-    rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in draft.guesses]
-    output.table(f"{feed}: what the sample says", _COLUMNS, rows)
-    shown = shown_path(out.absolute())
+def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: CheckedFile | None) -> None:
+    rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in guesses]
+    output.table(f"{feed}: what the sample says", ("what", "column", "how sure", "why"), rows)
     if findings is None:
         return
-    for problem in findings.problems:
+    for problem in findings["problems"]:
         output.note(f"  error: {problem}")
-    unsure = dict.fromkeys(guess.about for guess in draft.guesses if guess.surety == "unsure")
+    unsure = dict.fromkeys(guess.about for guess in guesses if guess.surety == "unsure")
     doubts = f"; unsure of: {', '.join(unsure)}" if unsure else ""
-    output.note(f"{shown} is written, with {len(findings.warnings)} places to look at{doubts}")
+    output.note(f"{shown} is written, with {len(findings['warnings'])} places to look at{doubts}")
     output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")

@@ -16,11 +16,10 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.output.files import written_whole
+    from pipelines.cli.output.console import Output, written_whole
     from pipelines.clock import monotonic_s
     from pipelines.run.signals import wait_to_be_stopped
-    from pipelines.settings import Settings, current_settings
+    from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, look, serving_metrics
 
@@ -52,27 +51,23 @@ def metrics(
         raise ConfigError("--port and --out exclude each other", hint="what is served can be written by a second command")
     settings, output = current_settings(), Output(json=as_json)
     if port is not None:
-        return _serve(settings, output, host, port)
+        configure_logs(settings)
+        with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
+            output.document(Serving(url=url, pid=os.getpid()))
+            if not as_json:
+                output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
+            with suppress(KeyboardInterrupt):
+                wait_to_be_stopped()
+        return 0
     gauges = look(settings)
+    document = Metrics(metrics=gauges)
     if out is not None:
         with written_whole(out, "--out") as file:
             file.write_text(exposition(gauges), "utf-8")
-        output.document(Metrics(metrics=gauges, out=out.resolve()))
-        return 0
-    output.document(Metrics(metrics=gauges))
-    if not as_json:
+        document["out"] = out.resolve()
+    output.document(document)
+    if out is None and not as_json:
         sys.stdout.write(exposition(gauges))
-    return 0
-
-
-def _serve(settings: Settings, output: Output, host: str, port: int) -> int:
-    configure_logs(settings)
-    with serving_metrics(MetricsPage(settings, monotonic_s).gauges, host, port) as url:
-        output.document(Serving(url=url, pid=os.getpid()))
-        if not output.is_json:
-            output.note(f"Prometheus finds the numbers at {url}; stop with Ctrl-C.")
-        with suppress(KeyboardInterrupt):
-            wait_to_be_stopped()
     return 0
 
 

@@ -1,18 +1,129 @@
-"""The options that several verbs share, and whether a verb will be run at all."""
+"""The options that several verbs share, with their shell completion; and whether a verb will be run at all."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 import typer
 
-from pipelines.cli.completion import feed_words
+if TYPE_CHECKING:
+    from pipelines.cli.state_reader import StateReader
 
 IS_WORKING = True
 """False where only help or completion is asked for: verbs then import no more than their options need, which takes 0.1 s."""
+P = ParamSpec("P")
+_MOST = 50
+_NAME = re.compile(r"^feed:[ \t]*['\"]?([a-z0-9][a-z0-9-]*)", re.MULTILINE)
+Offer = tuple[str, str]
+"""A word that may complete what is typed, and what it means."""
+
+
+def _offering(words: Callable[P, Iterable[Offer]]) -> Callable[P, list[Offer]]:
+    """Keep the words that begin with what is typed; none where an error comes: half a command is no place for it."""
+
+    @wraps(words)
+    def offers(*args: P.args, **kwargs: P.kwargs) -> list[Offer]:
+        from mappings.errors import SyncError
+
+        try:
+            found = dict(words(*args, **kwargs))
+        except (SyncError, OSError):
+            return []
+        return [offer for offer in found.items() if offer[0].startswith(str(kwargs["incomplete"]))]
+
+    return offers
+
+
+@_offering
+def feed_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # the decorator compares
+    """Yield the feeds of the folder; the mapping files are searched for their names, not checked."""
+    from pipelines.settings import current_settings
+
+    for path in sorted(current_settings().feeds.glob("[!_]*.y*ml")):
+        found = _NAME.search(path.read_text("utf-8", "replace"))
+        yield (found[1] if found else path.stem), path.name
+
+
+@_offering
+def run_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
+    """Yield the latest runs, youngest first; of one feed, where the words before name it."""
+    with _reader() as reader:
+        for run in reader.runs(context.params.get("feed"), _MOST):
+            yield run.run_id, f"{run.book.feed}, {run.started_at:%Y-%m-%d %H:%M}, {run.outcome or 'not ended'}"
+
+
+@_offering
+def brake_words(incomplete: str) -> Iterator[Offer]:
+    """Yield the brakes that a person may pass; several are joined by commas."""
+    from pipelines.run.options import BRAKE_TEXTS
+
+    before, comma, _ = incomplete.rpartition(",")
+    for brake, text in BRAKE_TEXTS.items():
+        if brake not in before.split(","):
+            yield f"{before}{comma}{brake}", text
+
+
+@_offering
+def state_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
+    """Yield the words that `rows --state` takes."""
+    from pipelines.run.standing import ALL, WAITING
+
+    for word in ALL:
+        yield word, "waits for a person" if word in WAITING else ""
+
+
+@_offering
+def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
+    """Yield the keys of the rows of a feed that wait for a person's decision; a rejected row waits for its source."""
+    from state.enums import ProblemKind, Waiting
+    from state.ledger.standing import FeedScope, RowRecord
+    from state.queries import LedgerQueries, ProblemRecord, RowFilter
+
+    def listed(books: LedgerQueries, book: FeedScope, kind: Waiting) -> Iterator[RowRecord | ProblemRecord]:
+        if kind.value in tuple(ProblemKind):
+            return books.every_problem(book, ProblemKind(kind))
+        return books.every_row(book, RowFilter(waiting=kind))
+
+    with _reader() as reader:
+        books, book = reader.books, reader.book(str(context.params.get("feed")))
+        if books is not None and book is not None:
+            waiting = ((kind, row) for kind in Waiting for row in listed(books, book, kind))
+            for kind, row in islice((one for one in waiting if one[1].row_key.startswith(incomplete)), _MOST):
+                yield row.row_key, f"{kind}: {row.origin}"
+
+
+@contextmanager
+def _reader() -> Iterator[StateReader]:
+    """Open what there is, as it is: pressing Tab changes no schema."""
+    from pipelines.cli.state_reader import open_state
+    from pipelines.settings import current_settings
+
+    with open_state(current_settings(), upgrades=False) as reader:
+        yield reader
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else there.")]
 FeedNames = Annotated[
     list[str] | None,
     typer.Argument(metavar="[FEED]...", help="Feeds, as `eventsync feeds` lists them.", autocompletion=feed_words),
 ]
 OneFeed = Annotated[str, typer.Argument(metavar="FEED", help="A feed, as `eventsync feeds` lists it.", autocompletion=feed_words)]
+FeedOrFile = Annotated[
+    str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
+]
+AsDraft = Annotated[str | None, typer.Option("--status", metavar="draft", help="Send every event as a draft.")]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="BRAKE", help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys.", autocompletion=brake_words
+    ),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run of the feed, instead of leaving.")]
+NoDagster = Annotated[bool, typer.Option("--no-dagster", help="The engine alone: for cron and containers.")]
+DemoFolder = Annotated[Path, typer.Option("--folder", help="Where the demo keeps its state; emptied first.")]

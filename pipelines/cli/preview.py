@@ -1,54 +1,56 @@
-"""`eventsync preview`: what the mapping makes of the source's rows."""
+"""`eventsync preview`: what the mapping makes of the source's rows in a first run, also duplicates and contradictions."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Any, Literal, NotRequired
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import feed_words
-from pipelines.cli.options import IS_WORKING, AsJson
+from pipelines.cli.options import IS_WORKING, AsJson, FeedOrFile
 
 if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from mappings.compiler.mapper import RowMapper, compile_feed
-    from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Rejection, Skipped, SourceRow
-    from mappings.spec.feed import FeedMapping
-    from pipelines.cli.feed_files import named_mapping
-    from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.row_outcomes import (
-        Claims,
-        Foreseen,
-        Held,
-        Outcome,
-        OutcomeKind,
-        TakenBack,
-        kind_of,
-        outcome_document,
-        outcome_told,
+    from mappings.outcome import (
+        REASON_TEXTS,
+        Absorbed,
+        Absorption,
+        Cover,
+        Gone,
+        MappedRow,
+        Part,
+        Reason,
+        ReasonCode,
+        Rejection,
+        RowLocation,
+        RowOutcome,
+        Skipped,
+        SourceRow,
+        if_unknown,
+        too_long_key,
     )
-    from pipelines.cli.service_lists import ResolvedLists, known_lists
+    from mappings.row_key import RowKey
+    from pipelines.cli.feed_files import named_mapping
+    from pipelines.cli.output.console import Output, Progress, counts_line, document_from
+    from pipelines.cli.rows import UNMAPPED_COLUMNS, Misses, Unmapped
+    from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state
-    from pipelines.cli.unmapped import COLUMNS, Misses, Unmapped
     from pipelines.clock import now
     from pipelines.settings import current_settings
 
-FeedOrFile = Annotated[
-    str, typer.Argument(metavar="FEED", help="A feed, or the path of a mapping file.", autocompletion=feed_words)
-]
+OutcomeKind = Literal["events", "rejected", "held", "skipped"]
 
 
 def preview(
     feed: FeedOrFile,
     rows: Annotated[int, typer.Option("--rows", min=0, help="Show the first N rows, or the first N of those asked for.")] = 10,
-    only: Annotated[
-        Literal["events", "rejected", "held", "skipped"] | None, typer.Option("--only", help="Show only rows that become this.")
-    ] = None,
+    only: Annotated[OutcomeKind | None, typer.Option("--only", help="Show only rows that become this.")] = None,
     read_all: Annotated[bool, typer.Option("--all", help="Read the source to its end for the account.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -75,20 +77,17 @@ def preview(
     mapping = named_mapping(settings, feed)
     known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
-    account, claims = PreviewCounts(), Claims()
+    counts, claims = PreviewCounts(), Claims()
     source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
-    with (
-        output.progress(f"reading {mapping.feed}") as bar,
-        source.read() as reading,
-    ):
+    with output.progress(f"reading {mapping.feed}") as bar, source.read() as reading:
         most_read = None if read_all or only else rows
-        outcomes = _outcomes(islice(reading.rows, most_read), mapper, account, claims, bar, only)
-        met = list(_shown(outcomes, rows, only))
-        # Whether the source ends here is known only by asking for one row more.
-        is_at_end = next(outcomes, None) is None if only and not read_all else account.read < rows
+        outcomes = _outcomes(islice(reading.rows, most_read), mapper, counts, claims, bar, only)
+        shown = list(_shown(outcomes, rows, only))
+        # Whether the source ends here is known only by reading one row more.
+        is_at_end = next(outcomes, None) is None if only and not read_all else counts.rows["read"] < rows
         deque(outcomes if read_all else (), maxlen=0)
-    account.is_whole = read_all or is_at_end
-    first = [outcome for outcome in map(claims.in_the_end, met) if only in {None, kind_of(outcome)}]
+    first = [outcome for outcome in map(claims.in_the_end, shown) if only in {None, kind_of(outcome)}]
+    account = counts.document(is_whole=read_all or is_at_end)
     with open_state(settings) as reader:
         estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
     output.document(
@@ -97,15 +96,32 @@ def preview(
             lists=known.lists,
             why_offline=known.why_offline,
             rows=[outcome_document(outcome) for outcome in first],
-            account=account.document(),
+            account=account,
             estranged=estranged,
         )
     )
-    if not as_json:
-        _show(output, mapping, known, first, account)
-        for sentence in estranged:
-            output.note(sentence)
+    if as_json:
+        return 0
+    output.note(*filter(None, [known.sentence and f"{known.sentence}\n"]), *map(outcome_text, first))
+    _show_account(output, account)
+    output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
+    output.note(*estranged)
     return 0
+
+
+class Outcome(TypedDict):
+    """What becomes of a row; of event, rejected, held (as a copy of that row), skipped, absorbed and gone it has one."""
+
+    place: str
+    row_key: str
+    warnings: Sequence[Reason]
+    event: NotRequired[dict[str, Any]]
+    cover: NotRequired[Cover]
+    rejected: NotRequired[Sequence[Reason]]
+    held: NotRequired[str]
+    skipped: NotRequired[str]
+    absorbed: NotRequired[Absorption]
+    gone: NotRequired[bool]
 
 
 class PreviewAccount(TypedDict):
@@ -136,100 +152,131 @@ class Preview(TypedDict):
     estranged: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A row that a run would hold: it looks like a copy of the row with the key `original_key`."""
+
+    location: RowLocation
+    row_key: RowKey
+    original_key: RowKey
+    part: Part
+
+
+if IS_WORKING:
+    Foreseen = RowOutcome | Held
+    """What a first run would make of a row."""
+
+
+@dataclass(slots=True)
+class Claims:
+    """The first row of each key, without what it holds; memory grows with their number."""
+
+    _first: dict[RowKey, MappedRow] = field(default_factory=dict)
+    _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
+    _originals: dict[bytes, RowKey] = field(default_factory=dict)
+
+    def foresee(self, outcome: RowOutcome) -> tuple[Foreseen, MappedRow | None]:
+        """Return what a run makes of the next row's outcome, and the earlier row that is no event any more because of it."""
+        outcome = if_unknown(outcome)
+        if not isinstance(outcome, MappedRow):
+            return outcome, None
+        key = outcome.row_key
+        first = self._first.get(key)
+        if first is None:
+            return self._claim(outcome), None
+        is_contradicted = key in self._contradicted
+        if outcome.fingerprint == first.fingerprint and not is_contradicted:
+            return Absorbed(outcome.location, key, Absorption.DUPLICATE, outcome.part), None
+        self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {outcome.location}"))
+        return _claimed_twice(outcome, f"the first one is at {first.location}"), None if is_contradicted else first
+
+    def in_the_end(self, outcome: Foreseen) -> Foreseen:
+        """Return what became of a row by now: an event may meanwhile stand against another row."""
+        contradicted = self._contradicted.get(outcome.row_key)
+        if not isinstance(outcome, MappedRow) or contradicted is None:
+            return outcome
+        return replace(contradicted, cells=outcome.cells, part=outcome.part)
+
+    def _claim(self, row: MappedRow) -> Foreseen:
+        if rejection := too_long_key(row):
+            return rejection
+        original = self._originals.setdefault(row.duplicate_digest, row.row_key)
+        if original != row.row_key:
+            return Held(row.location, row.row_key, original, row.part)
+        self._first[row.row_key] = replace(row, body=b"", cells={})
+        return row
+
+
+def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
+    reason = Reason(ReasonCode.DUPLICATE_KEY, "", "", row.row_key, hint)
+    return Rejection(row.location, row.row_key, (reason,), row.cells, part=row.part)
+
+
+_COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "held", "warned")
+
+
 @dataclass(slots=True)
 class PreviewCounts:
-    """`read + expanded = events + skipped + absorbed + rejected + held`, as a first run counts. `is_whole`: all was read.
+    """`read + expanded = events + skipped + duplicate + grouped + rejected + held`, as a first run counts.
 
-    `expanded`: events that rows gave beyond one each; `absorbed`: rows that another row of their key speaks for, by how;
-    `held`: rows that look like copies of others.
-
-    `skipped` counts by the rule's label, `codes` the problems by their code (a row may have several), `warned` the rows
-    that became events with a warning.
+    `skipped` counts by the rule's label, `reasons` the problems by their code (a row may have several).
     """
 
-    read: int = 0
-    expanded: int = 0
-    events: int = 0
-    rejected: int = 0
-    held: int = 0
-    warned: int = 0
-    is_whole: bool = False
+    rows: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
-    gone: int = 0
-    absorbed: Counter[str] = field(default_factory=Counter)
-    codes: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
     misses: Misses = field(default_factory=lambda: Misses())  # noqa: PLW0108  # imported for work only
 
     def take(self, outcome: Foreseen) -> None:
         """Count one row, or one of its events."""
-        self.read += not outcome.part.is_further
-        self.expanded += outcome.part.is_further
+        self.rows["expanded" if outcome.part.is_further else "read"] += 1
+        self.rows[kind_of(outcome)] += 1
         match outcome:
             case MappedRow():
-                self.events += 1
-                self.warned += bool(outcome.warnings)
+                self.rows["warned"] += bool(outcome.warnings)
                 self.misses.take(outcome.warnings)
             case Rejection():
-                self.rejected += 1
-                self.codes.update(reason.code.value for reason in outcome.reasons)
+                self.reasons.update(reason.code.value for reason in outcome.reasons)
                 self.misses.take(outcome.reasons)
-            case Held():
-                self.held += 1
             case Skipped():
                 self.skipped[outcome.because] += 1
             case Absorbed():
-                self.absorbed[outcome.into.value] += 1
-            case Gone():
-                self.gone += 1
+                self.rows[outcome.into.value] += 1
             case _:
-                assert_never(outcome)
+                pass
 
-    def take_back(self, row: TakenBack) -> None:
+    def take_back(self, row: MappedRow) -> None:
         """Count an event as the rejected row that it turned out to be."""
-        self.events -= 1
-        self.warned -= row.was_warned
-        self.rejected += 1
-        self.codes.update(reason.code.value for reason in row.rejection.reasons)
+        self.rows.update({"events": -1, "rejected": 1, "warned": -bool(row.warnings)})
+        self.reasons[ReasonCode.DUPLICATE_KEY.value] += 1
 
-    def document(self) -> PreviewAccount:
+    def document(self, *, is_whole: bool) -> PreviewAccount:
         """Return it as scripts read it."""
-        return PreviewAccount(
-            read=self.read,
-            is_whole=self.is_whole,
-            expanded=self.expanded,
-            events=self.events,
-            skipped=dict(self.skipped.most_common()),
-            duplicate=self.absorbed[Absorption.DUPLICATE.value],
-            grouped=self.absorbed[Absorption.GROUPED.value],
-            rejected=self.rejected,
-            held=self.held,
-            reasons=dict(self.codes.most_common()),
-            warned=self.warned,
-            unmapped=self.misses.values,
-        )
+        skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
+        counts = {name: self.rows[name] for name in _COUNTED}
+        others = {"is_whole": is_whole, "skipped": skipped, "reasons": reasons, "unmapped": self.misses.values}
+        return document_from(PreviewAccount, None, **counts, **others)
 
 
 def _outcomes(
-    rows: Iterable[SourceRow], mapper: RowMapper, account: PreviewCounts, claims: Claims, bar: Progress, only: OutcomeKind | None
+    rows: Iterable[SourceRow], mapper: RowMapper, counts: PreviewCounts, claims: Claims, bar: Progress, only: OutcomeKind | None
 ) -> Iterator[Foreseen]:
     """Yield what becomes of each row, counted; where rejected rows are wanted, also events that a later row contradicts."""
     for outcome in mapper.over(rows):
-        foreseen = claims.foresee(outcome)
-        for row in claims.taken_back():
-            account.take_back(row)
+        foreseen, contradicted = claims.foresee(outcome)
+        if contradicted:
+            counts.take_back(contradicted)
             if only == "rejected":
-                yield row.rejection
-        account.take(foreseen)
+                yield claims.in_the_end(contradicted)
+        counts.take(foreseen)
         bar.advance(not outcome.part.is_further)
         yield foreseen
 
 
 def _shown(outcomes: Iterable[Foreseen], count: int, only: OutcomeKind | None) -> Iterator[Foreseen]:
     """Yield all that becomes of the first rows wanted; nothing is read beyond them."""
-    if not count:
-        return
     rows = 0
-    for outcome in outcomes:
+    for outcome in outcomes if count else ():
         if only is None:
             rows += not outcome.part.is_further
             if rows > count:
@@ -242,24 +289,83 @@ def _shown(outcomes: Iterable[Foreseen], count: int, only: OutcomeKind | None) -
                 return
 
 
-def _show(output: Output, mapping: FeedMapping, known: ResolvedLists, first: Iterable[Foreseen], account: PreviewCounts) -> None:
-    if known.sentence:
-        output.note(f"{known.sentence}\n")
-    for outcome in first:
-        output.note(outcome_told(outcome))
-    output.note(_account_line(account))
-    for name, counts in (("left out", account.skipped), ("problems", account.codes)):
+def _show_account(output: Output, account: PreviewAccount) -> None:
+    so_far = "the whole source" if account["is_whole"] else "so far; --all reads the whole source"
+    expanded = f" + expanded {account['expanded']:,}" if account["expanded"] else ""
+    terms = {"events": account["events"], "left out": sum(account["skipped"].values()), "duplicate": account["duplicate"]}
+    terms |= {"grouped": account["grouped"], "rejected": account["rejected"], "held": account["held"]}
+    always = {"events", "left out", "rejected"}
+    shown = " + ".join(f"{name} {count:,}" for name, count in terms.items() if count or name in always)
+    output.note(f"read {account['read']:,} ({so_far}){expanded} = {shown}")
+    for name, counts in (("left out", account["skipped"]), ("problems", account["reasons"])):
         if counts:
-            output.note(f"  {name}: " + ", ".join(f"{label} {count:,}" for label, count in counts.most_common()))
-    if unmapped := account.misses.values:
-        output.table("values that no lookup knows", COLUMNS, [one.line for one in unmapped])
-    output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
+            output.note(f"  {name}: {counts_line(counts)}")
+    if unmapped := account["unmapped"]:
+        output.table("values that no lookup knows", UNMAPPED_COLUMNS, [one.line for one in unmapped])
 
 
-def _account_line(account: PreviewCounts) -> str:
-    terms = [f"events {account.events:,}", f"left out {account.skipped.total():,}"]
-    terms += [f"{how} {count:,}" for how, count in account.absorbed.items()]
-    so_far = "the whole source" if account.is_whole else "so far; --all reads the whole source"
-    expanded = f" + expanded {account.expanded:,}" if account.expanded else ""
-    terms += [f"rejected {account.rejected:,}", *([f"held {account.held:,}"] if account.held else [])]
-    return f"read {account.read:,} ({so_far}){expanded} = {' + '.join(terms)}"
+def kind_of(outcome: Foreseen) -> OutcomeKind:
+    """Return the word by which people ask for outcomes like this one; a row that another speaks for is no event."""
+    match outcome:
+        case MappedRow():
+            return "events"
+        case Rejection():
+            return "rejected"
+        case Held():
+            return "held"
+        case _:
+            return "skipped"
+
+
+def outcome_document(outcome: Foreseen) -> Outcome:
+    """Return an outcome as scripts read it, with the row's place and key."""
+    document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
+    match outcome:
+        case MappedRow():
+            document["event"] = json.loads(outcome.body)
+            document["warnings"] = outcome.warnings
+            if outcome.cover:
+                document["cover"] = outcome.cover
+        case Rejection():
+            document["rejected"] = outcome.reasons
+        case Held():
+            document["held"] = outcome.original_key
+        case Skipped():
+            document["skipped"] = outcome.because
+        case Absorbed():
+            document["absorbed"] = outcome.into
+        case Gone():
+            document["gone"] = True
+    return document
+
+
+def outcome_text(outcome: Foreseen) -> str:
+    """Return an outcome as text: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
+    key, lines = outcome.row_key, []
+    match outcome:
+        case MappedRow():
+            head = f"event {key}"
+            lines = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False).splitlines()
+            lines += [f"cover image: {outcome.cover.url}"] if outcome.cover else []
+            lines += [f"outside the window: {outcome.outside}; compared with what was sent"] if outcome.outside else []
+            lines += [f"warning: {_reason_text(reason)}" for reason in outcome.warnings]
+        case Rejection():
+            head, lines = f"REJECTED {key}".rstrip(), [_reason_text(reason) for reason in outcome.reasons]
+        case Held():
+            head = f"HELD {key}: it looks like a copy of {outcome.original_key}"
+        case Skipped():
+            head = f'left out by the rule labelled "{outcome.because}"'
+        case Absorbed():
+            head = f"{outcome.into}: another row of the key {key} speaks for it"
+        case Gone():
+            head = f"gone: its source says that {key or 'the row'} was deleted"
+    return "\n".join([f"{outcome.location}  {head}", *(f"  {line}" for line in lines)]) + "\n"
+
+
+def _reason_text(reason: Reason) -> str:
+    """Return one problem as text: where, what was found, what is wrong with it, what would be accepted."""
+    where = reason.field or "the row"
+    found = f"found {reason.found!r}" if reason.found else "empty"
+    cell = f" (column {reason.column}, {found})" if reason.column else ""
+    wrong = REASON_TEXTS[reason.code]
+    return f"{where}{cell}: {wrong.removesuffix('.')}: {reason.hint}" if reason.hint else f"{where}{cell}: {wrong}"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typing_extensions import TypedDict
@@ -14,8 +15,8 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
-    from mappings.measures import parse_duration
-    from pipelines.cli.output.console import Output
+    from mappings.strict import parse_duration
+    from pipelines.cli.output.console import Output, document_from
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
@@ -43,25 +44,20 @@ def prune(
     be at work meanwhile. Exit codes: 0 done, 2 and 6 as for `run`; cut short or not, it can be started again at any time.
     """
     settings, output = current_settings(), Output(json=as_json)
-    before = parse_age(older_than, now())
+    before = _age(older_than)
     name = shown_url(settings.state_url)
     with existing_database(settings.state_url) as engine, output.progress("taking out") as bar:
         found = Pruned() if engine is None else prune_state(engine, before, bar.advance, is_dry=dry_run)
-    went = PrunedCounts(
-        problems=found.problems,
-        runs=found.runs,
-        answers=found.answers,
-        backfills=found.backfills,
-        notices=found.notices,
-    )
-    stayed = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
-    output.document(Pruning(state_db=name, before=before, is_dry=dry_run, removed=went, kept=stayed))
+    removed = document_from(PrunedCounts, found)
+    kept = KeptCounts(problems=found.standing_problems, runs=found.telling_runs, backfills=found.open_backfills)
+    output.document(Pruning(state_db=name, before=before, is_dry=dry_run, removed=removed, kept=kept))
     if engine is None:
         output.note(f"there is no state DB at {name} yet: the first run makes it")
         return ExitCode.DONE
-    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", _columns(is_dry=dry_run), _lines(found))
-    if not dry_run and any(went.values()):
-        output.note(_room(settings.state_kind))
+    columns = ("what", "would be taken out" if dry_run else "taken out", "stays, though as old", "because")
+    output.table(f"{name}: older than {before:%Y-%m-%d %H:%M} UTC", columns, _lines(removed, kept))
+    if not dry_run and any(removed.values()):
+        output.note(_ROOM["sqlite" if settings.state_kind == "sqlite" else "postgresql"])
     return ExitCode.DONE
 
 
@@ -95,11 +91,22 @@ class Pruning(TypedDict):
     kept: KeptCounts
 
 
-_COLUMNS = ("what", "", "stays, though as old", "because")
 _LEAST = timedelta(days=1)
+_WHAT = {
+    "problems": ("problem rows, with their raw cells", "they are on their feed's present list"),
+    "runs": ("accounts of runs", "the last ones, those under way, and whole reads that the brakes learn from"),
+    "answers": ("answers of delivered rows", ""),
+    "backfills": ("backfills that are done or cancelled", "slices of theirs are left"),
+    "notices": ("notices of what is over, undelivered", ""),
+}
+"""What may go, and why some of it stays though as old."""
+_ROOM = {
+    "sqlite": "the room is used again by later rows; `VACUUM` in the sqlite3 shell gives it back to the disk",
+    "postgresql": "autovacuum makes the room free for later rows; `VACUUM FULL` on these tables gives it back to the disk",
+}
 
 
-def parse_age(text: str, today: datetime) -> datetime:
+def _age(text: str) -> datetime:
     """Return the instant that was so long ago, for `90d` or `26w`.
 
     Raises:
@@ -107,7 +114,7 @@ def parse_age(text: str, today: datetime) -> datetime:
     """
     try:
         age = parse_duration(text)
-        before = today - age
+        before = now() - age
     except (PydanticCustomError, OverflowError) as error:
         raise ConfigError(f"--older-than {text}: that is no age", hint="for example 90d, 26w, 36h") from error
     if age < _LEAST:
@@ -115,30 +122,7 @@ def parse_age(text: str, today: datetime) -> datetime:
     return before
 
 
-def _columns(*, is_dry: bool) -> tuple[str, ...]:
-    what, _, *rest = _COLUMNS
-    return what, "would be taken out" if is_dry else "taken out", *rest
-
-
-def _lines(found: Pruned) -> list[tuple[object, ...]]:
-    listed = "they are on their feed's present list"
-    left = "slices of theirs are left"
-    asked = "the last ones, those under way, and whole reads that the brakes learn from"
-    return [
-        (
-            "problem rows, with their raw cells",
-            found.problems,
-            found.standing_problems,
-            listed if found.standing_problems else "",
-        ),
-        ("accounts of runs", found.runs, found.telling_runs, asked if found.telling_runs else ""),
-        ("answers of delivered rows", found.answers, "", ""),
-        ("backfills that are done or cancelled", found.backfills, found.open_backfills, left if found.open_backfills else ""),
-        ("notices of what is over, unheard", found.notices, "", ""),
-    ]
-
-
-def _room(kind: str) -> str:
-    if kind == "sqlite":
-        return "the room is used again by later rows; `VACUUM` in the sqlite3 shell gives it back to the disk"
-    return "autovacuum makes the room free for later rows; `VACUUM FULL` on these tables gives it back to the disk"
+def _lines(removed: Mapping[str, Any], kept: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    for name, (what, why) in _WHAT.items():
+        stays = kept.get(name, "")
+        yield what, removed[name], stays, why if stays else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any
 
@@ -12,13 +13,13 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from pipelines.cli.feed_session import FeedSession, open_feed_session
-    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.console import Output, spelt
+    from pipelines.cli.state_reader import FeedSession, open_feed_session
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
-    from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
+    from pipelines.run.reconcile import ListRead, RowVerdict, Verdict
     from pipelines.run.reconcile import reconcile as reconcile_rows
-    from pipelines.run.service import open_api, require_service, sharing_over
+    from pipelines.run.service import open_api, require_service
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
@@ -50,23 +51,29 @@ def reconcile(
     configure_logs(settings)
     require_service(settings)
     with open_feed_session(settings, feed) as session:
+        name = session.book.feed
         sought = list(read_reconcile_candidates(session.engine, session.book, now(), session.policy().key_memory_s))
         if all(row.is_rival for row in sought):
-            return _tell_nothing(output, session)
+            nothing = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
+            output.document(Reconciliation(feed=name, counts=nothing, list=None, rows=[], is_dry=False))
+            output.note(f"{name}: every row that was sent has its event; nothing to look for")
+            return 0
         if not dry_run:
-            _leave_if_held(session)
-        with output.progress(f"{session.book.feed}: events read") as bar:
-            reconciled = reconcile_rows(_job(session, sought, bar.advance, is_dry=dry_run))
-    feed, read, counted = session.book.feed, reconciled.read, reconciled.counts()
+            with session.deciding("reconcile"):
+                pass  # a long list is not read for nothing: what is found cannot be recorded while a run holds the feed
+        with output.progress(f"{name}: events read") as bar:
+            read, verdicts = _reconcile(session, sought, bar.advance, is_dry=dry_run)
+    found = Counter(one.verdict for one in verdicts)
     counts = SoughtCounts(
-        sought=counted["sought"], found=counted["found"], candidates=counted["candidates"], absent=counted["absent"]
+        sought=len(verdicts),
+        found=found[Verdict.FOUND],
+        candidates=found[Verdict.CANDIDATE],
+        absent=found[Verdict.ABSENT],
     )
-    rows = [_document(feed, read, one, is_dry=dry_run) for one in reconciled.verdicts]
-    output.document(Reconciliation(feed=feed, counts=counts, list=read, rows=rows, is_dry=dry_run))
-    for line in _lines(feed, read, counts, is_dry=dry_run):
-        output.note(line)
-    shown = [_row(row) for row in rows[:_SHOWN]]
-    output.table(f"{feed}: rows looked for", _COLUMNS, shown)
+    rows = [_document(name, read, one, is_dry=dry_run) for one in verdicts]
+    output.document(Reconciliation(feed=name, counts=counts, list=read, rows=rows, is_dry=dry_run))
+    output.note(*_lines(name, read, counts, is_dry=dry_run))
+    output.table(f"{name}: rows looked for", _COLUMNS, map(_row, rows[:_SHOWN]))
     if len(rows) > _SHOWN:
         output.note(f"the first {_SHOWN}; --json has all")
     return 0 if counts["found"] == counts["sought"] else int(ExitCode.ATTENTION)
@@ -108,32 +115,20 @@ _SHOWN = 100
 _NAMED = 3
 
 
-def _leave_if_held(session: FeedSession) -> None:
-    """Do not read a long list for nothing: what is found could not be recorded while a run holds the feed."""
-    with session.deciding("reconcile"):
-        return
-
-
-def _job(session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool) -> ReconcileJob:
+def _reconcile(
+    session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool
+) -> tuple[ListRead, Sequence[RowVerdict]]:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with session.deciding("reconcile") as decisions:
             return decisions.record_found(found)
 
-    sharing = sharing_over(session.engine, session.settings)
-    return ReconcileJob(
+    return reconcile_rows(
         rows=rows,
-        open_api=lambda: open_api(session.settings, session.policy(), sharing=sharing),
+        open_api=lambda: open_api(session.settings, session.policy(), session.engine),
         owners=lambda event_ids: session.books.owners(session.book.destination, event_ids),
         record=None if is_dry else record,
         advance=advance,
     )
-
-
-def _tell_nothing(output: Output, session: FeedSession) -> int:
-    counts = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
-    output.document(Reconciliation(feed=session.book.feed, counts=counts, list=None, rows=[], is_dry=False))
-    output.note(f"{session.book.feed}: every row that was sent has its event; nothing to look for")
-    return 0
 
 
 def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> Iterator[str]:
@@ -149,31 +144,27 @@ def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> 
 
 
 def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> SoughtRow:
+    is_absent = one.verdict is Verdict.ABSENT
+    command = f"eventsync resolve {shlex.quote(feed)} {shlex.quote(one.row.row_key)}"
+    advice = ""
+    if one.verdict is Verdict.FOUND and is_dry:
+        advice = f"`eventsync reconcile {feed}` records it"
+    elif one.verdict is Verdict.CANDIDATE:
+        advice = "\n".join(f"{command} --event-id {event_id}" for event_id in one.event_ids[:_NAMED])
+    elif is_absent and one.may_be_resent and read.is_whole:
+        advice = f"if the list is complete: {command} --resend"
+    why = f"{one.why}; {read.events:,} were read" if is_absent else one.why
     return SoughtRow(
         row_key=one.row.row_key,
         state=one.row.state,
         place=one.row.origin,
         verdict=one.verdict,
         event_ids=one.event_ids,
-        why=one.why if one.verdict is not Verdict.ABSENT else f"{one.why}; {read.events:,} were read",
-        help=_help(feed, read, one, is_dry=is_dry),
+        why=why,
+        help=advice,
     )
 
 
-def _help(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> str:
-    command = f"eventsync resolve {shlex.quote(feed)} {shlex.quote(one.row.row_key)}"
-    match one.verdict:
-        case Verdict.FOUND:
-            return f"`eventsync reconcile {feed}` records it" if is_dry else ""
-        case Verdict.CANDIDATE:
-            return "\n".join(f"{command} --event-id {event_id}" for event_id in one.event_ids[:_NAMED])
-        case Verdict.ABSENT if one.may_be_resent and read.is_whole:
-            return f"if the list is complete: {command} --resend"
-        case Verdict.ABSENT:
-            return ""
-
-
-def _row(document: SoughtRow) -> tuple[str, ...]:
-    events = ", ".join(map(str, document["event_ids"][:_NAMED])) + (", …" if len(document["event_ids"]) > _NAMED else "")
-    state = f"{document['state']}".replace("_", " ")
-    return state, document["row_key"], document["place"], events, document["why"], document["help"]
+def _row(row: SoughtRow) -> tuple[str, ...]:
+    events = ", ".join(map(str, row["event_ids"][:_NAMED])) + (", …" if len(row["event_ids"]) > _NAMED else "")
+    return spelt(row["state"]), row["row_key"], row["place"], events, row["why"], row["help"]

@@ -16,12 +16,12 @@ from pipelines.cli.options import IS_WORKING, AsJson
 if IS_WORKING:
     import httpx
 
-    from mappings.errors import ConfigError, MappingFileError, TransientError
-    from pipelines.cli.feed_files import BrokenFile, folder_of, shown_path
+    from mappings.errors import ConfigError, TransientError
+    from pipelines.cli.feed_files import BrokenFile, broken_files, folder_of
     from pipelines.cli.output.console import Output
-    from pipelines.orchestration.webserver import FolderVersion, Reloader, Report, Webserver, watch, webserver_url
+    from pipelines.orchestration.webserver import Reloader, Report, Webserver, watch, webserver_url
     from pipelines.run.signals import wait_to_be_stopped
-    from pipelines.settings import Settings, current_settings
+    from pipelines.settings import current_settings
 
 
 def reload(
@@ -39,7 +39,30 @@ def reload(
 
     Exit codes: 0 all files can be used, 2 some cannot (the others run), 6 no Dagster answers.
     """
-    return watch_folder(as_json=as_json) if watch else reload_once(as_json=as_json)
+    if watch and as_json:
+        raise ConfigError("--watch has no end, and so no document", hint="leave out one of --watch and --json")
+    settings, output = current_settings(), Output(json=as_json)
+    folder_of(settings)
+    url = webserver_url(settings)
+    if not url:
+        hint = "`eventsync ui` starts one; EVENTSYNC_DAGSTER_URL names one elsewhere"
+        raise TransientError("no Dagster webserver is known here", hint=hint)
+    if watch:
+        output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
+        try:
+            with watching(url, settings.feeds, b"", output.note):
+                wait_to_be_stopped()
+        except KeyboardInterrupt:
+            output.note("stopping")
+        return 0
+    with _http(url) as http:
+        seen = Reloader(Webserver(http), settings.feeds).reload()
+    feeds = [feed.mapping.feed for feed in seen.folder.feeds]
+    output.document(Reloaded(url=url, feeds=feeds, broken=broken_files(seen.broken)))
+    output.note(f"Dagster at {url} has reloaded: {seen}")
+    for error in seen.broken:
+        output.error(error)
+    return 2 if seen.broken else 0
 
 
 class Reloaded(TypedDict):
@@ -53,44 +76,6 @@ class Reloaded(TypedDict):
 LONGEST_RELOAD_S = 180.0
 """Hundreds of feeds take seconds to load; on a busy machine many."""
 LEAVE_S = 5.0
-
-
-def reload_once(*, as_json: bool) -> int:
-    """Reload the Dagster that runs here, or the configured one; return 0, or 2 if a mapping file cannot be used.
-
-    Raises:
-        SyncError: there is no such folder, or Dagster does not answer or cannot load its definitions.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    folder_of(settings)
-    url = _url(settings)
-    with _http(url) as http:
-        seen = Reloader(Webserver(http), settings.feeds).reload()
-    output.document(Reloaded(url=url, feeds=[feed.mapping.feed for feed in seen.folder.feeds], broken=_documents(seen)))
-    output.note(f"Dagster at {url} has reloaded: {seen}")
-    for error in seen.broken:
-        output.error(error)
-    return 2 if seen.broken else 0
-
-
-def watch_folder(*, as_json: bool) -> int:
-    """Reload whenever a mapping file changes, until Ctrl-C; return 0.
-
-    Raises:
-        ConfigError: there is no such folder, no address of a webserver, or one document was asked for of what has no end.
-    """
-    if as_json:
-        raise ConfigError("--watch has no end, and so no document", hint="leave out one of --watch and --json")
-    settings, output = current_settings(), Output()
-    folder_of(settings)
-    url = _url(settings)
-    output.note(f"watching {settings.feeds} for Dagster at {url}; stop with Ctrl-C")
-    with watching(url, settings.feeds, b"", output.note):
-        try:
-            wait_to_be_stopped()
-        except KeyboardInterrupt:
-            output.note("stopping")
-    return 0
 
 
 @contextmanager
@@ -110,20 +95,3 @@ def watching(url: str, folder: Path, shown: bytes, tell: Report) -> Iterator[Non
 
 def _http(url: str) -> httpx.Client:
     return httpx.Client(base_url=url, timeout=LONGEST_RELOAD_S, trust_env=False)
-
-
-def _url(settings: Settings) -> str:
-    url = webserver_url(settings)
-    if not url:
-        raise TransientError(
-            "no Dagster webserver is known here", hint="`eventsync ui` starts one; EVENTSYNC_DAGSTER_URL names one elsewhere"
-        )
-    return url
-
-
-def _documents(seen: FolderVersion) -> list[BrokenFile]:
-    return [BrokenFile(path=shown_path(error.path), problems=error.problems) for error in _sorted(seen.broken)]
-
-
-def _sorted(broken: tuple[MappingFileError, ...]) -> list[MappingFileError]:
-    return sorted(broken, key=lambda error: error.path)

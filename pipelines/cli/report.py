@@ -1,13 +1,20 @@
-"""`eventsync report`: where a feed stands, on one page for the partner's editor."""
+"""`eventsync report`: where a feed stands, on one page for the partner's editor.
+
+Every text of a partner is escaped by jinja2; control characters are replaced.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
@@ -18,13 +25,13 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
-    from mappings.measures import parse_duration
-    from mappings.refusals import REASON_TEXTS
-    from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.output.partner_page import Change, Line, Page, Point, Room, Section, SectionName, write_page
-    from pipelines.cli.payload_diff import payload_diff, shown
+    from mappings.outcome import REASON_TEXTS
+    from mappings.strict import parse_duration
+    from pipelines.cli.diff import payload_diff, shown
+    from pipelines.cli.output.console import Output, Progress, written_whole
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
+    from pipelines.control_characters import replaced
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
@@ -58,18 +65,38 @@ def report(
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
     settings, output, made_at = current_settings(), Output(json=as_json), now()
-    link, chosen = _link(link), _since(since, made_at)
+    if link is not None and not _LINK.fullmatch(link):
+        hint = "for example https://events.example/e/{id}"
+        raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
+    chosen = _since(since, made_at)
     with open_state(settings) as reader, output.progress("looking through rows") as bar:
         name = reader.feed_name(feed)
-        page = _page(reader, name, chosen, link, made_at, bar)
-    size = 0 if html is None else write_page(page, html)
-    output.document(_document(page, html, size))
-    if page.read_at is None:
+        page, sections = _page(reader, name, chosen, link or "", made_at, bar)
+    if html is not None:
+        page["bytes"] = write_page(page, sections, html)
+        page["html"] = html
+    output.document(page)
+    if page["read_at"] is None:
         output.note(f"{name} was not read yet")
-    rows = [(section.heading.title, section.total, section.new or "") for section in page.sections]
+    rows = [(section.heading.title, section.total, section.new or "") for section in sections]
     output.table(f"{name}: what became of its rows", _COLUMNS, rows)
-    output.note(f"{html}: {size / 1_000:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
+    kilobytes = (page["bytes"] or 0) / 1_000
+    output.note(f"{html}: {kilobytes:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
+
+
+class SectionName(StrEnum):
+    """What a section is about, in the order of the page: first what the editor can do something about."""
+
+    MEND = "mend"
+    HELD = "held"
+    REFUSED = "refused"
+    CHANGED = "changed"
+    GONE = "gone"
+    EARLIER = "earlier"
+    LOOK = "look"
+    UNDER_WAY = "under-way"
+    ONLINE = "online"
 
 
 class SectionCounts(TypedDict):
@@ -96,11 +123,87 @@ class Report(TypedDict):
     bytes: int | None
 
 
+class Heading(NamedTuple):
+    """The words of a section. `rows_state`: what `eventsync rows --state` calls its rows, "" where it has several words."""
+
+    title: str
+    short: str
+    text: str
+    rows_state: str
+
+
+HEADINGS: dict[SectionName, Heading] = {
+    SectionName.MEND: Heading(
+        "Rows to mend",
+        "to mend",
+        "These rows could not be used. Mend the cells that are named, in your file or sheet: the next read takes the rows up.",
+        "rejected",
+    ),
+    SectionName.HELD: Heading(
+        "Rows held back as copies",
+        "held back",
+        "Each of these rows looks like an event that we know under another identifier, so it was not put online a second time."
+        " Give the event its first identifier again; or tell us that both take place.",
+        "held",
+    ),
+    SectionName.REFUSED: Heading(
+        "Events that were not accepted",
+        "not accepted",
+        "The publishing service has not accepted these events. Mend what it names: the next read sends them again.",
+        "refused",
+    ),
+    SectionName.CHANGED: Heading(
+        "Changed since they went online",
+        "changed since",
+        "Your file says something else than what is online. Somebody of ours changes it by hand; the service has no other way.",
+        "drift",
+    ),
+    SectionName.GONE: Heading(
+        "Online, and no longer in your file",
+        "gone from the file",
+        "These events were put online, and their rows are no longer there. If one is called off, tell us: it is removed by hand.",
+        "vanished",
+    ),
+    SectionName.EARLIER: Heading(
+        "Replaced by a newer version",
+        "replaced",
+        "These events were sent again as your file has them now. The earlier versions are still online: we remove them by hand.",
+        "earlier",
+    ),
+    SectionName.LOOK: Heading(
+        "Used, with something to look at",
+        "to look at",
+        "These rows were used. Something about them may not be what you meant.",
+        "warning",
+    ),
+    SectionName.UNDER_WAY: Heading(
+        "Under way",
+        "under way",
+        "Nothing for you to do: these events wait to be sent, or we are finding out whether they have arrived.",
+        "",
+    ),
+    SectionName.ONLINE: Heading("Online", "online", "These events are with the publishing service.", "delivered"),
+}
+_STOPPED = {
+    "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
+    "shrink": "most of the rows that were there before are missing. Is the file complete?",
+    "left_out": "many events that are online are now left out. Has a word in one of the columns changed?",
+    "new": "far more rows are new than usual. Have their identifiers changed?",
+    "copies": "too many rows look like events that are known under another identifier. Have the identifiers changed?",
+    "scope": "these events are online already under another name of this list. We are looking into it",
+    "keys": "what identifies a row has changed on our side. We are looking into it",
+}
+"""Why nothing new goes online, by brake, in words for who can do something about it."""
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""
-_NOT_ACCEPTED = "The service did not accept it."
+MOST_LINES = 10_000
+"""Lines of one section."""
+MOST_TEXT = 12_000_000
+"""Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
+_MOST_VALUES = 25
+_PAGES = Path(__file__).parent / "output" / "pages"
 _FIELDS = {
     "startAt": "start",
     "endAt": "end",
@@ -133,7 +236,78 @@ if IS_WORKING:
     }
 
 
-def _page(reader: StateReader, feed: str, since: datetime | None, link: str, made_at: datetime, bar: Progress) -> Page:
+class Point(NamedTuple):
+    """One thing about a row: what is wrong, the cell or field it is about, what was found there, and what would help."""
+
+    says: str
+    where: str = ""
+    found: str = ""
+    hint: str = ""
+
+
+class Change(NamedTuple):
+    """A field that differs."""
+
+    where: str
+    online: str
+    now: str
+
+
+class Line(NamedTuple):
+    """One row on the page. `at`: a place that its editor can open; `link`: where its event is seen, "" if that is not known;
+    `note`: what is no problem, and good to know.
+    """
+
+    at: str
+    name: str
+    when: str = ""
+    is_new: bool = False
+    event_id: int | None = None
+    link: str = ""
+    points: tuple[Point, ...] = ()
+    changes: tuple[Change, ...] = ()
+    cells: tuple[tuple[str, str], ...] = ()
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Section:
+    """The rows of one kind: all are counted, the first are shown. `values`: how often each problem came with each value."""
+
+    name: SectionName
+    lines: list[Line] = field(default_factory=list)
+    total: int = 0
+    new: int = 0
+    values: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+
+    @property
+    def heading(self) -> Heading:
+        """Its words."""
+        return HEADINGS[self.name]
+
+    @property
+    def often(self) -> Sequence[tuple[tuple[str, str, str], int]]:
+        """The problems that come more than once: where, what was found, what is wrong; and how often."""
+        if self.name not in {SectionName.MEND, SectionName.REFUSED, SectionName.LOOK}:
+            return ()
+        return [(value, count) for value, count in self.values.most_common(_MOST_VALUES) if count > 1]
+
+    def fill(self, lines: Iterable[Line], room: int = MOST_TEXT) -> int:
+        """Count all lines and keep the first ones, as far as there is `room` (characters); return the room left."""
+        for line in lines:
+            self.total += 1
+            self.new += line.is_new
+            self.values.update((point.where, point.found, point.says) for point in line.points)
+            if room > 0 and len(self.lines) < MOST_LINES:
+                room -= len(str((line.at, line.name, line.points, line.changes, line.cells)))
+                self.lines.append(line)
+        return room
+
+
+def _page(
+    reader: StateReader, feed: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
+) -> tuple[Report, Sequence[Section]]:
+    """Return the report, not yet written, and its sections."""
     book = reader.book(feed)
     status = next((one for one in reader.statuses(feed) if one.book == book), None)
     read = status.last_read if status else None
@@ -141,20 +315,60 @@ def _page(reader: StateReader, feed: str, since: datetime | None, link: str, mad
     sections = tuple(map(Section, SectionName))
     if reader.books is not None and status is not None:
         rows = _Rows(reader.books, status.book, since, link, bar)
-        room = Room()
+        room = MOST_TEXT
         for section in sections:
-            room.fill(section, rows.lines(section.name))
-    return Page(
+            room = section.fill(rows.lines(section.name), room)
+    report = Report(
         feed=feed,
         service="" if status is None else status.book.destination.partition("#")[0],
         made_at=made_at,
         read_at=read.started_at if read else None,
         is_whole=bool(read and read.stage_report and read.stage_report.is_whole),
-        since=since,
-        sections=sections,
         rows_read=read.read.read if read and read.read else None,
-        brakes=() if status is None or status.gate.is_open else status.gate.brakes,
+        since=since,
+        stopped_by=() if status is None or status.gate.is_open else status.gate.brakes,
+        sections={one.name: SectionCounts(rows=one.total, new=one.new, shown=len(one.lines)) for one in sections},
+        html=None,
+        bytes=0,
     )
+    return report, sections
+
+
+def write_page(page: Report, sections: Iterable[Section], file: Path) -> int:
+    """Write the page to a file, in place of an older one, which is there until then; return how many bytes it has.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def harmless(value: object) -> object:
+        """Replace the harmful characters of any text that is put on the page; markup was made from such text."""
+        return replaced(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    always = {SectionName.MEND, SectionName.ONLINE}
+    shown_sections = [section for section in sections if section.total or section.name in always]
+    unusual = "something about it is unusual, and we are looking into it"
+    reasons = dict.fromkeys(_STOPPED.get(brake, unusual) for brake in page["stopped_by"])
+    stopped = f"Nothing new was put online after the last read: {'; '.join(reasons)}." if reasons else ""
+    style = (_PAGES / "report.css").read_text("utf-8")
+    # Content Security Policy Level 3, `hash-source`: this style and no other
+    digest = "sha256-" + base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    environment = Environment(
+        loader=FileSystemLoader(_PAGES),
+        autoescape=True,
+        finalize=harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"moment": "{:%Y-%m-%d %H:%M} UTC".format, "number": "{:,}".format}
+    template = environment.get_template("report.html.jinja")
+    with written_whole(file, "--html") as beside, beside.open("wb") as stream:
+        text = template.stream(page=page, sections=shown_sections, stopped=stopped, style=style, style_digest=digest)
+        text.dump(stream, encoding="utf-8")
+        return stream.tell()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +467,7 @@ def _text(record: RowRecord, section: SectionName) -> str:  # noqa: PLR0911  # o
             return f"Earlier versions that are still online: event {', '.join(map(str, record.earlier_event_ids))}."
         case SectionName.REFUSED:
             message = record.answer and (record.answer.issue or record.answer.message)
-            return f"The service says: {text_of(message)}" if message else _NOT_ACCEPTED
+            return f"The service says: {text_of(message)}" if message else "The service did not accept it."
         case SectionName.ONLINE:
             return "As a draft: one of us has to publish it." if record.event.get("status") == "draft" else ""
         case _ if record.state is EntryState.PENDING:
@@ -285,27 +499,3 @@ def _since(text: str | None, made_at: datetime) -> datetime | None:
         return made_at - abs(parse_duration(text))
     except (PydanticCustomError, ValueError, OverflowError) as error:
         raise ConfigError(f"--since {text}: neither a day nor an age", hint="for example 2026-11-01 or 7d") from error
-
-
-def _link(text: str | None) -> str:
-    if text is None:
-        return ""
-    if not _LINK.fullmatch(text):
-        raise ConfigError(f"--link {text}: no web address with {{id}} in it", hint="for example https://events.example/e/{id}")
-    return text
-
-
-def _document(page: Page, html: Path | None, size: int) -> Report:
-    return Report(
-        feed=page.feed,
-        service=page.service,
-        made_at=page.made_at,
-        read_at=page.read_at,
-        is_whole=page.is_whole,
-        rows_read=page.rows_read,
-        since=page.since,
-        stopped_by=page.brakes,
-        sections={one.name: SectionCounts(rows=one.total, new=one.new, shown=len(one.lines)) for one in page.sections},
-        html=html,
-        bytes=size,
-    )

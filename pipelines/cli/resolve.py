@@ -11,18 +11,17 @@ import typer
 from typer.core import TyperCommand
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import state_words, waiting_words
-from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
+from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, state_words, waiting_words
 
 if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
     from mappings.row_key import RowKey
-    from pipelines.cli.feed_session import FeedSession, open_feed_session, typed_key
-    from pipelines.cli.listed_rows import chosen_rows, parse_choice
-    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.console import Output, spelt
+    from pipelines.cli.rows import chosen_rows, parse_choice
+    from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import is_listed
-    from pipelines.run.service import open_api, sharing_over
+    from pipelines.run.service import open_api
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.ledger.choices import (
@@ -129,24 +128,29 @@ def resolve(  # the options of the surface
         "--resend": resend,
         "--undo": undo,
     }
-    request = Request(feed, tuple(rows or ()), wishes, event_id, same_as, state, is_sure=yes, as_json=as_json)
-    settings, output = current_settings(), Output(json=request.as_json)
+    settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
-    choice = _choice(request)
-    with open_feed_session(settings, request.feed) as session:
-        weighed = _weighed(session, request, choice)
+    words = tuple(dict.fromkeys(map(typed_key, rows or ())))
+    choice = _choice(feed, wishes, event_id, same_as, is_one=state is None and len(words) == 1)
+    with open_feed_session(settings, feed) as session:
+        name = session.book.feed
+        proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
         if warning:
             output.note(f"mind: {warning}")
-        if not _is_confirmed(request, output, weighed):
-            output.document(Resolution(feed=session.book.feed, rows=[], warning=warning, is_confirmed=False))
+        if not yes and not _is_confirmed(output, name, proposals, is_of_state=state is not None):
+            output.document(Resolution(feed=name, rows=[], warning=warning, is_confirmed=False))
             output.note("nothing was changed")
             return int(ExitCode.ATTENTION)
-        with session.deciding("resolve", _other_feeds(weighed)) as decisions:
-            resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
-    told = [_told(one) for one in resolved]
-    output.document(Resolution(feed=session.book.feed, rows=told, warning=warning, is_confirmed=True))
-    output.table(f"{session.book.feed}: decided", _COLUMNS, [_row(one) for one in told])
+        # Other feeds are held as well whose rows give up an event, or get it back.
+        adopted = [one.outcome.adopted for one in proposals if isinstance(one.outcome, Change) and one.outcome.adopted]
+        others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
+        with session.deciding("resolve", list(others)) as decisions:
+            resolved = decisions.resolve_all([one.row_key for one in proposals], choice)
+    decided = [_told(one) for one in resolved]
+    output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
+    lines = [(one.row_key, spelt(one.was), spelt(one.state), str(one.event_id or ""), one.what) for one in decided]
+    output.table(f"{name}: decided", _COLUMNS, lines)
     return 0
 
 
@@ -178,20 +182,6 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What a person asked for. `wishes`: the options that name a decision, and whether each was given."""
-
-    feed: str
-    words: tuple[str, ...]
-    wishes: Mapping[str, bool]
-    event_id: int | None
-    same_as: str | None
-    state: str | None
-    is_sure: bool
-    as_json: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Told:
     """One row after the decision, in words.
 
@@ -210,64 +200,56 @@ class Told:
     other_key: str | None = None
 
 
-def _choice(request: Request) -> Choice:
-    given = [name for name, is_given in request.wishes.items() if is_given]
+def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as: str | None, *, is_one: bool) -> Choice:
+    given = [option for option, is_given in wishes.items() if is_given]
     if len(given) != 1:
         problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
-        raise ConfigError(problem, hint=f"say one of {', '.join(request.wishes)}")
+        raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
     if given[0] in _BARE:
         return _BARE[given[0]]
-    is_one = request.state is None and len(set(request.words)) == 1
-    if not is_one and (request.same_as or request.event_id is not None):
-        hint = f"name one row: `eventsync resolve {request.feed} ROW {given[0]} ...`"
+    if not is_one and (same_as or event_id is not None):
+        hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
         raise ConfigError(f"{given[0]} names the one event of one row", hint=hint)
-    if request.event_id is not None:
-        return TakeEvent(request.event_id)
-    return SameAs(typed_key(request.same_as) if request.same_as else None)
+    return SameAs(typed_key(same_as) if same_as else None) if event_id is None else TakeEvent(event_id)
 
 
-def _weighed(session: FeedSession, request: Request, choice: Choice) -> tuple[Proposal, ...]:
+def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
-    if (request.state is None) is not bool(request.words):
-        raise ConfigError("name either rows or a state", hint=f"for example `eventsync resolve {request.feed} --state held ...`")
-    if request.state is not None:
-        listed = chosen_rows(session.books, session.book, parse_choice(request.state))
+    if (state is None) is not bool(words):
+        hint = f"for example `eventsync resolve {session.book.feed} --state held ...`"
+        raise ConfigError("name either rows or a state", hint=hint)
+    if state is not None:
+        listed = chosen_rows(session.books, session.book, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
-        weighed = propose(session.engine, session.book, keys, choice)
-        return tuple(one for one in weighed if isinstance(one.outcome, Change))
-    weighed = propose(session.engine, session.book, list(dict.fromkeys(map(typed_key, request.words))), choice)
-    unknown = [one.row_key for one in weighed if one.outcome is None]
+        return [one for one in propose(session.engine, session.book, keys, choice) if isinstance(one.outcome, Change)]
+    proposals = propose(session.engine, session.book, words, choice)
+    unknown = [one.row_key for one in proposals if one.outcome is None]
     if unknown:
         raise session.unknown(unknown)
-    raise_all([one.outcome for one in weighed])
-    return weighed
+    raise_all([one.outcome for one in proposals])
+    return proposals
 
 
-def _other_feeds(weighed: Sequence[Proposal]) -> list[FeedScope]:
-    """Return the other feeds whose rows give up an event, or get it back."""
-    changes = (one.outcome for one in weighed if isinstance(one.outcome, Change))
-    others = (change.adopted for change in changes if change.adopted is not None and change.adopted.feed)
-    return list(dict.fromkeys(FeedScope(other.destination, other.feed) for other in others))
+def _is_confirmed(output: Output, feed: str, proposals: Sequence[Proposal], *, is_of_state: bool) -> bool:
+    """Ask about a risk, and about several rows of one state.
 
-
-def _is_confirmed(request: Request, output: Output, weighed: Sequence[Proposal]) -> bool:
-    changes = {one.row_key: one.outcome for one in weighed if isinstance(one.outcome, Change)}
-    risks = [f"{row_key}: {change.risk}" for row_key, change in changes.items() if change.risk]
-    is_many = request.state is not None and len(weighed) > 1
-    if request.is_sure or not (risks or is_many):
+    Raises:
+        ConfigError: there is no terminal to ask.
+    """
+    risks = [f"{one.row_key}: {one.outcome.risk}" for one in proposals if isinstance(one.outcome, Change) and one.outcome.risk]
+    is_many = is_of_state and len(proposals) > 1
+    if not risks and not is_many:
         return True
-    for risk in risks:
-        output.note(risk)
+    output.note(*risks)
     if is_many:
-        output.note(
-            f"{len(weighed)} rows: {', '.join(one.row_key for one in weighed[:_NAMED])}{' ...' * (len(weighed) > _NAMED)}"
-        )
-    if request.as_json or not sys.stdin.isatty():
+        some = ", ".join(one.row_key for one in proposals[:_NAMED])
+        output.note(f"{len(proposals)} rows: {some}{' ...' * (len(proposals) > _NAMED)}")
+    if output.is_json or not sys.stdin.isatty():
         if risks:
-            hint = f"`eventsync reconcile {request.feed}` looks for the event; say --yes to send in spite of that"
+            hint = f"`eventsync reconcile {feed}` looks for the event; say --yes to send in spite of that"
             raise ConfigError(f"{len(risks)} of these rows may be created twice, and nobody can be asked", hint=hint)
-        raise ConfigError(f"this would decide about {len(weighed)} rows, and there is no terminal to ask", hint="say --yes")
-    return typer.confirm("Send again all the same?" if risks else f"Decide about {len(weighed)} rows?", default=False, err=True)
+        raise ConfigError(f"this would decide about {len(proposals)} rows, and there is no terminal to ask", hint="say --yes")
+    return typer.confirm("Send again all the same?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
 
 def _warning(session: FeedSession, choice: Choice) -> str:
@@ -276,8 +258,7 @@ def _warning(session: FeedSession, choice: Choice) -> str:
         return ""
     policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:
-        sharing = sharing_over(session.engine, session.settings)
-        listed = is_listed(lambda: open_api(session.settings, policy, sharing=sharing), choice.event_id)
+        listed = is_listed(lambda: open_api(session.settings, policy, session.engine), choice.event_id)
     except SyncError as problem:
         return f"the service was not asked whether event {choice.event_id} exists: {problem}"
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
@@ -300,34 +281,25 @@ def _told(resolved: Resolved) -> Told:
     )
 
 
-def _what(change: Change, resolved: Resolved) -> str:  # noqa: C901, PLR0911  # one arm per decision
+def _what(change: Change, resolved: Resolved) -> str:
+    """Say what follows from a decision."""
     if change.removed:
-        named = ", ".join(map(str, change.removed))
-        return f"event{'s' * (len(change.removed) > 1)} {named}: recorded as removed from the service"
-    match change.decision:
-        case "event_id":
-            return f"it is delivered as event {change.event_id}"
-        case "ignore":
-            return "it is ignored: listed no longer until it changes, `--undo` lists it again"
-        case "applied":
-            return "what the source asks for is what the service shows"
-        case "same_as":
-            event = "its event" if change.event_id is None else f"event {change.event_id}"
-            return f"it has taken over {event} from {change.adopted}; nothing is sent"
-        case "release":
-            return "the next run sends it"
-        case "removed":
-            return "its event is recorded as removed from the service"
-        case None:
-            return "it is listed again" if resolved.before.is_set_aside else "it is as it was before"
-        case _ if change.is_next_revision:
-            return "the next run sends it under its next key"
-        case "retry" if change.risk:
-            return "the next run sends it under the same key, and under its next one if access is denied again"
-        case _:
-            return "the next run sends it again under the same key"
-
-
-def _row(told: Told) -> tuple[Any, ...]:
-    event = "" if told.event_id is None else str(told.event_id)
-    return told.row_key, told.was.replace("_", " "), told.state.replace("_", " "), event, told.what
+        events = f"event{'s' * (len(change.removed) > 1)} {', '.join(map(str, change.removed))}"
+        return f"{events}: recorded as removed from the service"
+    taken = "its event" if change.event_id is None else f"event {change.event_id}"
+    texts = {
+        "event_id": f"it is delivered as event {change.event_id}",
+        "ignore": "it is ignored: listed no longer until it changes, `--undo` lists it again",
+        "applied": "what the source asks for is what the service shows",
+        "same_as": f"it has taken over {taken} from {change.adopted}; nothing is sent",
+        "release": "the next run sends it",
+        "removed": "its event is recorded as removed from the service",
+        None: "it is listed again" if resolved.before.is_set_aside else "it is as it was before",
+    }
+    if change.decision in texts:
+        return texts[change.decision]
+    if change.is_next_revision:
+        return "the next run sends it under its next key"
+    if change.decision == "retry" and change.risk:
+        return "the next run sends it under the same key, and under its next one if access is denied again"
+    return "the next run sends it again under the same key"

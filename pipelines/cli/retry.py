@@ -12,12 +12,11 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.refusals import did_you_mean
-    from pipelines.cli.feed_session import FeedSession, open_feed_session, split_keys
+    from mappings.outcome import did_you_mean
     from pipelines.cli.output.console import Output
+    from pipelines.cli.state_reader import open_feed_session, typed_key
     from pipelines.settings import current_settings
-    from state.enums import EntryState
-    from state.ledger.decisions import RETRIABLE, LeftAlone, Retried
+    from state.ledger.decisions import RETRIABLE, LeftAlone
     from state.queries import RowFilter
 
 
@@ -46,15 +45,28 @@ def retry(
     Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
     settings, output = current_settings(), Output(json=as_json)
-    states = _states(state)
+    known = {one.value: one for one in RETRIABLE}
+    if state is not None and state not in known:
+        hint = did_you_mean(state, known) or f"there are {', '.join(known)}; other rows are decided on with `eventsync resolve`"
+        raise ConfigError(f"--state {state}: rows in this state are not retried", hint=hint)
     with open_feed_session(settings, feed) as session:
-        row_keys = None if keys is None else split_keys(keys)
+        row_keys = None if keys is None else tuple(dict.fromkeys(filter(None, map(typed_key, keys.split(",")))))
         unknown = [key for key in row_keys or () if not session.books.rows(session.book, RowFilter(row_key=key))]
         if unknown:
             raise session.unknown(unknown)
         with session.deciding("retry") as decisions:
-            retried = decisions.retry(states, row_keys)
-        _tell(output, session, retried)
+            retried = decisions.retry(RETRIABLE if state is None else (known[state],), row_keys)
+    name, left_alone = session.book.feed, retried.left_alone
+    counts = RetriedCounts(refused=retried.refused, blocked=retried.blocked)
+    count, send = retried.refused + retried.blocked, f"eventsync run {name} --publish-only"
+    output.document(Retry(feed=name, retried=counts, left_alone=left_alone, to_send=send if count else None))
+    kinds = " and ".join(f"{number:,} {kind}" for kind, number in counts.items() if number)
+    if count:
+        output.note(f"{name}: {kinds} row{'s' * (count != 1)} to be sent again", f"the next run sends them; at once: `{send}`")
+    else:
+        output.note(f"{name}: no row to retry")
+    if left_alone:
+        output.table(f"{name}: left alone", _LEFT_ALONE, [(one.row_key, one.because) for one in left_alone])
     return 0
 
 
@@ -75,35 +87,3 @@ class Retry(TypedDict):
 
 
 _LEFT_ALONE = ("row key", "left alone, because")
-
-
-def _states(word: str | None) -> tuple[EntryState, ...]:
-    if word is None:
-        return RETRIABLE
-    known = {state.value: state for state in RETRIABLE}
-    if word not in known:
-        hint = did_you_mean(word, known) or f"there are {', '.join(known)}; other rows are decided on with `eventsync resolve`"
-        raise ConfigError(f"--state {word}: rows in this state are not retried", hint=hint)
-    return (known[word],)
-
-
-def _tell(output: Output, session: FeedSession, retried: Retried) -> None:
-    count, feed = retried.refused + retried.blocked, session.book.feed
-    send = f"eventsync run {feed} --publish-only"
-    output.document(
-        Retry(
-            feed=feed,
-            retried=RetriedCounts(refused=retried.refused, blocked=retried.blocked),
-            left_alone=retried.left_alone,
-            to_send=send if count else None,
-        )
-    )
-    kinds = ((retried.refused, "refused"), (retried.blocked, "blocked"))
-    terms = [f"{number:,} {word}" for number, word in kinds if number]
-    if count:
-        output.note(f"{feed}: {' and '.join(terms)} row{'s' * (count != 1)} to be sent again")
-        output.note(f"the next run sends them; at once: `{send}`")
-    else:
-        output.note(f"{feed}: no row to retry")
-    if retried.left_alone:
-        output.table(f"{feed}: left alone", _LEFT_ALONE, [(one.row_key, one.because) for one in retried.left_alone])

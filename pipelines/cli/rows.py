@@ -1,25 +1,40 @@
-"""`eventsync rows`: ledger entries and rejected rows, as a list or as a CSV file."""
+"""`eventsync rows`: ledger entries and rejected rows, as a list or as a CSV file for the partner's editor."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv as csv_module
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from tempfile import SpooledTemporaryFile
+from typing import IO, Annotated, Any, NamedTuple, TextIO, cast
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import state_words
-from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
+from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, state_words
 
 if IS_WORKING:
-    from pipelines.cli.listed_rows import Entry, Problem, chosen_rows, csv_of, parse_choice
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.output.csv import write_csv
-    from pipelines.cli.state_reader import StateReader, open_state
-    from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
+    from connectors.event_api.answers import in_short
+    from mappings.delivery import Answer
+    from mappings.errors import ConfigError
+    from mappings.outcome import REASON_TEXTS, Reason, ReasonCode, did_you_mean
+    from mappings.row_key import RowKey
+    from pipelines.cli.output.console import Output, counted, document_from
+    from pipelines.cli.state_reader import open_state
+    from pipelines.control_characters import replaced
+    from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
     from pipelines.settings import current_settings
+    from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
+    from state.ledger.choices import waits_for_access
+    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+    from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 StateWord = Annotated[
     str | None,
@@ -61,30 +76,98 @@ def rows(
     Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
     rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    if unmapped:
-        return list_unmapped(feed, as_json=as_json)
     settings, output = current_settings(), Output(json=as_json)
+    if unmapped:
+        with open_state(settings) as reader:
+            name = reader.feed_name(feed)
+            values = unmapped_of(reader.books, reader.book(name))
+        output.document(UnmappedValues(feed=name, unmapped=values))
+        output.table(f"{name}: values that no lookup knows", UNMAPPED_COLUMNS, [value.line for value in values])
+        return 0
     choices = parse_choice(state)
-    most = SHOWN if limit is None and csv is None else limit
+    most = _SHOWN if limit is None and csv is None else limit
     with open_state(settings) as reader:
         name = reader.feed_name(feed)
-        found = _rows(reader, name, choices)
+        found = chosen_rows(reader.books, reader.book(name), choices)
         listed = islice(found, most)
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
-        count = 0 if csv is None else write_csv(csv, map(csv_of, rows or listed))
+        count = 0 if csv is None else write_csv(csv, map(_csv_of, rows or listed))
         is_more = next(found, None) is not None
         elsewhere = "" if reader.books_of(name) else reader.elsewhere_sentence()
     output.document(Rows(feed=name, state=state or "waiting", rows=rows, is_more=is_more, csv=csv))
     if csv is not None:
-        output.note(f"{csv}: {count:,} row{'s' * (count != 1)}")
+        output.note(f"{csv}: {counted(count, 'row')}")
         return 0
-    title = f"{name}: {state or 'what waits for a person'}"
-    output.table(title, _COLUMNS, [_row(row) for row in rows])
+    output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, map(_line, rows))
     if elsewhere:
         output.note(elsewhere)
     if is_more:
         output.note(f"the first {most}; --limit shows more, --csv FILE writes all")
     return 0
+
+
+class Problem(TypedDict):
+    """A row that could not be used, is held, or was used with a warning, with its raw cells. `event_id`: the event that an
+    earlier version of the row has; `candidate`: the entry that a held row resembles.
+    """
+
+    state: ProblemKind
+    place: str
+    row_key: str
+    event_id: int | None
+    candidate: OtherEntry | None
+    problem: str
+    hint: str
+    reasons: Sequence[Reason]
+    cells: Mapping[str, str]
+    run_id: str
+    first_seen_at: datetime
+    seen_at: datetime
+
+
+class Drifted(TypedDict):
+    """What the source asks for now, where that is another event than was delivered."""
+
+    kind: DriftKind
+    event: dict[str, Any] | None
+
+
+class Decided(TypedDict):
+    """What a person has decided about a row."""
+
+    what: Decision
+    by: str
+    at: datetime | None
+    is_set_aside: bool
+
+
+class Entry(TypedDict):
+    """A row as the ledger has it. `state`: the word it was asked for by; `entry_state`: where it stands with the service;
+    `event`: the payload that the service shows, or that is to be delivered; `answer`: what the service said last; `candidate`:
+    the entry that a held row resembles, or that has the event of a superseded one; `vanished_by`: the rule that leaves it out.
+    `copies`: how many events of the row may exist where the service ignores idempotency keys, counted over all runs.
+    """
+
+    state: str
+    place: str
+    row_key: str
+    entry_state: EntryState
+    event_id: int | None
+    earlier_event_ids: Sequence[int]
+    idempotency_key: str
+    attempts: int
+    copies: int
+    problem: str
+    hint: str
+    answer: Answer | None
+    event: dict[str, Any]
+    candidate: OtherEntry | None
+    drift: Drifted | None
+    vanished_at: datetime | None
+    vanished_by: str
+    removed_at: datetime | None
+    decision: Decided | None
+    updated_at: datetime
 
 
 class Rows(TypedDict):
@@ -104,36 +187,353 @@ class UnmappedValues(TypedDict):
     unmapped: Sequence[Unmapped]
 
 
-SHOWN = 100
+_SHOWN = 100
 _COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
 
 
-def list_unmapped(feed: str, *, as_json: bool) -> int:
-    """List the values that no lookup knows, as the last run that read the source has met them; return 0.
+def _line(row: Problem | Entry) -> tuple[object, ...]:
+    return str(row["state"]), row["place"], row["row_key"], str(row["event_id"] or ""), row["problem"], row["hint"]
+
+
+def parse_choice(word: str | None) -> Sequence[str]:
+    """Return what a person asked for; without a word, all that waits for a person.
 
     Raises:
-        ConfigError: there is no such feed.
+        ConfigError: there is no such choice.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
-        name = reader.feed_name(feed)
-        book = reader.book(name)
-        values = () if reader.books is None or book is None else unmapped_of(reader.books, book)
-    output.document(UnmappedValues(feed=name, unmapped=values))
-    if not values:
-        output.note(f"{name}: the lookups know every value that was looked up")
-        return 0
-    output.table(f"{name}: values that no lookup knows", COLUMNS, [value.line for value in values])
-    return 0
+    if word is None:
+        return WAITING
+    if word not in ALL:
+        hint = did_you_mean(word, ALL) or f"there are {', '.join(ALL)}"
+        raise ConfigError(f"--state {word}: there is no such state", hint=hint)
+    return (word,)
 
 
-def _rows(reader: StateReader, feed: str, choices: tuple[str, ...]) -> Iterator[Problem | Entry]:
-    """Yield the rows asked for, however many there are."""
-    book = reader.book(feed)
-    if reader.books is not None and book is not None:
-        yield from chosen_rows(reader.books, book, choices)
+def chosen_rows(books: LedgerQueries | None, book: FeedScope | None, choices: Iterable[str]) -> Iterator[Problem | Entry]:
+    """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones.
+
+    Where nothing was ever run (`books` or `book` None), there are none.
+    """
+    if books is None or book is None:
+        return
+    for choice in choices:
+        if choice in tuple(ProblemKind):
+            yield from _problems(books, book, ProblemKind(choice))
+        else:
+            entry_of = _ENTRY_OF.get(choice, entry_by_state)
+            yield from (entry_of(record, book.feed) for record in books.every_row(book, _filter(choice)))
 
 
-def _row(row: Problem | Entry) -> tuple[object, ...]:
-    event_id = "" if row["event_id"] is None else str(row["event_id"])
-    return str(row["state"]), row["place"], row["row_key"], event_id, row["problem"], row["hint"]
+def _filter(choice: str) -> RowFilter:
+    if choice in tuple(Waiting):
+        return RowFilter(waiting=Waiting(choice))
+    if choice in {RESENT, IGNORED}:
+        return RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
+    return RowFilter(states=frozenset({EntryState(choice)}))
+
+
+def _problems(books: LedgerQueries, book: FeedScope, kind: ProblemKind) -> Iterator[Problem]:
+    after = 0
+    while page := books.problems(book, kind, after=after):
+        keys = {record.row_key for record in page if record.row_key}
+        events = books.event_ids(book, keys)
+        candidates = books.candidates(book, keys) if kind is ProblemKind.HELD else {}
+        for record in page:
+            yield _problem(record, book.feed, events.get(record.row_key), candidates.get(record.row_key))
+        after = page[-1].problem_id
+
+
+def _problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> Problem:
+    problem = "\n".join(
+        (f"{reason.column or reason.field} {reason.found!r}: " if reason.column or reason.field else "")
+        + REASON_TEXTS[reason.code]
+        for reason in record.reasons
+    )
+    hint = "\n".join(reason.hint for reason in record.reasons)
+    if record.kind is ProblemKind.HELD:
+        problem = f"it looks like the event of {candidate}" if candidate else problem
+        hint = _held_hint(feed, record.row_key, candidate)
+    elif record.kind is ProblemKind.REJECTED and event_id is not None:
+        problem += f"\nonline as event {event_id}, row now unusable"
+    return document_from(
+        Problem,
+        record,
+        state=record.kind,
+        place=record.origin,
+        event_id=event_id,
+        candidate=candidate,
+        problem=problem,
+        hint=hint,
+    )
+
+
+def entry_by_state(record: RowRecord, feed: str) -> Entry:
+    """Return a ledger entry with what its state means."""
+    is_shown = record.answer is not None and (record.state is not EntryState.DELIVERED or record.decision is not None)
+    problem = in_short(record.answer) if record.answer and is_shown else ""
+    if record.state is EntryState.SUPERSEDED:
+        problem = f"its event belongs to {record.candidate or 'another key'} now"
+    if record.removed_at is not None:
+        problem = f"event {record.event_id} was removed by hand"
+    hint = _undo(feed, record) if record.is_set_aside else _hint(record, feed)
+    return _entry(record, record.state.value, problem or _FALLBACKS.get(record.state, ""), hint)
+
+
+def _drift(record: RowRecord, feed: str) -> Entry:
+    """Return what the source asks for now, where that is not what the service shows."""
+    event = _event(record)
+    applied, removed = _command("resolve", feed, record, "--applied"), _command("resolve", feed, record, "--removed")
+    match record.drift_kind:
+        case DriftKind.TO_PUBLISH:
+            problem, hint = "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
+        case DriftKind.CANCELLED:
+            problem, hint = "cancelled at the source since it was sent", f"withdraw {event} by hand; then {removed}"
+        case DriftKind.RETURNED:
+            problem = f"{event} was removed by hand, and the row is back in the source"
+            hint = f"{_command('resolve', feed, record, '--resend')} creates the event again"
+        case _:
+            sent, wanted = record.event, json.loads(record.drift_body or record.shown)
+            changed = sorted(name for name in sent.keys() | wanted.keys() if sent.get(name) != wanted.get(name))
+            problem = f"changed since it was sent: {', '.join(changed) or 'its cover image'}"
+            hint = f"{_command('diff', feed, record)} shows all; change {event} by hand; then {applied}"
+    return _entry(record, Waiting.DRIFT, problem, _or_ignore(hint, feed, record))
+
+
+def _vanished(record: RowRecord, feed: str) -> Entry:
+    """Return an entry whose row is gone from its source, or left out by a rule."""
+    since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
+    problem = f"left out since {since} by {record.vanished_by}" if record.vanished_by else f"gone from its source since {since}"
+    by_hand = f"if it is cancelled, remove {_event(record)} by hand; then {_command('resolve', feed, record, '--removed')}"
+    return _entry(record, Waiting.VANISHED, problem, _or_ignore(by_hand, feed, record))
+
+
+def _earlier(record: RowRecord, feed: str) -> Entry:
+    """Return an entry with earlier events that a person has to remove."""
+    events = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
+    problem = f"a changed row was sent as a new draft; earlier {events}: remove by hand"
+    by_hand = f"remove {events} by hand; then {_command('resolve', feed, record, '--removed')}"
+    return _entry(record, Waiting.EARLIER, problem, _or_ignore(by_hand, feed, record))
+
+
+def _resent(record: RowRecord, _feed: str) -> Entry:
+    """Return a row of which a service that ignores keys may have several events."""
+    problem = f"where the service ignores Idempotency-Key, it may exist up to {record.copies:,} times; now {record.state.value}"
+    return _entry(record, RESENT, problem, f"look on the service's pages for events beside {_event(record)}")
+
+
+if IS_WORKING:
+    _ENTRY_OF: Mapping[str, Callable[[RowRecord, str], Entry]] = {
+        Waiting.DRIFT: _drift,
+        Waiting.VANISHED: _vanished,
+        Waiting.EARLIER: _earlier,
+        RESENT: _resent,
+    }
+    _FALLBACKS = {
+        EntryState.PENDING: "not sent yet",
+        EntryState.DELIVERED_UNCONFIRMED: "the service has it; its id is not known",
+        EntryState.UNCERTAIN: "no answer that could be understood",
+    }
+
+
+def _entry(record: RowRecord, state: str, problem: str, hint: str) -> Entry:
+    drift = json.loads(record.drift_body) if record.drift_body else None
+    at, by = record.decided_at, record.decided_by
+    return document_from(
+        Entry,
+        record,
+        state=state,
+        place=record.origin,
+        entry_state=record.state,
+        idempotency_key=record.key,
+        problem=problem,
+        hint=hint,
+        drift=Drifted(kind=record.drift_kind, event=drift) if record.drift_kind else None,
+        decision=Decided(what=record.decision, by=by, at=at, is_set_aside=record.is_set_aside) if record.decision else None,
+    )
+
+
+def _hint(record: RowRecord, feed: str) -> str:  # one arm per state
+    resend, named = _command("resolve", feed, record, "--resend"), _command("resolve", feed, record, "--event-id N")
+    otherwise = "--resend that it is not, --ignore leaves it so"
+    decides = f"`eventsync reconcile {feed}` looks for it; {named} says that it is there, {otherwise}"
+    match record.state:
+        case EntryState.PENDING if waits_for_access(record):
+            return f"the next run sends it again; if the service only repeats a denial that it has stored: {resend}"
+        case EntryState.PENDING:
+            return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
+        case EntryState.HELD:
+            return _held_hint(feed, record.row_key, record.candidate)
+        case EntryState.REFUSED:
+            again = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
+            return f"nothing was created; it is sent again as soon as its payload changes, or as it is after {again}"
+        case _:
+            return {
+                EntryState.DELIVERED: "",
+                EntryState.DELIVERED_UNCONFIRMED: f"`eventsync reconcile {feed}` looks its id up; {named} tells it",
+                EntryState.BLOCKED: f"ask for access to channel {record.channel_id}; then the next run sends it again; if the"
+                f" service goes on repeating its denial: {resend}",
+                EntryState.UNCERTAIN: "the next run sends it again with the same key, unless the service may have forgotten that"
+                f" key meanwhile: then {decides}",
+                EntryState.CONFLICT: f"this key was used for something else, or by a ledger that was lost: {decides}",
+                EntryState.SUPERSEDED: "a row that returns under this key is held",
+            }[record.state]
+
+
+def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
+    resolve = f"eventsync resolve {feed} {shlex.quote(row_key)}"
+    same = f"`{resolve} --same-as` moves the event of {other or 'the other key'} to this one"
+    return f"{same}\n`{resolve} --release` sends the row all the same\n`{resolve} --ignore` leaves it held, off this list"
+
+
+def _or_ignore(by_hand: str, feed: str, record: RowRecord) -> str:
+    if record.is_set_aside:
+        return _undo(feed, record)
+    return f"{by_hand}; or {_command('resolve', feed, record, '--ignore')} takes it off the list until the row changes"
+
+
+def _undo(feed: str, record: RowRecord) -> str:
+    return f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
+
+
+def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
+    return f"`{' '.join(filter(None, ('eventsync', verb, feed, shlex.quote(record.row_key), option)))}`"
+
+
+def _event(record: RowRecord) -> str:
+    return "the event" if record.event_id is None else f"event {record.event_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmapped:
+    """A value that a lookup of the mapping does not know, the nearest that it knows, and how many rows have it."""
+
+    column: str
+    found: str
+    hint: str
+    count: int
+
+    @property
+    def line(self) -> tuple[str, str, int, str]:
+        """The same as a line of a table, under `UNMAPPED_COLUMNS`."""
+        return self.column, self.found, self.count, self.hint
+
+
+UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
+_DISTINCT_VALUES = 500
+_MOST_ROWS = 50_000
+
+
+@dataclass(slots=True)
+class Misses:
+    """Unmapped values being counted; of more than 500 different ones the later are left out."""
+
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _hints: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def take(self, reasons: Iterable[Reason]) -> None:
+        """Count what one row is refused, or warned of, for."""
+        for reason in reasons:
+            value = (reason.column or reason.field, reason.found)
+            is_counted = value in self._counts or len(self._counts) < _DISTINCT_VALUES
+            if reason.code is ReasonCode.NOT_IN_LOOKUP and is_counted:
+                self._counts[value] += 1
+                self._hints.setdefault(value, reason.hint)
+
+    @property
+    def values(self) -> tuple[Unmapped, ...]:
+        """The unmapped values, the commonest first."""
+        return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
+
+
+def unmapped_of(books: LedgerQueries | None, book: FeedScope | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
+    """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
+    misses = Misses()
+    if books is not None and book is not None:
+        for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
+            for problem in islice(books.every_problem(book, kind, run_id=run_id), _MOST_ROWS):
+                misses.take(problem.reasons)
+    return misses.values
+
+
+_ADDED = ("place", "problem", "hint")
+_STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # OWASP, "CSV Injection"
+_PLAIN_NUMBER = re.compile(r"[+-]?\d[\d .,\u00a0\u202f]*")
+_BOM = "\ufeff"
+_IN_MEMORY = 4_000_000
+"""So many bytes of rows are put aside in memory before they go to a file."""
+
+
+class CsvRow(NamedTuple):
+    """A row in the words of the file: where it is, what is wrong with it, what would help, and its own cells."""
+
+    place: str
+    problem: str
+    hint: str
+    cells: Mapping[str, str]
+
+
+def csv_row(place: str, reasons: Sequence[Reason], cells: Mapping[str, str]) -> CsvRow:
+    """Put a rejected row's reasons into words."""
+    columns = [f"{reason.column}: " if reason.column else "" for reason in reasons]
+    problems = " ".join(column + REASON_TEXTS[reason.code] for column, reason in zip(columns, reasons, strict=True))
+    hints = "; ".join(column + reason.hint for column, reason in zip(columns, reasons, strict=True) if reason.hint)
+    return CsvRow(place, problems, hints, cells)
+
+
+def _csv_of(row: Problem | Entry) -> CsvRow:
+    """Return a row as it stands in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
+    if "reasons" in row:
+        problem = cast("Problem", row)
+        line = csv_row(problem["place"], problem["reasons"], problem["cells"])
+        online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
+        return line._replace(problem=line.problem + online)
+    entry = row
+    cells = {"row key": entry["row_key"], "state": entry["state"], "event": str(entry["event_id"] or "")}
+    cells |= {name: str(entry["event"].get(name, "")) for name in ("title", "startAt", "status")}
+    return CsvRow(entry["place"], entry["problem"], entry["hint"], cells)
+
+
+def write_csv(target: Path | TextIO, rows: Iterable[CsvRow]) -> int:
+    """Write one line per row to a file or a text stream; return how many there were.
+
+    UTF-8 with a byte order mark, so that Excel reads it right. All columns must be known before the first line is written:
+    rows lie in a file meanwhile, and memory does not grow with them. A partner's column called like one of ours keeps its name
+    and ours becomes `eventsync place`. Cells that a spreadsheet would run as a formula begin with an apostrophe (`safe_cell`).
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    try:
+        with SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="ascii") as shelf:
+            columns: dict[str, None] = {}
+            for row in rows:
+                columns.update(dict.fromkeys(row.cells))
+                shelf.write(json.dumps([row.place, row.problem, row.hint, dict(row.cells)]) + "\n")
+            shelf.seek(0)
+            if not isinstance(target, Path):
+                return _write(target, shelf, list(columns))
+            with target.open("w", encoding="utf-8", newline="", errors="replace") as file:
+                return _write(file, shelf, list(columns))
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}", hint="choose another file for --csv") from error
+
+
+def _write(stream: TextIO, shelf: IO[str], columns: Sequence[str]) -> int:
+    stream.write(_BOM)
+    writer = csv_module.writer(stream, quoting=csv_module.QUOTE_ALL)
+    writer.writerow(map(safe_cell, [*columns, *(f"eventsync {name}" if name in columns else name for name in _ADDED)]))
+    count = 0
+    for line in shelf:
+        count += 1
+        *added, cells = json.loads(line)
+        writer.writerow(map(safe_cell, [*(cells.get(column, "") for column in columns), *added]))
+    return count
+
+
+def safe_cell(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: an apostrophe goes before = + - @ TAB CR LF.
+
+    Plain numbers (`-5`, `+48 123`) stay as they are. Harmful characters are `replaced`.
+    """
+    is_formula = text.startswith(_STARTS_A_FORMULA) and not _PLAIN_NUMBER.fullmatch(text)
+    return f"'{replaced(text)}" if is_formula else replaced(text)

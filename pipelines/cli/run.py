@@ -1,45 +1,70 @@
-"""`eventsync run`: stage, checks, publish; visible in the Dagster UI like a scheduled run unless `--no-dagster`."""
+"""`eventsync run`: stage, checks, publish; visible in the Dagster UI like a scheduled run unless `--no-dagster`.
+
+`--dry-run` stages into a copy of the feed's ledger instead, and shows what a run would send.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
 import typer
+from typing_extensions import TypedDict
 
-from pipelines.cli.completion import brake_words
-from pipelines.cli.options import IS_WORKING, AsJson, FeedNames
+from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, FeedNames, NoDagster, Wait
 
 if IS_WORKING:
     import httpx
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-    from mappings.errors import ConfigError, MappingFileError
-    from mappings.refusals import did_you_mean
-    from mappings.row_key import FeedName
+    from mappings.errors import ConfigError, MappingFileError, SyncError
+    from mappings.outcome import did_you_mean
+    from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from mappings.yaml.loader import LoadedFeed
     from pipelines.before_serving import prepare_dagster_home
-    from pipelines.cli.dry_run import rehearse_feeds
     from pipelines.cli.feed_files import chosen_feeds, folder_of
-    from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.output.words import worst
-    from pipelines.cli.run_report import RunReport, Runs, report_of, show_reports
+    from pipelines.cli.output.console import (
+        BRAKE_COLUMNS,
+        REJECTION_COLUMNS,
+        Output,
+        Progress,
+        brake_rows,
+        counted,
+        counts_line,
+        document_from,
+        read_line,
+        rejection_rows,
+        spelt,
+        worst,
+    )
+    from pipelines.cli.run_report import RunReport, Runs, report_from_outcome, report_of, show_reports
     from pipelines.clock import new_run_id, now
     from pipelines.orchestration.webserver import Webserver, webserver_url
-    from pipelines.run.context import open_context
+    from pipelines.run.brakes import BrakeResult, brake_error, pass_the_gate
+    from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
-    from pipelines.run.outcome import ExitCode, FaultError, faults_as_errors, outcome_of
+    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, Outcome, faults_as_errors, outcome_of
+    from pipelines.run.publish import PublishReport
     from pipelines.run.service import require_service
-    from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
+    from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
+    from pipelines.run.stage import Staged
+    from pipelines.run.standing import outcome_of_publish
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
+    from state.archive.moving import rehearsal_copy
+    from state.database import existing_database
+    from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
+    from state.ledger.standing import FeedScope, Standing
+    from state.queries import LedgerQueries, RowFilter
 
 
 def run(  # the options of the surface
@@ -54,22 +79,15 @@ def run(  # the options of the surface
             help="Only these row keys: a row's own means all of its events. Exit code 1 names what the source lacks.",
         ),
     ] = None,
-    status: Annotated[str | None, typer.Option(metavar="draft", help="Send every event as a draft.")] = None,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="BRAKE",
-            help="Pass a brake: rejected, shrink, left_out, new, copies, scope, keys.",
-            autocompletion=brake_words,
-        ),
-    ] = None,
+    status: AsDraft = None,
+    accept: Accept = None,
     stage_only: Annotated[bool, typer.Option("--stage-only", help="Stage; send nothing.")] = False,
     publish_only: Annotated[bool, typer.Option("--publish-only", help="Send what is staged; do not read the source.")] = False,
     full: Annotated[
         bool, typer.Option("--full", help="Read the source from its start, also where only what changed would be read.")
     ] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for another run of the feed, instead of leaving.")] = False,
-    no_dagster: Annotated[bool, typer.Option("--no-dagster", help="The engine alone: for cron and containers.")] = False,
+    wait: Wait = False,
+    no_dagster: NoDagster = False,
     as_json: AsJson = False,
 ) -> int:
     """Bring a feed's rows to the service: stage, ask the brakes, publish.
@@ -92,16 +110,8 @@ def run(  # the options of the surface
     Exit codes: 0 done, 1 rows need attention, 2 configuration, 3 key or scope refused, 4 held by another run,
     5 stopped by a brake, 6 paused or unavailable, 130 interrupted.
     """
-    options = options_of(
-        limit=limit,
-        keys=keys,
-        status=status,
-        accept=accept or [],
-        stage_only=stage_only,
-        publish_only=publish_only,
-        full=full,
-        wait=wait,
-    )
+    asked = {"limit": limit, "stage_only": stage_only, "publish_only": publish_only, "full": full, "wait": wait}
+    options = options_of(keys=keys, accept=accept, status=status, **asked)
     output = Output(json=as_json)
     reports = ReportsSoFar(output)
     with leaving_on_second_signal(reports.show_at_last):
@@ -114,9 +124,8 @@ def run(  # the options of the surface
                 require_service(settings)
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output)
-            runner = runner_of(settings, options, output, uses_dagster=not no_dagster)
-            tell_before(settings, mappings)
-            reports.collect(runner(mappings))
+            notify_before(settings, mappings)
+            reports.collect(run_feeds(settings, mappings, options, output, uses_dagster=not no_dagster))
         except KeyboardInterrupt:
             reports.show(ExitCode.INTERRUPTED)
             output.aside("interrupted; the state is intact: run again to go on")
@@ -126,59 +135,95 @@ def run(  # the options of the surface
         reports.show(exit_code)
         for error in broken:
             output.error(error)
-        tell_after(settings, mappings, reports.reports, broken if all_feeds else None)
+        notify_after(settings, mappings, reports.reports, broken if all_feeds else None)
         return exit_code
 
 
-def options_of(*, keys: str | None, accept: list[str], **others: object) -> RunOptions:
-    """Return the options that the words ask for.
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """A row that the run would send, with its key and the payload."""
+
+    place: str
+    row_key: RowKey
+    idempotency_key: IdempotencyKey
+    event: dict[str, Any]
+
+
+class Rehearsal(TypedDict):
+    """What a run of one feed would do. `first`: the first of the rows it would send; `waiting` counts what would wait for a
+    person afterwards. `read` is null where the source could not be read, and what comes of reading is then left out.
+    """
+
+    feed: str
+    outcome: str
+    exit_code: int
+    message: str
+    hint: str
+    read: ReadAccount | None
+    skipped: NotRequired[Mapping[str, int]]
+    warnings: NotRequired[int]
+    vanished: NotRequired[int]
+    past: NotRequired[int]
+    withdrawn: NotRequired[int]
+    rejections: NotRequired[Sequence[RejectedRow]]
+    brakes: NotRequired[Sequence[BrakeResult]]
+    would_send: int
+    first: Sequence[Sending]
+    waiting: Mapping[str, int]
+
+
+class Rehearsals(TypedDict):
+    """What runs would do; nothing was written or sent."""
+
+    rehearsals: Sequence[Rehearsal]
+
+
+def options_of(*, accept: Sequence[str] | None, keys: str | None = None, **others: object) -> RunOptions:
+    """Return the options that the words ask for; several brakes or keys may be joined by commas.
 
     Raises:
         ConfigError: with every word that cannot be.
     """
-    asked = {"keys": tuple(filter(None, (keys or "").split(","))), "accept": _brakes(accept), **others}
-    if asked.get("stage_only") and asked.get("publish_only"):
+    if others.get("stage_only") and others.get("publish_only"):
         raise ConfigError("--stage-only and --publish-only exclude each other", hint="leave out one; neither does both")
+    brakes = tuple(brake.strip() for brake in ",".join(accept or ()).split(",") if brake.strip())
     try:
-        return RunOptions.model_validate(asked)
+        return RunOptions.model_validate({"keys": tuple(filter(None, (keys or "").split(","))), "accept": brakes, **others})
     except ValidationError as error:
-        wrong = error.errors()
-        hints = dict.fromkeys(filter(None, map(_hint, wrong)))
-        raise ConfigError("\n".join(map(_problem, wrong)), hint="; ".join(hints)) from error
+        problems, hints = zip(*map(_problem, error.errors()), strict=True)
+        raise ConfigError("\n".join(problems), hint="; ".join(dict.fromkeys(filter(None, hints)))) from error
 
 
-def _problem(wrong: ErrorDetails) -> str:
+def _problem(wrong: ErrorDetails) -> tuple[str, str]:
+    """Return what is wrong with an option, and what would be right."""
     if not wrong["loc"]:  # words that do not go together
-        return wrong["msg"].removeprefix("Value error, ")
-    option = str(wrong["loc"][0]).replace("_", "-")
-    return f"--{option} {wrong['input']}: {wrong['msg'].lower()}"
+        return wrong["msg"].removeprefix("Value error, "), ""
+    option, word = str(wrong["loc"][0]), wrong["input"]
+    hint = did_you_mean(str(word), BRAKE_TEXTS if option == "accept" else ("draft",))
+    return f"--{option.replace('_', '-')} {word}: {wrong['msg'].lower()}", hint
 
 
-def _hint(wrong: ErrorDetails) -> str:
-    if not wrong["loc"]:
-        return ""
-    return did_you_mean(str(wrong["input"]), BRAKE_TEXTS if wrong["loc"][0] == "accept" else ("draft",))
+def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) -> list[FeedMapping]:
+    if not names and not is_all:
+        known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
+        raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
+    if names and is_all:
+        raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
+    return [feed.mapping for feed in feeds]
 
 
-def _brakes(words: list[str]) -> tuple[str, ...]:
-    return tuple(brake.strip() for word in words for brake in word.split(",") if brake.strip())
-
-
-def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
+def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, notifier_of
 
-    with nothing_fails(), open_context(settings) as workshop:
-        notifier_of(settings, workshop.engine).tell_of_lost_runs(feeds)
+    with nothing_fails(), open_context(settings) as context:
+        notifier_of(settings, context.engine).notify_of_lost_runs(feeds)
 
 
-def tell_after(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    reports: Iterable[RunReport],
-    broken: Sequence[MappingFileError] | None,
+def notify_after(
+    settings: Settings, feeds: Sequence[FeedMapping], reports: Iterable[RunReport], broken: Sequence[MappingFileError] | None
 ) -> None:
     """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.
 
@@ -187,18 +232,18 @@ def tell_after(
     if not settings.channels.addresses:
         return
     from pipelines.notifications.causes import Cause, Concern
-    from pipelines.notifications.notices import nothing_fails, notifier_of  # see the door sign
+    from pipelines.notifications.notices import nothing_fails, notifier_of
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
         for report in reports
         if report.exit_code == ExitCode.ATTENTION and report.outcome == "failed"
     }
-    with suppress(KeyboardInterrupt), nothing_fails(), open_context(settings) as workshop:
-        teller = notifier_of(settings, workshop.engine)
-        files, concerns = ((), {}) if broken is None else teller.files(broken, feeds)
+    with suppress(KeyboardInterrupt), nothing_fails(), open_context(settings) as context:
+        notifier = notifier_of(settings, context.engine)
+        files, concerns = ((), {}) if broken is None else notifier.files(broken, feeds)
         about = {one.feed: one for one in (*files, *feeds)}
-        teller.tell(about.values(), {**crashes, **concerns})
+        notifier.notify(about.values(), {**crashes, **concerns})
 
 
 @dataclass(slots=True)
@@ -227,49 +272,46 @@ class ReportsSoFar:
             self.output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=self.reports))
 
 
-def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) -> list[FeedMapping]:
-    if not names and not is_all:
-        known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
-        raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
-    if names and is_all:
-        raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
-    return [feed.mapping for feed in feeds]
-
-
-if IS_WORKING:
-    Runner = Callable[[Sequence[FeedMapping]], Iterable[RunReport]]
-
-
-def runner_of(settings: Settings, options: RunOptions, output: Output, *, uses_dagster: bool, launched_by: str = "cli") -> Runner:
-    """Return what runs feeds as asked for: the engine alone, a webserver that is there, or Dagster in this process."""
-    if not uses_dagster:
-        return lambda feeds: _with_engine(settings, feeds, options, output)
-    if url := webserver_url(settings):
-        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
-        if server.is_there():
-            return lambda feeds: _on_webserver(server, settings, feeds, options, output, launched_by)
-        if settings.dagster_url:
-            output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    return lambda feeds: run_in_process(settings, feeds, options, output, launched_by=launched_by)
-
-
-def _with_engine(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> Iterator[RunReport]:
-    def run(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.progress(mapping.feed) as bar, open_context(settings, output.aside) as workshop:
-            result = FeedRun(workshop, mapping, RunIdentity(run_id, "cli"), options, watcher_of(bar)).run()
-            return report_of(workshop, mapping, run_id, result.outcome)
-
-    for mapping in feeds:
-        yield _unless_at_fault(run, mapping, new_run_id(now()))
-
-
-def _on_webserver(
-    server: Webserver,
+def run_feeds(
     settings: Settings,
     feeds: Sequence[FeedMapping],
     options: RunOptions,
     output: Output,
-    launched_by: str,
+    *,
+    uses_dagster: bool,
+    launched_by: str = "cli",
+    title: str = "",
+) -> Iterator[RunReport]:
+    """Run feeds as asked for: by the engine alone, on a webserver that is there, or by Dagster in this process.
+
+    `title`: what stands beside the bar of the engine, the feed's name without it.
+    """
+    if not uses_dagster:
+        for mapping in feeds:
+            identity = RunIdentity(new_run_id(now()), launched_by)
+            run_one = partial(_with_engine, settings, mapping, options, output, identity, title or mapping.feed)
+            yield _unless_at_fault(mapping.feed, identity.run_id, run_one)
+        return
+    if url := webserver_url(settings):
+        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
+        if server.is_there():
+            yield from _on_webserver(server, settings, feeds, options, output, launched_by)
+            return
+        if settings.dagster_url:
+            output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+    yield from run_in_process(settings, feeds, options, output, launched_by=launched_by)
+
+
+def _with_engine(
+    settings: Settings, mapping: FeedMapping, options: RunOptions, output: Output, identity: RunIdentity, title: str
+) -> RunReport:
+    with output.progress(title) as bar, open_context(settings, output.aside) as context:
+        result = FeedRun(context, mapping, identity, options, watcher_of(bar)).run()
+        return report_of(context, mapping.feed, identity.run_id, result.outcome)
+
+
+def _on_webserver(
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, launched_by: str
 ) -> Iterator[RunReport]:
     for mapping in feeds:
         run_id = server.launch(mapping, options, launched_by)
@@ -277,24 +319,17 @@ def _on_webserver(
             with signals_raised():
                 status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
         except KeyboardInterrupt:
-            yield _left_alone(mapping, run_id, str(server.http.base_url.join(f"/runs/{run_id}")))
+            page = server.http.base_url.join(f"/runs/{run_id}")
+            message = f"run {run_id} goes on without us, on the Dagster webserver"
+            left_alone = Outcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
+            yield report_from_outcome(mapping.feed, run_id, left_alone)
             return
-        with open_context(settings) as workshop:
-            yield report_of(workshop, mapping, run_id, dagster_status=status)
-
-
-def _left_alone(mapping: FeedMapping, run_id: str, page: str) -> RunReport:
-    told, hint = f"run {run_id} goes on without us, on the Dagster webserver", f"look at it, or stop it, at {page}"
-    return RunReport(mapping.feed, run_id, "interrupted", int(ExitCode.INTERRUPTED), told, hint)
+        with open_context(settings) as context:
+            yield report_of(context, mapping.feed, run_id, dagster_status=status)
 
 
 def run_in_process(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    *,
-    launched_by: str = "cli",
+    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, *, launched_by: str = "cli"
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
     prepare_dagster_home(settings.dagster_home)
@@ -305,24 +340,24 @@ def run_in_process(
         wanted = {mapping.feed for mapping in feeds}
         definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
 
-    def run(mapping: FeedMapping, run_id: str) -> RunReport:
+    def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
         with output.waiting(f"running {mapping.feed}"):
             status = run_job(definitions, mapping, options, run_id, launched_by)
-        with open_context(settings) as workshop:
-            return report_of(workshop, mapping, run_id, dagster_status=status)
+        with open_context(settings) as context:
+            return report_of(context, mapping.feed, run_id, dagster_status=status)
 
     for mapping in feeds:
-        yield _unless_at_fault(run, mapping, str(uuid4()))
+        run_id = str(uuid4())
+        yield _unless_at_fault(mapping.feed, run_id, partial(run_one, mapping, run_id))
 
 
-def _unless_at_fault(run: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
+def _unless_at_fault(feed: FeedName, run_id: str, run_one: Callable[[], RunReport]) -> RunReport:
     """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
     try:
         with faults_as_errors(lambda: "at work", run_id):
-            return run(mapping, run_id)
+            return run_one()
     except FaultError as fault:
-        failed = outcome_of(fault)
-        return RunReport(mapping.feed, run_id, failed.name, int(failed.exit_code), failed.message, failed.hint)
+        return report_from_outcome(feed, run_id, outcome_of(fault))
 
 
 def watcher_of(bar: Progress) -> Watcher:
@@ -335,3 +370,125 @@ def watcher_of(bar: Progress) -> Watcher:
         bar.advance(rows)
 
     return Watcher(read=advance, owed=lambda rows: bar.expect(read + rows), settled=bar.advance)
+
+
+_SHOWN = 10
+"""So many of the rows to be sent are shown, and so many rejected ones."""
+_CLAIMED_AT_ONCE = 500
+_SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
+REHEARSED = "a rehearsal"
+"""Who launched a run that only rehearses."""
+
+
+def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output) -> int:
+    """Rehearse each feed and show what a run would do; return 0, or the gravest exit code that a run would end with.
+
+    5: a brake would stop it. What depends on the service's answers to events is not known.
+    """
+    rehearsals = []
+    for mapping in feeds:
+        with output.progress(f"rehearsing {mapping.feed}") as bar:
+            rehearsals.append(_rehearse(settings, mapping, options, bar))
+        if is_stop_asked():
+            break
+    output.document(Rehearsals(rehearsals=rehearsals))
+    for rehearsal in rehearsals:
+        _show_rehearsal(output, rehearsal)
+    output.note("a rehearsal: nothing was written or sent")
+    return worst({rehearsal["exit_code"] for rehearsal in rehearsals})
+
+
+def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
+    try:
+        with (
+            faults_as_errors(lambda: "rehearsing"),
+            existing_database(settings.state_url) as engine,
+            rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
+        ):
+            identity, watcher = RunIdentity(new_run_id(now()), REHEARSED), Watcher(read=bar.advance)
+            return _on_copy(FeedRun(RunContext(settings, copy), mapping, identity, options, watcher))
+    except SyncError as error:
+        return _document(mapping.feed, outcome_of(error))
+    except KeyboardInterrupt:
+        interrupted = InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
+        return _document(mapping.feed, outcome_of(interrupted))
+
+
+def _on_copy(run: FeedRun) -> Rehearsal:
+    feed, context = run.mapping.feed, run.context
+    staged = None if run.options.publish_only else run.stage()
+    rehearsed = Outcome("rehearsed", ExitCode.DONE)
+    if staged and staged.stopping:
+        return _document(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
+    if run.options.stage_only:
+        return _document(feed, rehearsed, staged)
+    try:
+        pass_the_gate(context.ledger(run.mapping), run.mapping, run.options, REHEARSED)
+    except BrakeError as closed:
+        return _document(feed, outcome_of(closed), staged)
+    would_send, first, standing = _owed(run)
+    outcome = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=standing), run.mapping)
+    if outcome.exit_code is ExitCode.DONE:
+        outcome = replace(outcome, name=rehearsed.name)
+    (status,) = LedgerQueries(context.engine, context.now).status(destination=context.settings.destination, feed=feed)
+    return _document(feed, outcome, staged, would_send=would_send, first=first, waiting=status.waiting)
+
+
+def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
+    """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
+    books, book = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
+    with run.context.lease(run.mapping, REHEARSED, is_patient=False) as lease:
+        outbox = run.open_outbox(lease)
+        owed = outbox.owed
+        intents = outbox.settle_and_claim((), _SHOWN)
+        first = []
+        for intent in intents:
+            place = books.rows(book, RowFilter(row_key=intent.row_key))[0].origin
+            first.append(Sending(place, intent.row_key, intent.key, json.loads(intent.body)))
+        if not run.options.keys:
+            return min(owed, run.options.limit or owed), first, outbox.standing()
+        count = len(intents)  # of keys that a person has picked, what is left is counted by taking it out
+        while claimed := len(outbox.settle_and_claim((), _CLAIMED_AT_ONCE)):
+            count += claimed
+        return count, first, outbox.standing()
+
+
+def _document(
+    feed: FeedName,
+    outcome: Outcome,
+    staged: Staged | None = None,
+    *,
+    would_send: int = 0,
+    first: Sequence[Sending] = (),
+    waiting: Mapping[str, int] | None = None,
+) -> Rehearsal:
+    others: dict[str, object] = {"read": None, "would_send": would_send, "first": first, "waiting": waiting or {}}
+    if staged:
+        report = staged.report
+        others |= {name: getattr(report, name) for name in ("skipped", "warnings", "vanished", "past", "withdrawn", "rejections")}
+        others |= {"read": report.account, "brakes": staged.brakes}
+    return document_from(Rehearsal, outcome, feed=feed, outcome=outcome.name, **others)
+
+
+def _show_rehearsal(output: Output, one: Rehearsal) -> None:
+    feed, read = one["feed"], one["read"]
+    output.note(f"{feed}: {one['outcome']}")
+    output.note(*one["message"].splitlines(), *([f"what would help: {one['hint']}"] if one["hint"] else []), indent=2)
+    if read:
+        output.note(read_line(asdict(read)), indent=2)
+        if one["skipped"]:
+            output.note(f"left out: {counts_line(one['skipped'])}", indent=2)
+        counts = {"warnings": one["warnings"], "gone from the source": one["vanished"], "gone, being over": one["past"]}
+        counts |= {"to be withdrawn": one["withdrawn"]}
+        output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
+        if one["rejections"]:
+            output.table(f"{feed}: the first rejected rows", REJECTION_COLUMNS, rejection_rows(one["rejections"][:_SHOWN]))
+        output.table(f"{feed}: brakes", BRAKE_COLUMNS, brake_rows(one["brakes"]))
+    if one["waiting"]:
+        waiting = counts_line({spelt(kind): count for kind, count in one["waiting"].items()})
+        output.note(f"{feed}: would wait for a person: {waiting}")
+    count = counted(one["would_send"], "row")
+    output.note(f"{feed}: a run would send {count}")
+    if one["first"]:
+        rows = [(s.place, s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]]
+        output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)

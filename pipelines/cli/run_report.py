@@ -1,19 +1,27 @@
-"""The report of a run, from the books: the same for a run in this process, on a webserver, or long ago."""
+"""The report of a run, from the state DB: the same for a run in this process, on a webserver, or long ago."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict
 
-from mappings.measures import written, written_rate
-from mappings.spec.feed import FeedMapping
-from pipelines.cli.output.console import Output
-from pipelines.cli.output.words import REJECTION_COLUMNS, publish_line, read_line, rejection_rows
-from pipelines.cli.unmapped import COLUMNS, Unmapped, unmapped_of
+from mappings.row_key import FeedName
+from mappings.strict import written, written_rate
+from pipelines.cli.output.console import (
+    REJECTION_COLUMNS,
+    Output,
+    counts_line,
+    document_from,
+    publish_line,
+    read_line,
+    rejection_rows,
+    spelt,
+)
+from pipelines.cli.rows import UNMAPPED_COLUMNS, Unmapped, unmapped_of
 from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
 from state.enums import Phase, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
@@ -56,71 +64,6 @@ class Run(TypedDict):
     standing: Mapping[Waiting, OpenRows] | None
 
 
-_JUDGED = frozenset({"done", "needs attention", "staged"})
-
-
-def run_lines(run: RunRecord) -> list[str]:
-    """Return the accounts of a run, one line each; none where it came to none."""
-    lines = []
-    if run.read:
-        lines.append(read_line(asdict(run.read)))
-    if run.publish:
-        lines.append(publish_line(asdict(run.publish)))
-    lines += filter(None, [pace_line(run.pace), standing_line(run.book.feed, run.outcome or "", run.standing)])
-    return [*lines, *(f"notice: {notice}" for notice in run.notices)]
-
-
-def standing_line(feed: str, outcome: str, standing: Mapping[Waiting, OpenRows] | None) -> str:
-    """Return what waited for a person when a run ended; "" where its message says so."""
-    if not standing or outcome in _JUDGED:
-        return ""
-    named = ", ".join(f"{kind.value.replace('_', ' ')} {rows}" for kind, rows in standing.items())
-    return f"waits for a person: {named}: see `eventsync rows {feed}`"
-
-
-def run_outcome(run: RunRecord) -> str:
-    """Return how it ended, or how far it has come."""
-    return run.outcome or f"not ended ({run.phase.value})"
-
-
-def run_head(run: RunRecord) -> str:
-    """Return a run as one line: when it started, its feed, how it ended, its whole id to copy."""
-    started = run.started_at.isoformat(sep=" ", timespec="seconds")
-    return f"{started}  {run.book.feed}  {run_outcome(run)}  (run {run.run_id}, launched by {run.launched_by})"
-
-
-def run_told(run: RunRecord) -> list[str]:
-    """Return a run as lines: its head, then indented its accounts, what came of it, and what would help."""
-    return [run_head(run), *(f"  {line}" for line in (*run_lines(run), *run.message.splitlines()))]
-
-
-def run_document(run: RunRecord) -> Run:
-    """Return a run as scripts read it; the details of its stage are left to `runs RUN`."""
-    return Run(
-        feed=run.book.feed,
-        destination=run.book.destination,
-        run_id=run.run_id,
-        dagster_run_id=run.dagster_run_id,
-        started_at=run.started_at,
-        finished_at=run.finished_at,
-        launched_by=run.launched_by,
-        phase=run.phase,
-        outcome=run.outcome,
-        exit_code=run.exit_code,
-        message=run.message,
-        read=run.read,
-        publish=run.publish,
-        brakes=run.brakes,
-        notices=run.notices,
-        pace=run.pace,
-        standing=run.standing,
-    )
-
-
-SHOWN = 10
-"""So many rejected rows are shown at the end of a run; `eventsync rows` has all of them."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunReport:
     """One run of one feed: its outcome with the exit code, both accounts, what was rejected first, the brakes that stopped it.
@@ -151,89 +94,58 @@ class RunReport:
     unmapped: tuple[Unmapped, ...] = ()
 
 
+_SHOWN = 10
+"""So many rejected rows and unmapped values are shown at the end of a run; `eventsync rows` has all of them."""
+_SAY_WHAT_WAITS = frozenset({"done", "needs attention", "staged"})
+"""Runs that end so say in their message what waits for a person."""
+_MOST_USED = 1.05
+
+
+def run_document(run: RunRecord) -> Run:
+    """Return a run as scripts read it; the details of its stage are left to `runs RUN`."""
+    return document_from(Run, run, feed=run.book.feed, destination=run.book.destination)
+
+
+def run_outcome(run: RunRecord) -> str:
+    """Return how it ended, or how far it has come."""
+    return run.outcome or f"not ended ({run.phase.value})"
+
+
+def show_run(output: Output, run: RunRecord, indent: int = 0) -> None:
+    """Print a past run: when it started, its feed, how it ended, its whole id to copy; then what came of it."""
+    started = run.started_at.isoformat(sep=" ", timespec="seconds")
+    origin = f"(run {run.run_id}, launched by {run.launched_by})"
+    output.note(f"{started}  {run.book.feed}  {run_outcome(run)}  {origin}", indent=indent)
+    output.note(*_lines(report_from(run)), indent=indent + 2)
+
+
 def report_of(
-    workshop: RunContext, mapping: FeedMapping, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
+    context: RunContext, feed: FeedName, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
-    """Return the report of a run; where it never reached the books, what Dagster or `outcome` says of it."""
-    books = LedgerQueries(workshop.engine)
-    record = books.run(workshop.settings.destination, mapping.feed, run_id)
+    """Return the report of a run; where it never reached the state DB, what Dagster or `outcome` says of it."""
+    books = LedgerQueries(context.engine)
+    record = books.run(context.settings.destination, feed, run_id)
+    by_dagster = None if dagster_status in {"", "SUCCESS"} else _dagster_outcome(dagster_status)
     if record is None:
-        told = outcome or _unbooked(dagster_status)
-        return RunReport(mapping.feed, run_id, told.name, int(told.exit_code), told.message, told.hint)
-    unmapped = unmapped_of(books, record.book, run_id)
-    report = _as_dagster_saw_it(replace(_from_books(mapping, record), unmapped=unmapped), dagster_status)
-    if outcome is None or record.outcome is not None:
-        return report
+        return report_from_outcome(feed, run_id, outcome or by_dagster or _dagster_outcome(dagster_status))
+    report = replace(report_from(record), unmapped=unmapped_of(books, record.book, run_id))
+    if by_dagster and report.exit_code == ExitCode.DONE:  # stopped between two steps
+        report = _ended(report, by_dagster)
     # Where the state DB could not be written, it does not know how its run ended.
-    return replace(report, outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, hint=outcome.hint)
+    return _ended(report, outcome) if outcome and record.outcome is None else report
 
 
-def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
-    """Print the reports: one JSON document, or for people the accounts and the first rejected rows of each."""
-    output.document(Runs(exit_code=exit_code, runs=reports))
-    for report in reports:
-        show_report(output, report)
+def report_from_outcome(feed: str, run_id: str, outcome: Outcome) -> RunReport:
+    """Return the report of a run that came to nothing but its outcome."""
+    return RunReport(feed, run_id, outcome.name, int(outcome.exit_code), outcome.message, outcome.hint)
 
 
-def show_report(output: Output, report: RunReport) -> None:
-    """Print how one run went: the accounts, and the first rejected rows."""
-    show_accounts(output, report)
-    if report.rejections:
-        rejected = report.read["rejected"] if report.read else len(report.rejections)
-        shown = report.rejections[:SHOWN]
-        more = f" (the first {len(shown)} of {rejected:,}; all: `eventsync rows {report.feed} --state rejected`)"
-        output.table(
-            f"{report.feed}: rejected rows{more if rejected > len(shown) else ''}", REJECTION_COLUMNS, rejection_rows(shown)
-        )
-    _show_unmapped(output, report)
-
-
-def _show_unmapped(output: Output, report: RunReport) -> None:
-    if report.unmapped:
-        more = f" (the first {SHOWN} of {len(report.unmapped)}; all: `eventsync rows {report.feed} --unmapped`)"
-        title = f"{report.feed}: values that no lookup knows{more if len(report.unmapped) > SHOWN else ''}"
-        output.table(title, COLUMNS, [one.line for one in report.unmapped[:SHOWN]])
-
-
-def show_accounts(output: Output, report: RunReport) -> None:
-    """Print how one run went, in numbers that balance."""
-    output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
-    for line in _lines(report):
-        output.note(f"  {line}")
-
-
-def _lines(report: RunReport) -> list[str]:
-    lines = []
-    if report.read:
-        lines.append(read_line(report.read))
-    if report.skipped:
-        lines.append("left out: " + ", ".join(f"{label} {count}" for label, count in report.skipped.items()))
-    if report.publish:
-        lines.append(publish_line(report.publish))
-    if noticed := _noticed(report):
-        lines.append(f"also: {noticed}: see `eventsync rows {report.feed}`")
-    lines += filter(None, [pace_line(report.pace), standing_line(report.feed, report.outcome, report.standing)])
-    lines += [f"notice: {notice}" for notice in report.notices]
-    lines += report.message.splitlines()
-    if report.hint:
-        lines.append(f"what would help: {report.hint}")
-    return lines
-
-
-def _noticed(report: RunReport) -> str:
-    """Name what no equation shows, or what needs a person though an equation shows it."""
-    told = {
-        "newly gone from the source": report.vanished,
-        "rejected by earlier reads and not read again (--state rejected)": report.rejected_before,
-    }
-    return ", ".join(f"{count:,} {what}" for what, count in told.items() if count)
-
-
-def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
+def report_from(record: RunRecord) -> RunReport:
+    """Return the report of a run as the state DB has it."""
     stage = record.stage_report
     message, hint = message_and_hint(record.message)
     return RunReport(
-        feed=mapping.feed,
+        feed=record.book.feed,
         run_id=record.run_id,
         outcome=record.outcome or "not ended",
         exit_code=int(ExitCode.ATTENTION) if record.exit_code is None else record.exit_code,
@@ -254,39 +166,90 @@ def _from_books(mapping: FeedMapping, record: RunRecord) -> RunReport:
     )
 
 
-def _as_dagster_saw_it(report: RunReport, status: str) -> RunReport:
-    """Return the report, not as done where Dagster stopped the run between two steps."""
-    if status in {"", "SUCCESS"} or report.exit_code != ExitCode.DONE:
-        return report
-    told = _unbooked(status)
-    return replace(report, outcome=told.name, exit_code=int(told.exit_code), message=told.message, hint=told.hint)
+def _ended(report: RunReport, outcome: Outcome) -> RunReport:
+    return replace(report, outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, hint=outcome.hint)
 
 
-def _unbooked(status: str) -> Outcome:
+def _dagster_outcome(status: str) -> Outcome:
     if status == "CANCELED":
         return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
     return Outcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
 
 
-_MOST_USED = 1.05
+def sent_in(report: RunReport) -> int:
+    """Return how many rows a run has sent."""
+    account = report.publish or {}
+    return account.get("new", 0) + account.get("carried_over", 0) - account.get("pending", 0)
+
+
+def show_reports(output: Output, reports: Sequence[RunReport], exit_code: int) -> None:
+    """Print the reports: one JSON document, or for people the accounts and the first rejected rows of each."""
+    output.document(Runs(exit_code=exit_code, runs=reports))
+    for report in reports:
+        show_report(output, report)
+
+
+def show_report(output: Output, report: RunReport) -> None:
+    """Print how one run went: the accounts, the first rejected rows, and what no lookup knows."""
+    show_accounts(output, report)
+    rejected = report.read["rejected"] if report.read else len(report.rejections)
+    lines = rejection_rows(report.rejections[:_SHOWN])
+    _show_first(output, report.feed, "rejected rows", rejected, "--state rejected", REJECTION_COLUMNS, list(lines))
+    unmapped = [one.line for one in report.unmapped[:_SHOWN]]
+    _show_first(
+        output, report.feed, "values that no lookup knows", len(report.unmapped), "--unmapped", UNMAPPED_COLUMNS, unmapped
+    )
+
+
+def _show_first(
+    output: Output, feed: str, what: str, count: int, option: str, columns: Sequence[str], lines: Sequence[Sequence[object]]
+) -> None:
+    more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {feed} {option}`)" if count > _SHOWN else ""
+    if lines:
+        output.table(f"{feed}: {what}{more}", columns, lines)
+
+
+def show_accounts(output: Output, report: RunReport) -> None:
+    """Print how one run went, in numbers that balance."""
+    output.note(f"{report.feed}: {report.outcome} (run {report.run_id})")
+    output.note(*_lines(report), indent=2)
+
+
+def _lines(report: RunReport) -> Iterator[str]:
+    """Yield the accounts, what no equation shows or what needs a person, how fast it went, how it ended, what would help."""
+    if report.read:
+        yield read_line(report.read)
+    if report.skipped:
+        yield f"left out: {counts_line(report.skipped)}"
+    if report.publish:
+        yield publish_line(report.publish)
+    also = {"newly gone from the source": report.vanished}
+    also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before
+    if any(also.values()):
+        noticed = ", ".join(f"{count:,} {what}" for what, count in also.items() if count)
+        yield f"also: {noticed}: see `eventsync rows {report.feed}`"
+    if pace := pace_line(report.pace):
+        yield pace
+    if report.standing and report.outcome not in _SAY_WHAT_WAITS:
+        named = ", ".join(f"{spelt(kind)} {rows}" for kind, rows in report.standing.items())
+        yield f"waits for a person: {named}: see `eventsync rows {report.feed}`"
+    yield from (f"notice: {notice}" for notice in report.notices)
+    yield from report.message.splitlines()
+    if report.hint:
+        yield f"what would help: {report.hint}"
 
 
 def pace_line(numbers: Mapping[str, float]) -> str:
     """Return the numbers as one line, "" where there are none, or nothing was sent."""
     if not numbers or not numbers["most_under_way"]:
         return ""
-    said = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
+    terms = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
     if "rate_per_s" in numbers:
-        said.append(_allowed(numbers["rate_per_s"], numbers.get("used_share")))
+        allowed, used = f"the {written_rate(numbers['rate_per_s'])} that the service allows", numbers.get("used_share")
+        is_known = used is not None and used <= _MOST_USED  # accounts of earlier versions have any share
+        terms.append(f"{written(min(used or 0.0, 1.0) * 100)}% of {allowed}" if is_known else f"found {allowed}")
     if numbers["limited"]:
-        said.append(f"answered 429: {written(numbers['limited'])}, paused {written(numbers['paused_s'])} s")
+        terms.append(f"answered 429: {written(numbers['limited'])}, paused {written(numbers['paused_s'])} s")
     if numbers["workers"] > 1:
-        said.append(f"shared by {written(numbers['workers'])} workers")
-    return f"pace: {', '.join(said)}"
-
-
-def _allowed(rate_per_s: float, used_share: float | None) -> str:
-    allowed = f"the {written_rate(rate_per_s)} that the service allows"
-    if used_share is None or used_share > _MOST_USED:  # accounts of earlier versions have any share
-        return f"found {allowed}"
-    return f"{written(min(used_share, 1.0) * 100)}% of {allowed}"
+        terms.append(f"shared by {written(numbers['workers'])} workers")
+    return f"pace: {', '.join(terms)}"

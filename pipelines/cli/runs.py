@@ -8,16 +8,14 @@ from typing import Annotated
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import feed_words, run_words
-from pipelines.cli.options import IS_WORKING, AsJson
+from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.measures import written
-    from mappings.refusals import REASON_TEXTS
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.output.words import REJECTION_COLUMNS, rejection_rows
-    from pipelines.cli.run_report import Run, run_document, run_head, run_lines, run_told
+    from mappings.outcome import REASON_TEXTS
+    from mappings.strict import written
+    from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
+    from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.settings import current_settings
     from state.ledger.accounts import StageReport
@@ -49,7 +47,19 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    return list_runs(feed, limit=limit, as_json=as_json) if run is None else show_run(run, feed, as_json=as_json)
+    settings, output = current_settings(), Output(json=as_json)
+    with open_state(settings) as reader:
+        name = None if feed is None else reader.feed_name(feed)
+        if run is not None:
+            return _show_one(output, _found(reader, run, name))
+        runs = reader.runs(name, limit)
+        elsewhere = reader.elsewhere_sentence()
+    output.document(PastRuns(runs=[run_document(one) for one in runs]))
+    for one in runs:
+        show_run(output, one)
+    if not runs:
+        output.note("no runs yet" + (f"; {elsewhere}" if elsewhere else ""))
+    return 0
 
 
 class PastRuns(TypedDict):
@@ -72,48 +82,12 @@ _HELD_COLUMNS = ("place", "row key", "looks like a copy of")
 _REASONS_SHOWN = 20
 
 
-def list_runs(feed: str | None, *, limit: int, as_json: bool) -> int:
-    """List the latest runs; return 0.
-
-    Raises:
-        ConfigError: there is no such feed.
-    """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
-        runs = reader.runs(None if feed is None else reader.feed_name(feed), limit)
-        elsewhere = reader.elsewhere_sentence()
-    output.document(PastRuns(runs=[run_document(run) for run in runs]))
-    for run in runs:
-        output.note("\n".join(run_told(run)))
-    if not runs:
-        output.note("no runs yet" + (f"; {elsewhere}" if elsewhere else ""))
-    return 0
-
-
-def show_run(word: str, feed: str | None, *, as_json: bool) -> int:
-    """Show one run in detail; return 0.
+def _found(reader: StateReader, word: str, feed: str | None) -> RunRecord:
+    """Return the run of an id, or of its beginning.
 
     Raises:
         ConfigError: no run, or more than one, begins with `word`.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
-        run = _found(reader, word, None if feed is None else reader.feed_name(feed))
-    output.document(OneRun(**run_document(run), stage=run.stage_report))
-    output.note(run_head(run))
-    for line in (
-        f"service: {run.book.destination.replace('#', ', namespace ')}",
-        *_times(run),
-        *run_lines(run),
-        *run.message.splitlines(),
-    ):
-        output.note(f"  {line}")
-    if run.stage_report:
-        _show_stage(output, run.stage_report)
-    return 0
-
-
-def _found(reader: StateReader, word: str, feed: str | None) -> RunRecord:
     runs = [run for run in reader.runs(feed, _SEARCHED) if run.run_id.startswith(word) or run.dagster_run_id == word]
     exact = [run for run in runs if word in {run.run_id, run.dagster_run_id}] or runs
     if not exact:
@@ -124,29 +98,34 @@ def _found(reader: StateReader, word: str, feed: str | None) -> RunRecord:
     return exact[0]
 
 
-def _times(run: RunRecord) -> list[str]:
+def _show_one(output: Output, run: RunRecord) -> int:
+    output.document(OneRun(**run_document(run), stage=run.stage_report))
+    show_run(output, run)
+    output.note(f"service: {run.book.destination.replace('#', ', namespace ')}", _time(run), indent=2)
+    if run.stage_report:
+        _show_stage(output, run.stage_report)
+    return 0
+
+
+def _time(run: RunRecord) -> str:
     if run.finished_at is None:
-        return [f"phase: {run.phase.value}"]
+        return f"phase: {run.phase.value}"
     took_s = (run.finished_at - run.started_at).total_seconds()
     took = f"took {written(took_s)} s" if took_s >= 0 else "took an unknown time (the clock was set back meanwhile)"
-    return [f"{took}, exit code {run.exit_code}"]
+    return f"{took}, exit code {run.exit_code}"
 
 
-def _show_stage(output: Output, report: StageReport) -> None:
-    counts = {"warnings": report.warnings, "gone from the source": report.vanished, "gone, being over": report.past}
-    counts |= {"withdrawn": report.withdrawn}
-    for name, count in counts.items():
-        if count:
-            output.note(f"  {name}: {count:,}")
-    if report.skipped:
-        output.note("  left out: " + ", ".join(f"{label} {count:,}" for label, count in report.skipped.items()))
-    if report.brakes:
-        output.note(f"  stopped by: {', '.join(report.brakes)}")
-    if report.reasons:
-        shown = report.reasons[:_REASONS_SHOWN]
+def _show_stage(output: Output, stage: StageReport) -> None:
+    counts = {"warnings": stage.warnings, "gone from the source": stage.vanished, "gone, being over": stage.past}
+    counts |= {"withdrawn": stage.withdrawn}
+    output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
+    if stage.brakes:
+        output.note(f"stopped by: {', '.join(stage.brakes)}", indent=2)
+    if stage.reasons:
+        shown = stage.reasons[:_REASONS_SHOWN]
         rows = [(one.count, one.column or one.field, one.found, REASON_TEXTS[one.code], one.hint) for one in shown]
         output.table("problems, by value", _REASON_COLUMNS, rows)
-    if report.rejections:
-        output.table("the first rejected rows", REJECTION_COLUMNS, rejection_rows(report.rejections))
-    if report.held:
-        output.table("the first held rows", _HELD_COLUMNS, [(row.origin, row.row_key, row.twin_key) for row in report.held])
+    if stage.rejections:
+        output.table("the first rejected rows", REJECTION_COLUMNS, rejection_rows(stage.rejections))
+    if stage.held:
+        output.table("the first held rows", _HELD_COLUMNS, [(row.origin, row.row_key, row.twin_key) for row in stage.held])

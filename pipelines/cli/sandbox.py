@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +13,6 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
-    import orjson
-
     from mappings.errors import ConfigError
     from sandbox.server import Address, Announcement, serve
     from sandbox.store import StateInUseError
@@ -41,8 +39,16 @@ def sandbox(
     Rehearse trouble: `--set latency_ms=200`, `--rate 20/s`, `--set idempotency=ignore` (all switches: docs/sandbox.md).
     """
     wanted = [*([f"rate_events={rate}"] if rate else []), *(switches or [])]
+
+    def announce(announcement: Announcement) -> None:
+        if as_json:
+            typer.echo(json.dumps(asdict(announcement)))  # on one line, which a script can wait for
+            return
+        typer.echo(f"The sandbox listens at {announcement.base_url} (pages and API); stop it with Ctrl-C.")
+        typer.echo(f"  export EVENT_API_BASE_URL={announcement.base_url} EVENT_API_KEY={announcement.api_key}")
+
     try:
-        serve(Address(port=port), state, parse_switches(wanted), key, _announce_json if as_json else _announce)
+        serve(Address(port=port), state, parse_switches(wanted), key, announce)
     except (SwitchError, StateInUseError, OSError) as refusal:
         raise ConfigError(f"the sandbox cannot start: {refusal}", hint="its switches: docs/sandbox.md") from refusal
     return 0
@@ -54,13 +60,3 @@ class SandboxAnnouncement(TypedDict):
     base_url: str
     api_key: str
     pid: int
-
-
-def _announce_json(announcement: Announcement) -> None:
-    sys.stdout.write(orjson.dumps(asdict(announcement)).decode() + "\n")
-    sys.stdout.flush()
-
-
-def _announce(announcement: Announcement) -> None:
-    typer.echo(f"The sandbox listens at {announcement.base_url} (pages and API); stop it with Ctrl-C.")
-    typer.echo(f"  export EVENT_API_BASE_URL={announcement.base_url} EVENT_API_KEY={announcement.api_key}")

@@ -5,19 +5,26 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from functools import reduce
+from importlib import import_module
+from operator import or_
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
+    from pydantic import TypeAdapter
+    from pydantic.json_schema import GenerateJsonSchema
+    from pydantic_core import core_schema
+
     from mappings.errors import ConfigError
-    from mappings.refusals import did_you_mean
+    from mappings.outcome import did_you_mean
     from mappings.spec.json_schema import feed_json_schema
-    from pipelines.cli.documents import DOCUMENTS, SchemaFile, document_schema, file_name
-    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.console import ErrorDocument, Output
 
 
 def schema(
@@ -75,3 +82,75 @@ def _write(schema: Mapping[str, Any], out: Path, option: str) -> None:
 
 def _text(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+class SchemaFile(TypedDict):
+    """The file that a JSON Schema was written to; printed, the schema itself is the document."""
+
+    schema: Path
+
+
+AnySchema = dict[str, Any]
+"""A JSON Schema (draft 2020-12)."""
+DOCUMENTS: Mapping[str, tuple[str, ...]] = {
+    "backfill": ("BackfillAtWork", "BackfillRehearsal", "BackfillList", "CancelledBackfill"),
+    "check": ("Check",),
+    "demo": ("Demo",),
+    "diff": ("Differences", "OneDifference"),
+    "explain": ("Explained",),
+    "feeds": ("Feeds",),
+    "init": ("Drafted",),
+    "metrics": ("Metrics", "Serving"),
+    "preview": ("Preview",),
+    "prune": ("Pruning",),
+    "reconcile": ("Reconciliation",),
+    "reload": ("Reloaded",),
+    "report": ("Report",),
+    "resolve": ("Resolution",),
+    "retry": ("Retry",),
+    "rows": ("Rows", "UnmappedValues"),
+    "run": ("Runs", "Rehearsals"),
+    "runs": ("PastRuns", "OneRun"),
+    "sandbox": ("SandboxAnnouncement",),
+    "schema": ("SchemaFile", "AnySchema"),
+    "state export": ("Exported",),
+    "state import": ("Imported",),
+    "state migrate": ("Migrated",),
+    "state rename": ("Renamed",),
+    "state verify": ("Verified",),
+    "status": ("Status",),
+    "vocabulary": ("VocabularyPage",),
+}
+"""The types of each verb's documents in its module: which of several it is depends on what was asked for. A document never has
+keys that its type does not name; new ones may come with a new version."""
+
+
+def document_schema(verb: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of what a verb prints with --json: its own document, or that of an error."""
+    module = import_module(f"pipelines.cli.{verb.partition(' ')[0]}")
+    kinds = reduce(or_, [*(getattr(module, name) for name in DOCUMENTS[verb]), ErrorDocument])
+    schema = TypeAdapter(kinds).json_schema(mode="serialization", schema_generator=_AsPrinted)
+    return {"$schema": GenerateJsonSchema.schema_dialect, "title": f"eventsync {verb} --json", **schema}
+
+
+def file_name(verb: str) -> str:
+    """Return how the file with a verb's schema is called."""
+    return f"{verb.replace(' ', '-')}.schema.json"
+
+
+if IS_WORKING:
+
+    class _AsPrinted(GenerateJsonSchema):
+        """Describes documents as they are printed: every field of a dataclass is required; titles and defaults are left out."""
+
+        def field_is_required(self, field: Any, total: bool) -> bool:  # as pydantic calls it
+            """Return False only for what a TypedDict marks as not required."""
+            return field["type"] in {"dataclass-field", "model-field"} or super().field_is_required(field, total)
+
+        def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002  # pydantic's method
+            """Return False."""
+            return False
+
+        def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+            """Leave out defaults: they are how we make documents, not what stands in one."""
+            return self.generate_inner(schema["schema"])

@@ -10,8 +10,8 @@ from typing import Literal, TypeVar
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_check import ContractPage, NoPage, PageBody, read_page
 from connectors.event_api.lists import Classifications
+from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
 from connectors.event_api.transport import key_tail, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
@@ -35,7 +35,7 @@ class ServiceAnswers:
 
     channels: dict[str, int] | SyncError
     classifications: Classifications | SyncError
-    page: ContractPage | NoPage = _UNASKED
+    page: Node | NoPage = _UNASKED
     key_tail: str = ""
     probe: Meaning | None = None
 
@@ -46,18 +46,6 @@ class ServiceAnswers:
             return self.channels
         return None
 
-    @property
-    def directory(self) -> Directory:
-        """What mappings are resolved against; a list without an answer accepts everything."""
-        channels = None if isinstance(self.channels, SyncError) else self.channels
-        slugs = None if isinstance(self.classifications, SyncError) else self.classifications.slugs
-        return Directory(channels, slugs)
-
-
-def ask_lists(settings: Settings) -> ServiceAnswers:
-    """Ask the configured service which channels and classifications there are; never raises for its answer."""
-    return _asked(settings, _ask_lists)
-
 
 def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
     """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
@@ -67,36 +55,34 @@ def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
     from pipelines.run.service import require_service  # only `check --live` loads what runs need
 
     async def ask(api: EventApi) -> ServiceAnswers:
-        lists = await _ask_lists(api)
+        lists = await _lists(api)
         if lists.refusal is not None:
             return lists
-        told = await api.contract()
-        page = read_page(told.body) if isinstance(told, PageBody) else told if isinstance(told, NoPage) else _UNASKED
+        answer = await api.contract()
+        page = read_page(answer.body) if isinstance(answer, PageBody) else answer or _UNASKED
         return replace(lists, page=page, probe=await api.probe() if is_probing else None)
 
     try:
         require_service(settings)
     except SyncError as error:
         return ServiceAnswers(error, error)
-    return _asked(settings, ask)
+    return _ask(settings, ask)
 
 
-def _asked(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
+def _ask(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
+    async def ask_over_http() -> ServiceAnswers:
+        async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
+            limiter = RateLimiter(Timing(monotonic_s, asyncio.sleep, random.random, now), max_pause_s=_MAX_PAUSE_S)
+            api = EventApi(http, limiter=limiter, policy=_POLICY, now=now, sleep=asyncio.sleep, random=random.random)
+            return replace(await ask(api), key_tail=key_tail(http))
+
     try:
-        return asyncio.run(_over_http(settings, ask))
+        return asyncio.run(ask_over_http())
     except SyncError as error:
         return ServiceAnswers(error, error)
 
 
-async def _over_http(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
-    async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
-        timing = Timing(monotonic_s, asyncio.sleep, random.random, now)
-        limiter = RateLimiter(timing, max_pause_s=_MAX_PAUSE_S)
-        api = EventApi(http, limiter=limiter, policy=_POLICY, now=now, sleep=asyncio.sleep, random=random.random)
-        return replace(await ask(api), key_tail=key_tail(http))
-
-
-async def _ask_lists(api: EventApi) -> ServiceAnswers:
+async def _lists(api: EventApi) -> ServiceAnswers:
     return ServiceAnswers(await _or_error(api.channels()), await _or_error(api.classifications()))
 
 
@@ -122,15 +108,15 @@ class ResolvedLists:
     @property
     def sentence(self) -> str:
         """What people have to know about what they see, "" if nothing."""
-        if not self.why_offline:
-            return ""
-        return f"offline ({self.why_offline}): channel ids are stand-ins, classifications are not looked up"
+        offline = f"offline ({self.why_offline}): channel ids are stand-ins, classifications are not looked up"
+        return offline if self.why_offline else ""
 
 
 def known_lists(settings: Settings) -> ResolvedLists:
-    """Ask the service, if one is configured; one that does not answer is no error here."""
+    """Ask the service, if one is configured; one that does not answer is no error here, and its list accepts everything."""
     if not settings.base_url or not settings.api_key.get_secret_value():
         return ResolvedLists(Directory(), "no service is configured")
-    lists = ask_lists(settings)
-    refusal = lists.refusal
-    return ResolvedLists(lists.directory, " ".join(str(refusal).split()) if refusal else "")
+    answers = _ask(settings, _lists)
+    channels = None if isinstance(answers.channels, SyncError) else answers.channels
+    slugs = None if isinstance(answers.classifications, SyncError) else answers.classifications.slugs
+    return ResolvedLists(Directory(channels, slugs), " ".join(str(answers.refusal).split()) if answers.refusal else "")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +14,15 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
-    from pipelines.settings import current_settings
-    from state.archive.export import Carried, export_to, import_from
+    from pipelines.settings import Settings, current_settings
+    from state.archive.export import export_to, import_from
     from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
     from state.archive.verify import Finding, examine
-    from state.database import existing_database, open_database, shown_url
+    from state.database import StateDb, existing_database, open_database, shown_url
 
 
 class Verified(TypedDict):
@@ -89,14 +90,14 @@ def verify(as_json: AsJson = False) -> int:
         output.document(Verified(state_db=name, schema=None, entries=0, runs=0, findings=[]))
         output.note(f"there is no state DB at {name} yet: the first run makes it")
         return ExitCode.DONE
-    output.document(Verified(state_db=name, schema=found.schema, entries=found.entries, runs=found.runs, findings=found.findings))
-    looked_at = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
+    output.document(document_from(Verified, found, state_db=name))
+    summary = f"{name}: schema {found.schema or 'none'}, {found.entries:,} entries, {found.runs:,} runs"
     if not found.findings:
-        output.note(f"{looked_at}: all is as it must be")
+        output.note(f"{summary}: all is as it must be")
         return ExitCode.DONE
     rows = [(one.check, one.feed, one.which, one.problem) for one in found.findings]
-    output.table(f"{looked_at}: {len(rows):,} finding{'s' * (len(rows) != 1)}", _COLUMNS_of_verifying, rows)
-    output.note(_WHAT_HELPS)
+    output.table(f"{summary}: {counted(len(rows), 'finding')}", ("what", "feed", "row or run", "finding"), rows)
+    output.note("findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync")
     return ExitCode.ATTENTION
 
 
@@ -134,14 +135,11 @@ def export(
     """
     settings, output = current_settings(), Output(json=as_json)
     name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine, output.progress("writing rows") as bar:
-        if engine is None:
-            raise _nothing_at(name)
+    with _present(settings) as engine, output.progress("writing rows") as bar:
         done = export_to(engine, file, now(), bar.expect, bar.advance)
     size = file.stat().st_size
-    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
-    _tell(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
-    return ExitCode.DONE
+    output.document(Exported(state_db=name, file=file, bytes=size, rows=done))
+    return _show(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
 
 
 def import_(
@@ -162,16 +160,11 @@ def import_(
     name = shown_url(settings.state_url)
     if not file.is_file():
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one")
-    engine = open_database(settings.state_url)
-    try:
-        with output.progress("writing rows, then reading them back") as bar:
-            done = import_from(engine, file, bar.advance)
-    finally:
-        engine.dispose()
-    output.document(Imported(state_db=name, file=file, rows=done.rows))
-    _tell(output, f"{file} → {name}", done)
-    output.note("what was written was read back and is the same; `eventsync state verify` looks at what it says")
-    return ExitCode.DONE
+    with _opened(settings.state_url) as engine, output.progress("writing rows, then reading them back") as bar:
+        done = import_from(engine, file, bar.advance)
+    output.document(Imported(state_db=name, file=file, rows=done))
+    advice = "what was written was read back and is the same; `eventsync state verify` looks at what it says"
+    return _show(output, f"{file} → {name}", done, advice)
 
 
 def migrate(
@@ -194,23 +187,19 @@ def migrate(
     cannot be used, 4 a run is at work, 6 as for `run`; cut short, nothing has changed.
     """
     settings, output = current_settings(), Output(json=as_json)
-    name, there = shown_url(settings.state_url), _shown(url)
-    with existing_database(settings.state_url) as source:
-        if source is None:
-            raise _nothing_at(name)
-        target = open_database(url)
-        try:
-            with output.progress("copying rows, then comparing them") as bar:
-                done = migrate_database(source, target, now, bar.expect, bar.advance)
-        finally:
-            target.dispose()
-    output.document({"from": name, "to": there, "rows": done.rows})
-    _tell(output, f"{name} → {there}", done)
-    output.note(
+    name = shown_url(settings.state_url)
+    try:
+        there = shown_url(url)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("EVENTSYNC_STATE_URL", "URL"), hint=error.hint) from error
+    with _present(settings) as source, _opened(url) as target, output.progress("copying rows, then comparing them") as bar:
+        done = migrate_database(source, target, now, bar.expect, bar.advance)
+    output.document({"from": name, "to": there, "rows": done})
+    advice = (
         f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
         f"and take {name} away: a run that goes on with it would not know what the others have sent"
     )
-    return ExitCode.DONE
+    return _show(output, f"{name} → {there}", done, advice)
 
 
 def rename(
@@ -235,13 +224,10 @@ def rename(
     """
     old, new = service
     settings, output = current_settings(), Output(json=as_json)
-    name = shown_url(settings.state_url)
-    with existing_database(settings.state_url) as engine:
-        if engine is None:
-            raise _nothing_at(name)
+    with _present(settings) as engine:
         done = rename_service(engine, old, new, now)
-    document = {"state_db": name, "from": done.old, "to": done.new, "feeds": done.feeds, "rows": done.rows}
-    output.document(document)
+    name = shown_url(settings.state_url)
+    output.document({"state_db": name, "from": done.old, "to": done.new, "feeds": done.feeds, "rows": done.rows})
     output.table(f"{done.old} → {done.new}: {', '.join(done.feeds)}", _COLUMNS, list(done.rows.items()))
     output.note(f"now set EVENT_API_BASE_URL to {done.new} wherever eventsync runs")
     return ExitCode.DONE
@@ -250,23 +236,32 @@ def rename(
 _COLUMNS = ("table", "rows")
 
 
-def _shown(url: str) -> str:
+@contextmanager
+def _present(settings: Settings) -> Iterator[StateDb]:
+    """Open the state DB, which must be there."""
+    with existing_database(settings.state_url) as engine:
+        if engine is None:
+            name = shown_url(settings.state_url)
+            raise ConfigError(f"there is no state DB at {name}", hint="set EVENTSYNC_STATE_URL to the one that is meant")
+        yield engine
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[StateDb]:
+    """Open a state DB, made where there is none."""
+    engine = open_database(url)
     try:
-        return shown_url(url)
-    except ConfigError as error:
-        raise ConfigError(str(error).replace("EVENTSYNC_STATE_URL", "URL"), hint=error.hint) from error
+        yield engine
+    finally:
+        engine.dispose()
 
 
-def _nothing_at(name: str) -> ConfigError:
-    return ConfigError(f"there is no state DB at {name}", hint="set EVENTSYNC_STATE_URL to the one that is meant")
+def _show(output: Output, title: str, done: dict[str, int], *advice: str) -> int:
+    rows = [(table, count) for table, count in done.items() if count]
+    output.table(title, _COLUMNS, [*rows, ("in all", sum(done.values()))])
+    output.note(*advice)
+    return ExitCode.DONE
 
 
-def _tell(output: Output, title: str, done: Carried) -> None:
-    rows = [(table, count) for table, count in done.rows.items() if count]
-    output.table(title, _COLUMNS, [*rows, ("in all", done.total)])
-
-
-_COLUMNS_of_verifying = ("what", "feed", "row or run", "finding")
-_WHAT_HELPS = "findings in the file or its tables: restore a backup; any other: please report them as a fault of eventsync"
 HELP = "The state DB as a whole: sound, saved, moved."
 COMMANDS = (verify, compact, export, import_, migrate, rename)

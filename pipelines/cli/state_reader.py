@@ -1,30 +1,41 @@
-"""Open the state DB for reading, at the configured service, or at all services that it knows where none is configured.
+"""Open the state DB for a command, at the configured service, or at all services that it knows where none is configured.
 
 Where there is no state DB, none is created.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from mappings.delivery import split_destination
 from mappings.errors import ConfigError
-from mappings.row_key import FeedName
+from mappings.row_key import FeedName, RowKey
+from mappings.spec.feed import PublishPolicy
 from mappings.yaml.loader import load_folder
-from pipelines.cli.feed_files import chosen_feeds, folder_of
+from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.database import existing_database
+from state.database import StateDb, existing_database
 from state.enums import EntryState
-from state.ledger.duplicates import OrphanedFeed, find_orphaned_feeds
+from state.holders import HeldByAnotherError
+from state.ledger.duplicates import find_orphaned_feeds
 from state.ledger.standing import FeedScope
 from state.queries import FeedStatus, LedgerQueries, RunRecord
+
+if TYPE_CHECKING:
+    from state.ledger.decisions import Decisions
+    from state.ledger.ledger import Ledger
+
+_ALIKE = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """The books that a command may look into. `books` is None where nothing was ever run; `destination` None: all."""
+    """What a command may read. `books` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
     books: LedgerQueries | None
@@ -40,10 +51,6 @@ class StateReader:
         name = None if feed is None else FeedName(feed)
         return self.books.runs(destination=self.destination, feed=name, limit=limit) if self.books else ()
 
-    def latest(self, feed: str) -> FeedStatus | None:
-        """Return where a feed stands; of several destinations, at the one with the youngest run."""
-        return max(self.statuses(feed), key=_age, default=None)
-
     def elsewhere(self) -> tuple[str, ...]:
         """Return the destinations that the state DB knows beside the one in question."""
         known = self.books.known() if self.books and self.destination else ()
@@ -55,15 +62,20 @@ class StateReader:
         return f"the state DB knows runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
 
     def estranged(self) -> tuple[str, ...]:
-        """Say which rows are delivered under a feed's name or a namespace that is not used any more."""
+        """Say which rows are delivered under a feed's name or a namespace that is not used any more, and how to go on there."""
         if self.books is None or self.destination is None or not self.settings.feeds.is_dir():
             return ()
         folder = load_folder(self.settings.feeds)
         if folder.broken:
             return ()  # a file that cannot be read may be the one
         feeds = {str(feed.mapping.feed) for feed in folder.feeds}
-        found = find_orphaned_feeds(self.books.engine, self.destination, feeds, now())
-        return tuple(map(estranged_told, found))
+        return tuple(
+            f"{one.feed} never delivered in this namespace, and {one.rows:,} of its rows are at the service from namespace"
+            f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
+            if one.namespace
+            else f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
+            for one in find_orphaned_feeds(self.books.engine, self.destination, feeds, now())
+        )
 
     def has_delivered(self, feed: str) -> bool:
         """Whether rows of a feed have ever been let out here."""
@@ -75,16 +87,14 @@ class StateReader:
         Raises:
             ConfigError: there is no such feed.
         """
-        if self.books_of(word):
-            return word
-        return str(chosen_feeds(folder_of(self.settings, [word]), [word])[0].mapping.feed)
+        return word if self.books_of(word) else str(one_feed(self.settings, word).feed)
 
     def books_of(self, feed: str) -> tuple[FeedScope, ...]:
-        """Return the books of one feed, at every destination in question."""
+        """Return the ledgers of one feed, at every destination in question."""
         return self.books.known(destination=self.destination, feed=FeedName(feed)) if self.books else ()
 
     def book(self, feed: str) -> FeedScope | None:
-        """Return the book of one feed, None if it never ran.
+        """Return the ledger of one feed, None if it never ran.
 
         Raises:
             ConfigError: it ran at several destinations, and none is configured.
@@ -94,16 +104,6 @@ class StateReader:
             known = ", ".join(book.destination.partition("#")[0] for book in books)
             raise ConfigError(f"{feed} was sent to several services", hint=f"set EVENT_API_BASE_URL to one of: {known}")
         return books[0] if books else None
-
-
-def estranged_told(one: OrphanedFeed) -> str:
-    """Say under which name rows are delivered already, and how to go on under it."""
-    if one.namespace:
-        return (
-            f"{one.feed} never delivered in this namespace, and {one.rows:,} of its rows are at the service from namespace"
-            f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
-        )
-    return f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
 
 
 @contextmanager
@@ -118,5 +118,87 @@ def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateRe
         yield StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
 
 
-def _age(status: FeedStatus) -> float:
-    return status.last_run.started_at.timestamp() if status.last_run else 0.0
+@dataclass(frozen=True, slots=True)
+class FeedSession:
+    """A feed at one destination, to be read and decided about."""
+
+    settings: Settings
+    books: LedgerQueries
+    book: FeedScope
+
+    @property
+    def engine(self) -> StateDb:
+        """The state DB."""
+        return self.books.engine
+
+    @contextmanager
+    def deciding(self, verb: str, others: Collection[FeedScope] = ()) -> Iterator[Decisions]:
+        """Hold the feed for the length of the block, and other feeds with it.
+
+        Raises:
+            HeldByAnotherError: a run holds one of them.
+        """
+        import socket
+
+        import psutil
+
+        who = f"{psutil.Process().username()}@{socket.gethostname()}"
+        with ExitStack() as leases:
+            taken = []
+            for book in (self.book, *others):
+                try:
+                    lease = leases.enter_context(self._ledger(book).acquire_lease(f"eventsync {verb} by {who}"))
+                except HeldByAnotherError as held:
+                    raise HeldByAnotherError(
+                        holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{book.feed} is held by"
+                    ) from held
+                taken.append(lease)
+            yield self._ledger(self.book).open_decisions(who, taken[0].token, taken[1:])
+
+    def _ledger(self, book: FeedScope) -> Ledger:
+        from state.ledger.ledger import Ledger
+
+        # The ledger's own namespace: a person may decide where no service is configured.
+        return Ledger(self.engine, book.destination, book.feed, namespace=split_destination(book.destination)[1], now=now)
+
+    def policy(self) -> PublishPolicy:
+        """Return how the feed is published; the defaults where its mapping file cannot be read now."""
+        try:
+            return one_feed(self.settings, self.book.feed).publish
+        except ConfigError:
+            return PublishPolicy()
+
+    def unknown(self, row_keys: Iterable[str]) -> ConfigError:
+        """Return the error that there are no such rows, with those that are spelt alike."""
+        from rapidfuzz import fuzz, process
+
+        feed, missing, known = self.book.feed, list(row_keys), list(self.books.row_keys(self.book))
+        hints = []
+        for word in missing:
+            near = [one for one, *_ in process.extract(word, known, scorer=fuzz.ratio, limit=3, score_cutoff=_ALIKE)]
+            hints += [f"{word}: did you mean {', '.join(near)}?"] if near else []
+        hint = " ".join(hints) or f"`eventsync rows {feed}` shows the keys; a rejected row is mended in its source"
+        return ConfigError(f"{feed} has no row {', '.join(missing)} in the ledger, nor held", hint=hint)
+
+
+@contextmanager
+def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
+    """Open a feed by a person's word for the length of the block.
+
+    Raises:
+        ConfigError: there is no such feed, or nothing of it was ever staged here.
+        SyncError: the state DB cannot be opened.
+    """
+    with open_state(settings) as reader:
+        name = reader.feed_name(word)
+        book = reader.book(name)
+        if reader.books is None or book is None:
+            hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
+            raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
+        yield FeedSession(settings, reader.books, book)
+
+
+def typed_key(word: str) -> RowKey:
+    """Return a row key as a person has typed or pasted it: a keyboard may compose characters in another way."""
+    readable = word.encode("utf-8", "replace").decode()  # bytes that are no text have no row
+    return RowKey(unicodedata.normalize("NFC", readable).strip())

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import typer
 from typing_extensions import TypedDict
 
-from pipelines.cli.completion import feed_words
-from pipelines.cli.options import IS_WORKING, AsJson
+from pipelines.cli.options import IS_WORKING, AsJson, feed_words
 
 if IS_WORKING:
-    from pipelines.cli.output.console import Output
-    from pipelines.cli.run_report import Run, run_document, run_outcome, run_told
-    from pipelines.cli.state_reader import StateReader, open_state
+    from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
+    from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
+    from pipelines.cli.state_reader import open_state
     from pipelines.notifications.causes import HELP
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
@@ -49,27 +48,25 @@ def status(
     settings, output = current_settings(), Output(json=as_json)
     with open_state(settings) as reader:
         name = None if feed is None else reader.feed_name(feed)
-        most = _most(runs, is_one=name is not None, as_json=as_json)
-        feeds = [(status, _runs(reader, status, most)) for status in reader.statuses(name)]
-        estranged = reader.estranged()
-        output.document(
-            Status(
-                feeds=[_document(status, some) for status, some in feeds],
-                elsewhere=reader.elsewhere(),
-                estranged=estranged,
-            )
-        )
-        for sentence in estranged:
-            output.note(sentence)
-        if feeds and name is None:
-            _show_all(output, [status for status, _ in feeds])
-        for status, some in feeds:
-            if name is not None or some:
-                _show(output, status, some)
-        if not feeds:
-            output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet")
-            if sentence := reader.elsewhere_sentence():
-                output.note(sentence)
+        if runs is None:  # for people the last one, of one feed only
+            runs = int(name is not None) if not as_json else _RUNS_OF_ALL if name is None else _RUNS_OF_ONE
+        statuses, last_runs = reader.statuses(name), []
+        for status in statuses:
+            book = status.book
+            found = reader.books.runs(destination=book.destination, feed=book.feed, limit=runs) if reader.books and runs else ()
+            last_runs.append(found)
+        elsewhere, estranged = reader.elsewhere(), reader.estranged()
+        advice = reader.elsewhere_sentence()
+    feeds = list(zip(statuses, last_runs, strict=True))
+    output.document(Status(feeds=[_document(*one) for one in feeds], elsewhere=elsewhere, estranged=estranged))
+    output.note(*estranged)
+    if feeds and name is None:
+        _show_all(output, statuses)
+    for status, some in feeds:
+        if name is not None or some:
+            _show(output, status, some)
+    if not feeds:
+        output.note(f"{name}: nothing was run yet" if name else "nothing was run here yet", *filter(None, [advice]))
     return 0
 
 
@@ -112,47 +109,18 @@ _RUNS_OF_ONE = 10
 _RUNS_OF_ALL = 3
 _COLUMNS = ("feed", "last run (UTC)", "how it ended", "waits for a person", "besides")
 _NAMED = 5
-
-
 if IS_WORKING:
     _FINE = frozenset({None, ExitCode.DONE, ExitCode.HELD, ExitCode.LATER, ExitCode.INTERRUPTED})
+    """Exit codes of runs that need no person: the next run goes on."""
 
 
-"""Exit codes of runs that need no person: the next run goes on."""
-
-
-def _most(runs: int | None, *, is_one: bool, as_json: bool) -> int:
-    """Return how many runs of a feed to show: as many as asked for; else for people the last one, of one feed only."""
-    if runs is not None:
-        return runs
-    if as_json:
-        return _RUNS_OF_ONE if is_one else _RUNS_OF_ALL
-    return int(is_one)
-
-
-def _runs(reader: StateReader, status: FeedStatus, most: int) -> tuple[RunRecord, ...]:
-    if not most:
-        return ()
-    return reader.books.runs(destination=status.book.destination, feed=status.book.feed, limit=most) if reader.books else ()
-
-
-def _document(status: FeedStatus, runs: tuple[RunRecord, ...]) -> Standing:
-    return Standing(
+def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> Standing:
+    return document_from(
+        Standing,
+        status,
         feed=status.book.feed,
         destination=status.book.destination,
-        counts=status.counts,
-        drifted=status.drifted,
-        to_publish=status.to_publish,
-        cancelled=status.cancelled,
-        returned=status.returned,
-        vanished=status.vanished,
-        waiting=status.waiting,
         help={what: _help(status, what) for what in status.waiting},
-        set_aside=status.set_aside,
-        gate=status.gate,
-        lease=status.lease,
-        last_whole_read=status.last_whole_read,
-        slices_left=status.slices_left,
         runs=[run_document(run) for run in runs],
     )
 
@@ -161,30 +129,38 @@ def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
     """Show a line for each feed, then how many need attention and how to see why."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
     output.table("where the feeds stand", _COLUMNS, [_row(status, is_one_service=is_one_service) for status in feeds])
-    needy = [status.book.feed for status in feeds if _needs_somebody(status)]
+    needy = [status.book.feed for status in feeds if _needs_attention(status)]
+    of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} somebody"
     named = ", ".join(needy[:_NAMED]) + (", …" if len(needy) > _NAMED else "")
-    told = f"{len(needy):,} of {len(feeds):,} feed{'s' * (len(feeds) != 1)}"
-    output.note(
-        f"{told} need{'s' * (len(needy) == 1)} somebody: {named}; `eventsync status {needy[0]}` tells what would help"
-        if needy
-        else f"{told} need somebody"
-    )
+    output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` tells what would help" if needy else of_all)
 
 
-def _needs_somebody(status: FeedStatus) -> bool:
+def _needs_attention(status: FeedStatus) -> bool:
     last = status.last_run
     return bool(status.waiting) or not status.gate.is_open or (last is not None and last.exit_code not in _FINE)
 
 
 def _row(status: FeedStatus, *, is_one_service: bool) -> tuple[object, ...]:
-    book, last = status.book, status.last_run
+    last = status.last_run
     return (
-        book.feed if is_one_service else f"{book.feed} at {book.destination.partition('#')[0] or 'no service'}",
+        status.book.feed if is_one_service else _at_service(status),
         f"{last.started_at:%Y-%m-%d %H:%M}" if last else "never",
         run_outcome(last) if last else "",
-        _waiting_told(status),
+        _waiting(status),
         "; ".join(_besides(status)),
     )
+
+
+def _at_service(status: FeedStatus) -> str:
+    return f"{status.book.feed} at {status.book.destination.partition('#')[0] or 'no service'}"
+
+
+def _waiting(status: FeedStatus) -> str:
+    return counts_line({spelt(what): count for what, count in status.waiting.items()})
+
+
+def _help(status: FeedStatus, what: str) -> str:
+    return HELP[what].format(feed=status.book.feed)
 
 
 def _besides(status: FeedStatus) -> Iterator[str]:
@@ -199,20 +175,18 @@ def _besides(status: FeedStatus) -> Iterator[str]:
         yield f"{status.slices_left:,} slices of a backfill are left"
 
 
-def _show(output: Output, status: FeedStatus, runs: tuple[RunRecord, ...]) -> None:
-    feed = status.book.feed
-    output.note(f"{feed} at {status.book.destination.partition('#')[0] or 'no service'}")
-    for line in _lines(status):
-        output.note(f"  {line}")
+def _show(output: Output, status: FeedStatus, runs: Sequence[RunRecord]) -> None:
+    output.note(_at_service(status))
+    output.note(*_lines(status), indent=2)
     if runs:
-        output.note(f"  last run{'s' * (len(runs) != 1)}:")
-    for line in (line for run in runs for line in run_told(run)):
-        output.note(f"    {line}")
+        output.note(f"last run{'s' * (len(runs) != 1)}:", indent=2)
+    for run in runs:
+        show_run(output, run, indent=4)
 
 
-def _lines(status: FeedStatus) -> Iterable[str]:
-    counts = [f"{state.value.replace('_', ' ')} {count:,}" for state, count in status.counts.items() if count]
-    yield f"rows: {', '.join(counts) or 'none yet'}"
+def _lines(status: FeedStatus) -> Iterator[str]:
+    feed = status.book.feed
+    yield f"rows: {counts_line({spelt(state): count for state, count in status.counts.items()}) or 'none yet'}"
     if status.drifted:
         by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
         off = f", {status.cancelled:,} cancelled at the source, to be withdrawn by hand" if status.cancelled else ""
@@ -220,30 +194,15 @@ def _lines(status: FeedStatus) -> Iterable[str]:
         yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}{back}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
-    yield from _waiting_lines(status)
+    waiting = _waiting(status)
+    yield f"waits for a person: {waiting}; see `eventsync rows {feed}`" if waiting else "waits for a person: nothing"
+    yield from (f"  {spelt(what)}: {_help(status, what)}" for what in status.waiting)
+    if status.set_aside:
+        yield f"ignored: {status.set_aside:,}: `eventsync rows {feed} --state ignored` lists them"
     yield "brakes: nothing is held back" if status.gate.is_open else f"brakes: nothing may be sent: {status.gate.reason}"
     if status.slices_left:
-        feed = status.book.feed
         yield f"backfill: {status.slices_left:,} slices are left: `eventsync backfill {feed} --list` shows them, --resume goes on"
     yield f"held by: {_holder(status.lease)}"
-
-
-def _waiting_lines(status: FeedStatus) -> Iterable[str]:
-    """Yield what waits for a person and what helps, one line each."""
-    told = _waiting_told(status)
-    yield f"waits for a person: {told}; see `eventsync rows {status.book.feed}`" if told else "waits for a person: nothing"
-    for what in status.waiting:
-        yield f"  {what.replace('_', ' ')}: {_help(status, what)}"
-    if status.set_aside:
-        yield f"ignored: {status.set_aside:,}: `eventsync rows {status.book.feed} --state ignored` lists them"
-
-
-def _waiting_told(status: FeedStatus) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in status.waiting.items())
-
-
-def _help(status: FeedStatus, what: str) -> str:
-    return HELP[what].format(feed=status.book.feed)
 
 
 def _holder(lease: LeaseHolder | None) -> str:

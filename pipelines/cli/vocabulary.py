@@ -13,8 +13,8 @@ from pipelines.cli.options import IS_WORKING, AsJson
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.reference import Grid, Vocabulary, VocabularySection, read_vocabulary
-    from pipelines.cli.output.console import Output
+    from mappings.reference import VocabularySection, read_vocabulary
+    from pipelines.cli.output.console import Output, document_from
 
 Word = Annotated[str | None, typer.Argument(metavar="[WORD]", help="A step, a value, a rule, a key or a reason's code.")]
 
@@ -34,15 +34,20 @@ def vocabulary(word: Word = None, as_json: AsJson = False) -> int:
     Exit codes: 0, or 2 for a word that the language does not have.
     """
     output, known = Output(json=as_json), read_vocabulary()
-    sections = known.sections if word is None else _about(known, word)
-    output.document(VocabularyPage(word=word, sections=[_document(section) for section in sections]))
-    if as_json:
-        return 0
-    if word is None:
+    sections = known.sections if word is None else known.about(word.strip("`"))
+    if word is not None and not sections:
+        hint = known.near(word) or "`eventsync vocabulary` prints the whole page"
+        raise ConfigError(f'the mapping language has no word "{word}"', hint=hint)
+    pages = [_document(section) for section in sections]
+    output.document(VocabularyPage(word=word, sections=pages))
+    if word is None and not as_json:
         sys.stdout.write(known.text)
         return 0
-    for section in sections:
-        _show(output, section)
+    for page, section in zip(pages, sections, strict=True) if not as_json else ():
+        chapter = "" if section.chapter == section.heading else f"  ({_plain(section.chapter)})"
+        output.note(page["heading"] + chapter, f"  {page['meaning']}\n" if page["meaning"] else "")
+        for table, rows in zip(section.tables, page["tables"], strict=True):
+            output.table("", table.columns, [tuple(row.values()) for row in rows])
     return 0
 
 
@@ -63,34 +68,9 @@ class VocabularyPage(TypedDict):
     sections: Sequence[PageSection]
 
 
-def _about(known: Vocabulary, word: str) -> tuple[VocabularySection, ...]:
-    found = known.about(word.strip("`"))
-    if not found:
-        hint = known.near(word) or "`eventsync vocabulary` prints the whole page"
-        raise ConfigError(f'the mapping language has no word "{word}"', hint=hint)
-    return found
-
-
 def _document(section: VocabularySection) -> PageSection:
-    return PageSection(
-        chapter=section.chapter,
-        heading=_plain(section.heading),
-        words=section.words,
-        meaning=_plain(section.promise),
-        tables=[[_row(table, cells) for cells in table.rows] for table in section.tables],
-    )
-
-
-def _row(table: Grid, cells: tuple[str, ...]) -> dict[str, str]:
-    return dict(zip(table.columns, map(_plain, cells), strict=True))
-
-
-def _show(output: Output, section: VocabularySection) -> None:
-    where = "" if section.chapter == section.heading else f"  ({_plain(section.chapter)})"
-    output.note(f"{_plain(section.heading)}{where}")
-    output.note(f"  {_plain(section.promise)}\n" if section.promise else "")
-    for table in section.tables:
-        output.table("", table.columns, [tuple(map(_plain, cells)) for cells in table.rows])
+    tables = [[dict(zip(table.columns, map(_plain, cells), strict=True)) for cells in table.rows] for table in section.tables]
+    return document_from(PageSection, section, heading=_plain(section.heading), meaning=_plain(section.promise), tables=tables)
 
 
 def _plain(text: str) -> str:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.sources.catalogue import open_source
+from connectors.sources.files.choice import take_snapshot
+from mappings.compiler.mapper import compile_feed
+from mappings.compiler.rows import is_expanding
 from mappings.errors import SyncError
+from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
+from pipelines.clock import monotonic_s
+from pipelines.run.backfill import within
+from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
-from pipelines.run.options import RunOptions
+from pipelines.run.images import CoverImages
+from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import Advance, PublishJob, PublishReport, publish
-from pipelines.run.signals import InterruptedRunError, signals_deferred, signals_raised
-from pipelines.run.stage import Staged, stage
+from pipelines.run.publish import PublishJob, PublishReport, publish
+from pipelines.run.service import ListMemory, ServiceLists, ask_lists
+from pipelines.run.signals import InterruptedRunError, run_async, signals_deferred, signals_raised
+from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from pipelines.run.standing import outcome_of_publish, outcome_of_standing
+from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
 from pipelines.run.write_back import WrittenBack, write_back_rows
-from pipelines.telemetry.tracing import Work
 from state.holders import LeaseLostError
 from state.ledger.accounts import PublishAccount
+from state.ledger.outbox import Outbox
 from state.ledger.standing import Standing
-from state.notes import put_pace
+from state.notes import MediaMemory, add_notices, put_pace
 from state.queries import LedgerQueries
 
-DONE = Outcome("done", ExitCode.DONE)
 _MISSING = "keys that are not in the source"
 
 
@@ -49,11 +62,6 @@ class Watcher:
     settled: Advance = field(default=lambda _rows: None)
 
 
-SCHEDULED = RunOptions()
-"""The options of a scheduled run."""
-SILENT = Watcher()
-
-
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """How one run of one feed ended, for tables and for `--json`."""
@@ -67,24 +75,25 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True)
 class FeedRun:
-    """A run of a feed, with the options that a person gave it."""
+    """A run of a feed, with the options that a person gave it; by default those of a scheduled run."""
 
     context: RunContext
     mapping: FeedMapping
-    ticket: RunIdentity
-    options: RunOptions = SCHEDULED
-    watcher: Watcher = SILENT
+    identity: RunIdentity
+    options: RunOptions = field(default_factory=RunOptions)
+    watcher: Watcher = Watcher()
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
         staged: Staged | None = None
         published: PublishReport | None = None
-        outcome = DONE
+        outcome = Outcome("done", ExitCode.DONE)
         try:
-            with faults_as_errors(lambda: "at work", self.ticket.run_id), self._held() as lease:
+            with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
                     staged = self._stage(lease)
-                    raise_if_braked(staged.stopping, self.mapping.feed)
+                    if staged.stopping:
+                        raise brake_error(staged.stopping, self.mapping.feed)
                     outcome = self._outcome_of_stage(staged)
                 if not self.options.stage_only:
                     published = self._publish(lease)
@@ -93,7 +102,7 @@ class FeedRun:
             outcome = outcome_of(error)
         except KeyboardInterrupt as interrupt:
             outcome = _outcome_of_leaving(interrupt, "at work")
-        return RunResult(self.mapping.feed, self.ticket.run_id, outcome, staged, published)
+        return RunResult(self.mapping.feed, self.identity.run_id, outcome, staged, published)
 
     def stage(self) -> Staged:
         """Read, map and record what is to be sent.
@@ -101,7 +110,7 @@ class FeedRun:
         Raises:
             SyncError: as the source, the service's lists or the state DB fail.
         """
-        with self._held() as lease:
+        with self._lease() as lease:
             return self._stage(lease)
 
     def publish(self) -> PublishReport:
@@ -110,22 +119,32 @@ class FeedRun:
         Raises:
             SyncError: a brake holds the feed, or the state DB fails.
         """
-        with self._held() as lease:
+        with self._lease() as lease:
             return self._publish(lease)
 
+    def open_outbox(self, lease: LeaseKeeper) -> Outbox:
+        """Return what this run would send, as its options choose."""
+        return self.context.ledger(self.mapping).open_outbox(
+            self.identity.run_id,
+            lease.token,
+            limit=self.options.limit,
+            keys=[RowKey(key) for key in self.options.keys] or None,
+            key_memory_s=self.mapping.publish.key_memory_s,
+            row_parts=len(self.mapping.key_columns) if is_expanding(self.mapping.rows) else None,
+        )
+
     @contextmanager
-    def _held(self) -> Iterator[LeaseKeeper]:
+    def _lease(self) -> Iterator[LeaseKeeper]:
         """Hold the feed's lease, with signals deferred.
 
         The run's page begins under the lease: an open page of another run, seen by who holds the feed, is a dead run's.
         """
-        run_id = self.ticket.run_id
-        work = Work(self.mapping.feed, run_id, self.ticket.launched_by)
-        holder = f"run {run_id}, launched by {work.launched_by}"
+        feed, run_id, launched_by = self.mapping.feed, self.identity.run_id, self.identity.launched_by
+        holder = f"run {run_id}, launched by {launched_by}"
         with (
             signals_deferred(),
-            bound_contextvars(feed=work.feed, run_id=run_id),
-            self.context.telemetry.run(work),
+            bound_contextvars(feed=feed, run_id=run_id),
+            self.context.telemetry.run(feed, run_id, launched_by),
             ExitStack() as stack,
         ):
             with self._closed_if_left("waiting for the feed"):
@@ -136,7 +155,7 @@ class FeedRun:
     def _closed_if_left(self, doing: str, account: Callable[[], PublishAccount | None] = lambda: None) -> Iterator[None]:
         """Write down why the block was left; where the state DB takes no more, the error itself is what is reported."""
         try:
-            with faults_as_errors(lambda: doing, self.ticket.run_id):
+            with faults_as_errors(lambda: doing, self.identity.run_id):
                 yield
         except BaseException as left:
             try:
@@ -150,36 +169,88 @@ class FeedRun:
     def _stage(self, lease: LeaseKeeper) -> Staged:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            read = self.context.telemetry.reading(self.watcher.read)
             with signals_raised():
-                job = self.context.stage_job(self.mapping, self.ticket.run_id, lease, self.options, read)
+                job = self._stage_job(lease)
                 staged = stage(job)
-            self.context.telemetry.counted(asdict(staged.report.account))
-            of_reading = [notice for notice in staged.notices if notice not in job.notices]
+            of_reading = staged.notices[len(job.notices) :]
             for notice in of_reading:
                 structlog.get_logger().info("how the source was read", notice=notice)
-            self.context.add_notices(self.mapping, self.ticket.run_id, of_reading)
-            if staged.missing:
-                self.context.add_notices(self.mapping, self.ticket.run_id, [f"{_MISSING}: {', '.join(staged.missing)}"])
+            self._add_notices([*of_reading, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
+            self.context.telemetry.count(asdict(staged.report.account))
             self._close(self._unless_missing(self._outcome_of_stage(staged)))
             return staged
 
+    def _stage_job(self, lease: LeaseKeeper) -> StageJob:
+        """Ask the service for its lists, compile the mapping, find the source."""
+        context, mapping, options = self.context, self.mapping, self.options
+
+        async def ask() -> ServiceLists:
+            async with context.api(mapping) as api:
+                return await ask_lists(api)
+
+        lists = run_async(ask)
+        mapper = compile_feed(mapping, lists.directory, context.now())
+        change = ListMemory(context.notes).note(mapping, lists.classifications) if lists.classifications else ""
+        notices = (change,) if change else ()
+        self._warn(notices)
+        ledger = context.ledger(mapping)
+        known = ReadInputs(mapping, mapper, lists.evidence, context.now())
+        plan = plan_read(known, options, ledger.bookmark())
+        spec, folder = within(mapping, options.window, mapper).source, mapping.path.parent
+        source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
+        snapshot = partial(take_snapshot, mapping.source, folder)
+        probe = ChangeProbe(snapshot, known.fit_today, known.began) if context.leaves_traces else None
+        advance = context.telemetry.reading(self.watcher.read)
+        run_id = self.identity.run_id
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
+
     def _publish(self, lease: LeaseKeeper) -> PublishReport:
-        job: PublishJob | None = None
-        with self.context.telemetry.phase("publish"), self._closed_if_left("publishing", lambda: _account_of(job)):
+        context, mapping, run_id = self.context, self.mapping, self.identity.run_id
+        outbox: Outbox | None = None
+
+        def account() -> PublishAccount | None:
+            try:
+                return outbox.account() if outbox else None
+            except SyncError:
+                return None
+
+        with context.telemetry.phase("publish"), self._closed_if_left("publishing", account):
             self._begin_phase("publishing")
-            pass_the_gate(self.context.ledger(self.mapping), self.mapping, self.options, f"run {self.ticket.run_id}")
-            settled = self.context.telemetry.settling(self.watcher.settled)
-            job = self.context.publish_job(self.mapping, self.ticket.run_id, lease, self.options, settled)
-            self.watcher.owed(job.outbox.owed)
-            published = replace(publish(job), written_back=self._write_back())
-            self.context.notice(self.mapping, self.ticket.run_id, published.outlook.notices)
-            settings = self.context.settings
-            put_pace(self.context.engine, settings.destination, self.mapping.feed, self.ticket.run_id, published.pace)
-            self._close(self._unless_missing(outcome_of_publish(published, self.mapping)), published.account)
+            pass_the_gate(context.ledger(mapping), mapping, self.options, f"run {run_id}")
+            outbox = self.open_outbox(lease)
+            self.watcher.owed(outbox.owed)
+            published = replace(publish(self._publish_job(lease, outbox)), written_back=self._write_back())
+            self._warn(published.outlook.notices)
+            put_pace(context.engine, context.settings.destination, mapping.feed, run_id, published.pace)
+            self._close(self._unless_missing(outcome_of_publish(published, mapping)), published.account)
             return published
+
+    def _publish_job(self, lease: LeaseKeeper, outbox: Outbox) -> PublishJob:
+        """Prepare a drain; the client is opened when it begins."""
+        context, mapping = self.context, self.mapping
+        settings, policy = context.settings, mapping.publish
+
+        def open_covers() -> CoverImages:
+            limits = ImageLimits(allows_private=settings.allow_private_images)
+            fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=policy.most_in_flight)
+            return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
+
+        return PublishJob(
+            outbox=outbox,
+            open_api=partial(context.api, mapping),
+            open_covers=open_covers,
+            assure=lease.assure,
+            on_loss=lease.on_loss,
+            report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
+            is_traced=context.telemetry.seen is not None,
+            in_flight=policy.most_in_flight,
+            advance=context.telemetry.settling(self.watcher.settled),
+            clock_s=monotonic_s,
+            preflight=Preflight(context.notes, mapping),
+            systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected)),
+        )
 
     def _outcome_of_stage(self, staged: Staged) -> Outcome:
         """Return the outcome of a stage: by its brakes and, where the run ends with it, by what waits for a person."""
@@ -199,7 +270,7 @@ class FeedRun:
         """
         if not self.options.keys or outcome.exit_code is not ExitCode.DONE:
             return outcome
-        page = LedgerQueries(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.ticket.run_id)
+        page = LedgerQueries(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.identity.run_id)
         missing = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
         return Outcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
@@ -207,47 +278,52 @@ class FeedRun:
     def _write_back(self) -> WrittenBack:
         """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
         context = self.context
-        books = LedgerQueries(context.engine, context.now)
-        written = write_back_rows(self.mapping, context.settings, books) if context.leaves_traces else None
+        queries = LedgerQueries(context.engine, context.now)
+        written = write_back_rows(self.mapping, context.settings, queries) if context.leaves_traces else None
         if written is None:
             return WrittenBack()
         structlog.get_logger().info("written back", cells=written.cells, problem=written.problem)
-        context.add_notices(self.mapping, self.ticket.run_id, [written.notice] if written.problem else [])
+        self._add_notices([written.notice] if written.problem else [])
         return written
+
+    def _warn(self, notices: Collection[str]) -> None:
+        """Log what the run noticed of the service, and add it to the run's page."""
+        for sentence in notices:
+            structlog.get_logger().warning("the service has changed", notice=sentence)
+        self._add_notices(notices)
+
+    def _add_notices(self, notices: Collection[str]) -> None:
+        """Add sentences to the run's page, each once."""
+        if notices:
+            add_notices(
+                self.context.engine, self.context.settings.destination, self.mapping.feed, self.identity.run_id, tuple(notices)
+            )
 
     def _begin_phase(self, name: str) -> None:
         """Begin a phase, or leave before it where a signal has come."""
         with signals_raised():
-            structlog.get_logger().info("phase begins", phase=name, launched_by=self.ticket.launched_by)
+            structlog.get_logger().info("phase begins", phase=name, launched_by=self.identity.launched_by)
         self._begin()
 
     def _begin(self) -> None:
         self.context.ledger(self.mapping).begin_run(
-            self.ticket.run_id, launched_by=self.ticket.launched_by, dagster_run_id=self.ticket.dagster_run_id
+            self.identity.run_id, launched_by=self.identity.launched_by, dagster_run_id=self.identity.dagster_run_id
         )
 
     def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
-        counts = asdict(account) if account else {}
-        log = structlog.get_logger()
-        self.context.telemetry.ended(outcome.name, int(outcome.exit_code))
-        self.context.telemetry.counted(counts)
-        log.info("phase ended", outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, **counts)
+        counts: Mapping[str, int] = asdict(account) if account else {}
+        exit_code = int(outcome.exit_code)
+        self.context.telemetry.end(outcome.name, exit_code)
+        self.context.telemetry.count(counts)
+        structlog.get_logger().info("phase ended", outcome=outcome.name, exit_code=exit_code, message=outcome.message, **counts)
         self.context.ledger(self.mapping).finish_run(
-            self.ticket.run_id,
+            self.identity.run_id,
             outcome=outcome.name,
-            exit_code=int(outcome.exit_code),
-            message=outcome.told,
+            exit_code=exit_code,
+            message=outcome.text,
             publish_account=account,
             standing=self._standing(),
         )
-
-
-def _account_of(job: PublishJob | None) -> PublishAccount | None:
-    """Return what was settled, as far as it can be read."""
-    try:
-        return job.outbox.account() if job else None
-    except SyncError:
-        return None
 
 
 def _outcome_of_leaving(left: BaseException, doing: str) -> Outcome:

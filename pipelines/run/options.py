@@ -5,7 +5,7 @@ What a feed asks of all its runs stands in its mapping file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Literal, Self
 
@@ -24,6 +24,8 @@ BRAKE_TEXTS: Mapping[BrakeName, str] = {
     "keys": "The definition of the key is the one that the ledger knows.",
 }
 By = Literal["cursor", "file", "event"]
+Advance = Callable[[int], None]
+"""Called with the number of rows that were read, or settled."""
 
 
 class Window(Strict):

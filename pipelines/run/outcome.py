@@ -41,14 +41,14 @@ class Outcome:
     hint: str = ""
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The message with the hint, as the state DB keeps it."""
         return f"{self.message}\n{HELP}{self.hint}" if self.hint else self.message
 
 
-def message_and_hint(told: str) -> tuple[str, str]:
-    """Split what `Outcome.told` returned."""
-    message, _, hint = told.partition(f"\n{HELP}")
+def message_and_hint(text: str) -> tuple[str, str]:
+    """Split what `Outcome.text` returned."""
+    message, _, hint = text.partition(f"\n{HELP}")
     return message, hint
 
 

@@ -1,6 +1,7 @@
-"""Publish what is owed: open the client, check the contract, send each row with its image, record the answers.
+"""Publish what is owed: open the client, check the contract, then claim, deliver and settle with several requests in flight.
 
-Never needs the source.
+COMMIT POINT 2 of a run. A slot claims its next intent in the very transaction that makes its last answer durable, so that a
+kill leaves at most as many unanswered rows as there were slots. Never needs the source.
 """
 
 from __future__ import annotations
@@ -9,32 +10,24 @@ import asyncio
 import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from math import inf
+from typing import Any, TypeVar
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
 from connectors.errors import OutageError
 from connectors.event_api.client import EventApi
+from connectors.event_api.transport import Passage
 from connectors.rate_limit import RateReport
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Superseded, Verdict
 from mappings.errors import SyncError
-from pipelines.run.images import CoverImages, CoverProblem, Dressed, names_cover
-from pipelines.run.signals import InterruptedRunError, run_async
-from pipelines.run.systemic_failure import (
-    CLEAR,
-    CautiousStart,
-    Outlook,
-    Preflight,
-    SameRefusalError,
-    SystemicFailure,
-)
+from pipelines.run.images import CoverImages, CoverProblem
+from pipelines.run.options import Advance
+from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
+from pipelines.run.systemic_failure import CLEAR, CautiousStart, Outlook, Preflight, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
 from state.errors import StateBusyError
 from state.holders import LeaseLostError
@@ -42,127 +35,93 @@ from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import NOTHING, Standing
 
-Task = asyncio.Task[Any]
-
-
-async def _ours() -> None:
-    """Ask nothing before a request leaves."""
-
-
-class InFlight:
-    """The requests of a drain that are at the service now, by their tasks; in the event loop's thread only.
-
-    `assure` is awaited right before each request leaves, and may raise: then nothing leaves. Once `close` was called no request
-    leaves any more: its task waits until it is cancelled.
-    """
-
-    def __init__(self, assure: Callable[[], Awaitable[None]] = _ours) -> None:
-        self._assure = assure
-        self._in_flight: set[Task | None] = set()
-        self._has_left: set[Task | None] = set()
-        self._is_closed = False
-
-    @asynccontextmanager
-    async def __call__(self) -> AsyncIterator[None]:
-        """Let the running task's request leave: a context around all of it, its answer included."""
-        await self._begin()
-        try:
-            yield
-        finally:
-            self._in_flight.discard(asyncio.current_task())
-
-    def close(self) -> None:
-        """Let no further request leave."""
-        self._is_closed = True
-
-    def is_under_way(self, task: Task) -> bool:
-        """Whether the task has a request at the service now."""
-        return task in self._in_flight
-
-    def has_left(self, task: Task) -> bool:
-        """Whether the task has ever sent one."""
-        return task in self._has_left
-
-    async def _begin(self) -> None:
-        if self._is_closed:
-            await asyncio.get_running_loop().create_future()
-        await self._assure()
-        task = asyncio.current_task()
-        self._in_flight.add(task)
-        if task is not None and task not in self._has_left:
-            self._has_left.add(task)
-            task.add_done_callback(self._has_left.discard)
-
-
-_POLL_S = 0.25
-"""How often a drain that is to stop checks for rows that wait to be sent again: they are sent home."""
-_QUIET_TURNS = 2
-"""Turns of the loop that an answer takes from the socket to the drain."""
-_TURNED_AWAY_S = 1.3
-"""How long it may take until every row that waits for a slot has been turned away."""
-_GO_ON = "run again to go on: what was in flight keeps its key and body"
-_NOT_SENT = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
+OUTAGE = "outage"
+"""Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
+GRACE_S = 20.0
+"""How long requests in flight may take to finish once a stop is requested."""
 STATE_PATIENCE_S = 30.0
 """How long answers in hand wait for a state DB that is locked or cannot be reached; nothing new is sent meanwhile."""
-_FIRST_WAIT_S = 0.25
-_LONGEST_WAIT_S = 5.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.25, 5.0
+_POLL_S = 0.25
+"""How often a drain that is to stop checks for rows that wait to be sent again."""
+_QUIET_PASSES = 2
+"""Passes of the event loop that an answer takes from the socket to the drain."""
+_TURNED_AWAY_S = 1.3
+"""How long it may take until every row that waits for a slot has been turned away."""
+_MOST_USED = 1.05
+"""A bucket that was full lets through a little more than its rate."""
+
 T = TypeVar("T")
+Task = asyncio.Task[Any]
 Deliver = Callable[[Intent], Awaitable[Verdict]]
-Advance = Callable[[int], None]
-
-
-async def _nowhere(intent: Intent) -> Verdict:
-    raise RuntimeError(f"{intent.row_key} has nowhere to go: set `deliver` before the drain runs")
+OnLoss = Callable[[SyncError], None]
 
 
 @dataclass(slots=True)
 class Drain:
     """One drain of one outbox. Its transactions and its requests share one thread, so that neither needs a lock.
 
-    `in_flight`: requests at a time. `api` says how many of them there may be now, whether its circuit breaker is open, and why
-    nothing is sent any more, if so; `requests` which tasks have one at the service. `grace_s`: how long requests in flight may
-    take to finish once a stop is asked for. `advance` is called with the number of rows settled. After `run`, `cause` says why
-    the drain ended early, if it did.
+    `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once it is to stop. `advance` is
+    called with the number of rows settled. `assure` is awaited right before each request leaves, and may raise: then nothing
+    leaves. After `run`, `cause` says why the drain ended early, if it did.
     """
 
     outbox: Outbox
     in_flight: int
     grace_s: float
     advance: Advance
-    deliver: Deliver = _nowhere
+    deliver: Deliver | None = None
+    assure: Callable[[], Awaitable[None]] | None = None
     api: EventApi | None = None
     systemic: SystemicFailure = field(default_factory=SystemicFailure)
     caution: CautiousStart = field(default_factory=CautiousStart)
-    requests: InFlight | None = None
     cause: SyncError | None = None
     _answered: list[Settled] = field(default_factory=list)
-    _unsettled: list[Settled] = field(default_factory=list)
-    _arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    _tasks: dict[asyncio.Task[None], Intent] = field(default_factory=dict)
-    _deadline: float | None = None
-    _patience_until: float | None = None
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _tasks: dict[Task, Intent] = field(default_factory=dict)
+    _at_service: set[Task | None] = field(default_factory=set)
+    _has_left: set[Task | None] = field(default_factory=set)
+    _deadline: float = inf
+    _patience_until: float = inf
+
+    @asynccontextmanager
+    async def passage(self) -> AsyncIterator[None]:
+        """Let a request of the running task leave: a context around all of it, its answer included.
+
+        Once the drain is to stop no request leaves any more: its task waits until it is cancelled.
+        """
+        if self._patience_until < inf:
+            await asyncio.get_running_loop().create_future()
+        if self.assure is not None:
+            await self.assure()
+        task = asyncio.current_task()
+        self._at_service.add(task)
+        self._has_left.add(task)
+        try:
+            yield
+        finally:
+            self._at_service.discard(task)
+            if task not in self._tasks:
+                self._has_left.discard(task)
 
     def stop(self, cause: SyncError | None = None) -> None:
         """Take no new rows, for `cause` or because of a signal; in the event loop's thread."""
-        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=_GO_ON)
-        self._arrived.set()
+        hint = "run again to go on: what was in flight keeps its key and body"
+        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=hint)
+        self.wake()
 
     def leave(self, cause: SyncError | None = None) -> None:
         """Stop, and do not even wait for what is in flight; in the event loop's thread."""
         self.stop(cause)
         self._deadline = asyncio.get_running_loop().time()
 
-    @property
-    def under_way(self) -> int:
-        """How many rows have a request at the service now."""
-        return sum(map(self._is_under_way, self._tasks))
-
-    def _is_under_way(self, task: Task) -> bool:
-        return self.requests is None or self.requests.is_under_way(task)
-
     def wake(self) -> None:
         """Compute again how many rows may be in hand; in the event loop's thread."""
-        self._arrived.set()
+        self._changed.set()
+
+    def count_in_flight(self) -> int:
+        """Return how many rows have a request at the service now."""
+        return len(self._at_service & self._tasks.keys())
 
     async def record(self, intent: Intent) -> None:
         """Record that one more attempt of an intent in hand begins, before it leaves."""
@@ -174,10 +133,10 @@ class Drain:
             while await self._patiently(self._settle_and_send):
                 await self._next_answers()
         finally:
-            await self._abandon()
+            await self._cancel(list(self._tasks))
 
     async def _patiently(self, write: Callable[[], T]) -> T:
-        """Write to the state DB; one that is away is waited for a while: the answers are in hand, and worth keeping."""
+        """Write to the state DB; wait a while for one that is away, because the answers in hand are worth keeping."""
         loop = asyncio.get_running_loop()
         until_s, wait_s = loop.time() + STATE_PATIENCE_S, _FIRST_WAIT_S
         while True:
@@ -190,78 +149,75 @@ class Drain:
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     def _settle_and_send(self) -> bool:
-        answered, self._answered = self._answered, []
-        for one in answered:
-            self.cause = self.cause or self.caution.cause(one.intent, one.verdict) or self.systemic.cause(one.verdict)
+        settled = list(self._answered)
         self.cause = self.cause or (self.api.stopped if self.api else None)
-        aside = len(self.api.delivery.aside) if self.api else 0
-        want = 0 if self.cause else max(self._slots() - len(self._tasks) + aside, 0)
-        self._unsettled += answered
-        if self._unsettled or want:
+        want = 0 if self.cause else max(self._free_slots(), 0)
+        if settled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
-            intents = self.outbox.settle_and_claim(self._unsettled, want)
-            settled, self._unsettled = self._unsettled, []
+            intents = self.outbox.settle_and_claim(settled, want)
+            del self._answered[: len(settled)]
             self.advance(sum(not isinstance(one.verdict, Superseded | Postponed) for one in settled))
             self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
         return bool(self._tasks or self._answered)
 
-    def _slots(self) -> int:
-        """Return how many rows may be in hand, beside those that wait before they ask about a 409."""
+    def _free_slots(self) -> int:
+        """Return how many rows more may be in hand; those that wait before they ask about a 409 need no slot."""
         slots = min(self.in_flight, self.api.room) if self.api else self.in_flight
-        is_single = self.caution.is_on or self.systemic.is_doubtful or (self.api is not None and self.api.circuit.is_open)
-        return min(1, slots) if is_single else slots
+        if self.caution.is_on or self.systemic.is_doubtful or (self.api and self.api.circuit.is_open):
+            slots = min(1, slots)
+        return slots - len(self._tasks) + (len(self.api.delivery.aside) if self.api else 0)
 
     async def _send(self, intent: Intent) -> None:
+        task = asyncio.current_task()
         try:
-            verdict = await self.deliver(intent)
+            verdict = await self.deliver(intent)  # type: ignore[misc]  # set before the drain runs
             self._answered.append(Settled(intent, verdict))
-            self._tasks.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
+            self.cause = self.cause or self.caution.cause(intent, verdict) or self.systemic.cause(verdict)
+            self._tasks.pop(task, None)  # type: ignore[arg-type]  # a coroutine that runs has a task
         finally:
-            self._arrived.set()
+            self._has_left.discard(task)
+            self.wake()
 
     async def _next_answers(self) -> None:
-        """Wait for answers; once it is asked to stop, only for those of requests that are at the service now."""
+        """Wait for answers; once it is to stop, only for those of requests that are at the service now."""
         loop = asyncio.get_running_loop()
-        if self.cause and self._patience_until is None:
-            self._deadline = self._deadline or loop.time() + self.grace_s
+        if self.cause and self._patience_until == inf:
+            self._deadline = min(self._deadline, loop.time() + self.grace_s)
             self._patience_until = loop.time() + _TURNED_AWAY_S
-            if self.requests:
-                self.requests.close()
             if self.api:
                 self.api.stop(self.cause)
-        if self._patience_until is not None and loop.time() > self._patience_until and not self._answered:
+        if loop.time() > self._patience_until and not self._answered:
             await self._dismiss()
         with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._deadline and min(self._deadline, loop.time() + _POLL_S)):
-                await self._arrived.wait()
-        if self._deadline is not None and loop.time() >= self._deadline:
-            await self._abandon()
+            async with asyncio.timeout_at(min(self._deadline, loop.time() + _POLL_S) if self._deadline < inf else None):
+                await self._changed.wait()
+        if loop.time() >= self._deadline:
+            await self._cancel(list(self._tasks))
         await self._gather()
-        self._arrived.clear()
+        self._changed.clear()
         for task in [task for task in self._tasks if task.done()]:
             task.result()
 
     async def _gather(self) -> None:
         """Collect the answers that are on their way through the loop: settling many costs hardly more than one."""
         quiet = 0
-        while quiet < _QUIET_TURNS and self._answered and self._tasks:
+        while quiet < _QUIET_PASSES and self._answered and self._tasks:
             known = len(self._answered)
             await asyncio.sleep(0)
             quiet = quiet + 1 if len(self._answered) == known else 0
 
     async def _dismiss(self) -> None:
         """Cancel rows that wait for a slot, a pause or another attempt. What never left is as good as not claimed."""
-        waiting = [task for task in self._tasks if not (task.done() or self._is_under_way(task))]
-        unsent = [self._tasks[task] for task in waiting if self.requests is None or not self.requests.has_left(task)]
+        waiting = [task for task in self._tasks if not (task.done() or task in self._at_service)]
+        unsent = [self._tasks[task] for task in waiting if task not in self._has_left]
         await self._cancel(waiting)
-        cause = cast("SyncError", self.cause)
-        self._answered += [Settled(intent, Postponed(_NOT_SENT, cause, attempts=0)) for intent in unsent]
-        self._arrived.set() if unsent else None
+        not_sent = Answer(status=0, code="not_sent", message="the run was stopped before the request left")
+        cause = self.cause or InterruptedRunError("stopped on request")
+        self._answered += [Settled(intent, Postponed(not_sent, cause, attempts=0)) for intent in unsent]
+        if unsent:
+            self.wake()
 
-    async def _abandon(self) -> None:
-        await self._cancel(list(self._tasks))
-
-    async def _cancel(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async def _cancel(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -269,31 +225,25 @@ class Drain:
             self._tasks.pop(task, None)
 
 
-OUTAGE = "outage"
-"""Why a drain was stopped, as the ledger keeps it; anything else is the reason of a refusal."""
-GRACE_S = 20.0
-"""How long requests in flight may take to finish once a stop is asked for."""
-
-
 @dataclass(frozen=True, slots=True)
 class PublishJob:
     """All that one drain needs.
 
-    `requests` are those of `open_api`; `on_loss` registers what is called once another run has taken the feed over; `tell`
-    prints a sentence for the person who watches. `is_traced`: requests are traced, each with the key of its row.
+    `on_loss` registers what is called once another run has taken the feed over; `report` prints a sentence for the person who
+    watches. `is_traced`: requests are traced, each with the key of its row.
     """
 
     outbox: Outbox
-    open_api: Callable[[], AbstractAsyncContextManager[EventApi]]
+    open_api: Callable[[Passage], AbstractAsyncContextManager[EventApi]]
     open_covers: Callable[[], CoverImages]
     in_flight: int
     advance: Advance
     clock_s: Callable[[], float]
     preflight: Preflight | None = None
     systemic: SystemicFailure = field(default_factory=SystemicFailure)
-    requests: InFlight | None = None
+    assure: Callable[[], Awaitable[None]] | None = None
     on_loss: Callable[[OnLoss], None] = lambda _stop: None
-    tell: Callable[[str], None] = lambda _sentence: None
+    report: Callable[[str], None] = lambda _sentence: None
     is_traced: bool = False
 
 
@@ -316,8 +266,6 @@ class PublishReport:
 def publish(job: PublishJob) -> PublishReport:
     """Send what is owed, oldest first, several in flight.
 
-    COMMIT POINT 2: a slot claims its next intent in the transaction that settles its last answer.
-
     Raises:
         SyncError: the state DB cannot record, or the lease was lost; nothing was sent that was not recorded.
     """
@@ -337,11 +285,11 @@ def publish(job: PublishJob) -> PublishReport:
 
 
 class Publisher:
-    """One drain with its client: each intent's image first, pinned before anything is sent, then the event."""
+    """One drain with its client: the contract first, then each intent with its image."""
 
     def __init__(self, job: PublishJob) -> None:
         self._job = job
-        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, systemic=job.systemic, requests=job.requests)
+        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, assure=job.assure, systemic=job.systemic)
         self.cover_problems: list[CoverProblem] = []
         self.outlook = CLEAR
         self.pace: RateReport | None = None
@@ -350,50 +298,28 @@ class Publisher:
     async def run(self) -> None:
         """Open the client and drain, until all is sent or another run has the feed."""
         job, drain = self._job, self.drain
-        async with job.open_api() as api:
+        async with job.open_api(drain.passage) as api:
             covers = job.open_covers()
             self.cover_problems = covers.problems
-            drain.api, drain.deliver = api, self._logged(functools.partial(self._send, api, covers))
+            drain.api, drain.deliver = api, self._logged(functools.partial(_deliver, api, covers, job.outbox))
             api.delivery.on_aside, api.delivery.record = drain.wake, drain.record
             if job.outbox.stopped_by == OUTAGE:
                 api.circuit.begin_open()
             else:
                 drain.systemic.stopped_by = job.outbox.stopped_by
             loop = asyncio.get_running_loop()
-            job.on_loss(lambda lost: _call_in(loop, drain.leave, lost))
+            job.on_loss(functools.partial(call_in_loop, loop, drain.leave))
             try:
-                await self._check_contract(api)
+                if job.preflight is not None and job.outbox.owed:
+                    await self._check_contract(job.preflight, api)
                 await drain.run()
                 if job.preflight is not None and drain.caution.has_passed:
                     job.preflight.disprove()
                 self._note_stop(api)
-                drain.cause = drain.cause or api.stopped or drain.systemic.cause_at_end()
+                drain.cause = drain.cause or api.stopped or drain.systemic.scope_cause
             finally:
                 self.pace = api.pace
                 await covers.close()
-
-    async def _check_contract(self, api: EventApi) -> None:
-        """Compare the mapping with the service's page, if there is anything to send, unless a signal cuts it short."""
-        if self._job.preflight is None or not self._job.outbox.owed:
-            return
-        self._preflight = asyncio.create_task(self._job.preflight.look(api))
-        await asyncio.wait({self._preflight})
-        if not self._preflight.cancelled():
-            self.outlook = self._preflight.result()
-            api.expect_upload_in(self.outlook.upload_field)
-            self.drain.caution = CautiousStart(self.outlook.doubts, self._job.outbox.owed)
-
-    def _note_stop(self, api: EventApi) -> None:
-        """Remember a stop after which the next run sends one row first, and forget it once a row has passed."""
-        match self.drain.cause or api.stopped:
-            case OutageError():
-                self._job.outbox.note_stop(OUTAGE)
-            case SameRefusalError(reason=reason):
-                self._job.outbox.note_stop(reason)
-            case _ if not api.circuit.is_open and not self.drain.systemic.is_doubtful:
-                self._job.outbox.note_stop("")
-            case _:
-                pass
 
     def stop(self, signals: int) -> None:
         """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
@@ -402,28 +328,29 @@ class Publisher:
             return
         if self._preflight is not None:
             self._preflight.cancel()
-        count = self.drain.under_way
+        count = self.drain.count_in_flight()
         waiting = f"{count} request{'s' * (count != 1)} in flight, up to {GRACE_S:.0f} s"
-        self._job.tell(f"stopping: {waiting}; press Ctrl-C again to leave at once")
+        self._job.report(f"stopping: {waiting}; press Ctrl-C again to leave at once")
         self.drain.stop()
 
-    async def _send(self, api: EventApi, covers: CoverImages, intent: Intent) -> Verdict:
-        if intent.cover is None:
-            return await api.deliver(intent)
-        dressed = await covers.dress(api, intent, intent.cover)
-        if not isinstance(dressed, Dressed):
-            return dressed
-        verdict = await api.deliver(self._job.outbox.pin(intent, dressed.body, missing=dressed.missing))
-        if dressed.media_id is None or not names_cover(verdict) or not await covers.forget(dressed.media_id):
-            return verdict
-        again = await covers.dress(api, intent, intent.cover)
-        if isinstance(again, Postponed):  # nothing is wrong with the row: no image can be uploaded at the moment
-            self._job.outbox.unpin(intent, refused=verdict)
-            return again
-        if not isinstance(again, Dressed) or again.body == dressed.body:
-            return verdict
-        corrected = self._job.outbox.pin(intent, again.body, missing=again.missing, refused=verdict)
-        return await api.deliver(corrected)
+    async def _check_contract(self, preflight: Preflight, api: EventApi) -> None:
+        """Compare the mapping with the service's page, unless a signal cuts it short."""
+        self._preflight = asyncio.create_task(preflight.compare(api))
+        await asyncio.wait({self._preflight})
+        if not self._preflight.cancelled():
+            self.outlook = self._preflight.result()
+            api.expect_upload_in(self.outlook.upload_field)
+            self.drain.caution = CautiousStart(self.outlook.doubts, self._job.outbox.owed)
+
+    def _note_stop(self, api: EventApi) -> None:
+        """Remember a stop after which the next run sends one row first, and forget it once a row has passed."""
+        cause = self.drain.cause or api.stopped
+        if isinstance(cause, OutageError):
+            self._job.outbox.note_stop(OUTAGE)
+        elif isinstance(cause, SameRefusalError):
+            self._job.outbox.note_stop(cause.reason)
+        elif not api.circuit.is_open and not self.drain.systemic.is_doubtful:
+            self._job.outbox.note_stop("")
 
     def _logged(self, deliver: Deliver) -> Deliver:
         """Return `deliver` with a log line before and after each row at level debug, and as it is where neither is wanted.
@@ -445,6 +372,10 @@ class Publisher:
         return logged
 
 
+async def _deliver(api: EventApi, covers: CoverImages, outbox: Outbox, intent: Intent) -> Verdict:
+    return await api.deliver(intent) if intent.cover is None else await covers.deliver(api, outbox, intent, intent.cover)
+
+
 def _loggable(verdict: Verdict) -> dict[str, object]:
     answer = verdict.answer
     fields: dict[str, object] = {
@@ -459,16 +390,6 @@ def _loggable(verdict: Verdict) -> dict[str, object]:
     elif isinstance(verdict, Postponed):
         fields["cause"] = str(verdict.cause)
     return fields
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[SyncError], None], lost: SyncError) -> None:
-    with suppress(RuntimeError):  # the drain has ended by itself in this very moment
-        loop.call_soon_threadsafe(call, lost)
-
-
-"""A bucket that was full lets through a little more than its rate."""
-_MOST_USED = 1.05
-"""A bucket that was full lets through a little more than its rate."""
 
 
 def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, float]:
@@ -489,6 +410,3 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
         if pace.used_share <= _MOST_USED:
             numbers["used_share"] = round(pace.used_share, 3)
     return numbers
-
-
-OnLoss = Callable[[SyncError], None]

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The configured service as a run uses it: a client of it, the lists that mappings are resolved against, and how they change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,16 +15,17 @@ from datetime import datetime
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
+from connectors.rate_limit import RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from mappings.compiler.mapper import Directory
 from mappings.errors import ConfigError, SyncError
+from mappings.outcome import nearest
 from mappings.outgoing import outgoing_of
-from mappings.refusals import nearest
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now
@@ -32,27 +33,32 @@ from pipelines.settings import Settings
 from state.database import StateDb
 from state.notes import ServiceNotes, SharedRate
 
+_SHOWN = 8
+_LIST = TypeAdapter(Classifications)
+
 
 @asynccontextmanager
 async def open_api(  # noqa: PLR0913  # a client has as many parts
     settings: Settings,
     policy: PublishPolicy,
+    engine: StateDb,
     passage: Passage = nullcontext,
-    sharing: Sharing | None = None,
     *,
     retries: RetryPolicy | None = None,
     now: Callable[[], datetime] = now,
     seen: Seen | None = None,
 ) -> AsyncIterator[EventApi]:
-    """Open a client of the configured service.
+    """Open a client of the configured service; its rate limit is shared with all that use this state DB.
 
-    Each request goes through `passage`, which may hold it back; `sharing` shares the rate limit with other workers. `retries`
-    are bounded by the feed's trust in the service's memory of keys. `seen` is called with each request.
+    Each request goes through `passage`, which may hold it back. `retries` are bounded by the feed's trust in the service's
+    memory of keys. `seen` is called with each request.
 
     Raises:
         ConfigError: the address or the key is missing or cannot be used.
     """
     require_service(settings)
+    destination = limited_together(settings)
+    sharing = Sharing(lambda route: SharedRate(engine, destination, route, now), secrets.token_hex(4), _log_unshared)
     async with open_http(settings.base_url, settings.api_key, in_flight=policy.most_in_flight) as http:
         http.passage = passage
         http.seen = seen
@@ -81,6 +87,22 @@ def require_service(settings: Settings) -> None:
         raise ConfigError("\n".join(problems), hint="`eventsync demo` needs neither: it brings a service of its own")
 
 
+def limited_together(settings: Settings) -> str:
+    """Name what a limit is counted for, the service and the key: namespaces do not matter to it.
+
+    The key appears as four bytes of a digest salted with the address: enough to distinguish a few keys, far too little to
+    find one by.
+    """
+    service = settings.service_url
+    salt = hashlib.blake2b(service.encode(), digest_size=16).digest()
+    key = settings.api_key.get_secret_value().encode()
+    return f"{service} {hashlib.blake2b(key, digest_size=4, salt=salt).hexdigest()}"
+
+
+def _log_unshared(trouble: SyncError) -> None:
+    structlog.get_logger().warning("the rate limit is not shared any more: this run goes on alone", trouble=str(trouble))
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceLists:
     """The service's lists that mappings are resolved against; `classifications` is None where it does not show them."""
@@ -91,35 +113,13 @@ class ServiceLists:
     @property
     def evidence(self) -> str:
         """Text that changes whenever the lists do; a list of channels that we may not read counts as an empty one."""
-        known = self.directory.channels
-        channels = {} if known is None or isinstance(known, _ForbiddenList) else dict(known)
-        slugs = self.directory.classifications
+        known, slugs = self.directory.channels, self.directory.classifications
+        channels = {} if known is None or isinstance(known, _ForbiddenList) else known
         return json.dumps([sorted(channels.items()), None if slugs is None else sorted(slugs)])
 
 
-async def ask_lists(api: EventApi) -> ServiceLists:
-    """Ask which channels and classifications there are.
-
-    Where the key may not list its channels, looking a slug up raises the refusal: a mapping that gives ids needs no list.
-
-    Raises:
-        SyncError: the service cannot be reached, refuses the key, or is not the service.
-    """
-    channels: Mapping[str, int]
-    try:
-        channels = await api.channels()
-    except (ScopeMissingError, RequestRefusedError) as refusal:
-        channels = _ForbiddenList(refusal)
-    try:
-        classifications = await api.classifications()
-    except (ScopeMissingError, RequestRefusedError):
-        classifications = None  # the service then refuses unknown slugs itself
-    slugs = classifications.slugs if classifications else None
-    return ServiceLists(Directory(channels=channels, classifications=slugs), classifications)
-
-
 class _ForbiddenList(Mapping[str, int]):
-    """A list that the key may not read: every access raises the refusal."""
+    """A list that the key may not read: every access raises the refusal, as a mapping that gives ids needs no list."""
 
     def __init__(self, refusal: SyncError) -> None:
         self._refusal = refusal
@@ -134,53 +134,27 @@ class _ForbiddenList(Mapping[str, int]):
         raise self._refusal
 
 
-def sharing_over(engine: StateDb, settings: Settings, now: Callable[[], datetime] = now) -> Sharing:
-    """Return how one open client shares the rate limits of the service's routes with all that use this state DB."""
-    destination = limited_together(settings)
-    return Sharing(lambda route: SharedRate(engine, destination, route, now), secrets.token_hex(4), _log_once)
+async def ask_lists(api: EventApi) -> ServiceLists:
+    """Ask which channels and classifications there are.
 
+    Where the key may not list its channels, looking a slug up raises the refusal. A service that does not show its
+    classifications refuses unknown ones itself.
 
-def limited_together(settings: Settings) -> str:
-    """Name what a limit is counted for, the service and the key: namespaces do not matter to it.
-
-    The key appears as four bytes of a digest salted with the address: enough to tell a few keys apart, far too little to
-    find one by.
+    Raises:
+        SyncError: the service cannot be reached, refuses the key, or is not the service.
     """
-    service = settings.service_url
-    salt = hashlib.blake2b(service.encode(), digest_size=16).digest()
-    key = settings.api_key.get_secret_value().encode()
-    return f"{service} {hashlib.blake2b(key, digest_size=4, salt=salt).hexdigest()}"
-
-
-def _log_once(trouble: SyncError) -> None:
-    structlog.get_logger().warning("the rate limit is not shared any more: this run goes on alone", trouble=str(trouble))
-
-
-_SHOWN = 8
-_LIST = TypeAdapter(Classifications)
-
-
-@dataclass(frozen=True, slots=True)
-class ListChange:
-    """How the list of classifications changed. `lost`: slugs of this mapping that the list no longer has."""
-
-    before: str
-    now: str
-    gone: tuple[str, ...]
-    new: tuple[str, ...]
-    lost: tuple[str, ...]
-
-    def __str__(self) -> str:
-        versions = f"from {self.before} to {self.now}" if self.before != self.now else f"and is still called {self.now}"
-        parts = [f"gone: {', '.join(self._gone())}" if self.gone else "", f"new: {_some(self.new)}" if self.new else ""]
-        lost = f"this mapping names {_some(self.lost)}: such rows are rejected until it is mended" if self.lost else ""
-        return "; ".join(filter(None, (f"the list of classifications changed {versions}", *parts, lost)))
-
-    def _gone(self) -> list[str]:
-        """Return the slugs that are gone, each with the new slug that it may have become."""
-        named = [(slug, nearest(slug, self.new)) for slug in self.gone[:_SHOWN]]
-        told = [f"{slug} (now {near}?)" if near else slug for slug, near in named]
-        return told if len(self.gone) <= _SHOWN else [*told, f"and {len(self.gone) - _SHOWN} more"]
+    channels: Mapping[str, int]
+    classifications: Classifications | None
+    try:
+        channels = await api.channels()
+    except (ScopeMissingError, RequestRefusedError) as refusal:
+        channels = _ForbiddenList(refusal)
+    try:
+        classifications = await api.classifications()
+    except (ScopeMissingError, RequestRefusedError):
+        classifications = None
+    slugs = classifications.slugs if classifications else None
+    return ServiceLists(Directory(channels=channels, classifications=slugs), classifications)
 
 
 class ListMemory:
@@ -193,46 +167,45 @@ class ListMemory:
         """Return the list of a version, None if no run has read it."""
         return self._read(f"classifications of {version}")
 
-    def told(self, feed: FeedName) -> Classifications | None:
+    def last_read_by(self, feed: FeedName) -> Classifications | None:
         """Return the list that the feed's last run read, None if none did."""
         return self._read(f"classifications told to {feed}")
 
-    def note(self, mapping: FeedMapping, now: Classifications) -> ListChange | None:
-        """Remember the list of this run, and return how it changed since the feed's last run."""
-        before = self.told(mapping.feed)
+    def note(self, mapping: FeedMapping, now: Classifications) -> str:
+        """Remember the list of this run, and return how it changed since the feed's last run, "" if it did not."""
+        before = self.last_read_by(mapping.feed)
         if before == now:
-            return None
+            return ""
         for name in (f"classifications told to {mapping.feed}", f"classifications of {now.version}"):
             self._notes.write(name, _LIST.dump_json(now, ensure_ascii=True).decode("ascii"))
-        return None if before is None else change_between(before, now, mapping)
+        return "" if before is None else change_between(before, now, mapping)
 
     def _read(self, name: str) -> Classifications | None:
-        kept = self._notes.read(name)
+        stored = self._notes.read(name)
         try:
-            return None if kept is None else _LIST.validate_json(kept)
+            return None if stored is None else _LIST.validate_json(stored)
         except ValidationError:  # written by another version
             return None
 
 
-def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> ListChange:
-    """Return how the list differs, as far as it concerns a mapping."""
-    named = named_slugs(mapping)
-    return ListChange(
-        before=before.version,
-        now=now.version,
-        gone=tuple(sorted(before.slugs - now.slugs)),
-        new=tuple(sorted(now.slugs - before.slugs)),
-        lost=tuple(sorted(named - now.slugs)),
-    )
-
-
-def named_slugs(mapping: FeedMapping) -> frozenset[str]:
-    """Return the slugs that a mapping names itself."""
+def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> str:
+    """Return how the list of classifications differs, and which slugs of a mapping it no longer has."""
     sent = outgoing_of(mapping).fields.get("classifications")
-    values = sent.item.values if sent and sent.item else None
-    return frozenset(str(value) for value in values or ())
+    named = {str(value) for value in (sent.item.values if sent and sent.item else None) or ()}
+    gone, new = sorted(before.slugs - now.slugs), sorted(now.slugs - before.slugs)
+    renamed = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in gone[:_SHOWN]]
+    more = [f"and {len(gone) - _SHOWN} more"] if len(gone) > _SHOWN else []
+    version = f"from {before.version} to {now.version}" if before.version != now.version else f"and is still called {now.version}"
+    parts = [f"the list of classifications changed {version}"]
+    if gone:
+        parts.append(f"gone: {', '.join([*renamed, *more])}")
+    if new:
+        parts.append(f"new: {_some(new)}")
+    if lost := sorted(named - now.slugs):
+        parts.append(f"this mapping names {_some(lost)}: such rows are rejected until it is mended")
+    return "; ".join(parts)
 
 
-def _some(slugs: tuple[str, ...]) -> str:
+def _some(slugs: Sequence[str]) -> str:
     shown = ", ".join(slugs[:_SHOWN])
     return f"{shown} and {len(slugs) - _SHOWN} more" if len(slugs) > _SHOWN else shown

@@ -1,6 +1,7 @@
-"""COMMIT POINT 1 of a run: read the source, map every row, record what is to be sent, then ask the brakes.
+"""COMMIT POINT 1 of a run: read the source, map every row, record what is to be sent, then check the brakes.
 
-Knows neither Dagster nor the environment: everything is passed in.
+A source is read from its start, incrementally from the feed's bookmark, or for chosen rows only. An unchanged source is
+recognised by its fingerprint, so that its rows need not be read again. Knows neither Dagster nor the environment.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from hashlib import blake2b
 from importlib.metadata import version
 from itertools import chain, islice
 from typing import TypeVar
@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.contract import Ending, Reading, Source
+from connectors.sources.contract import PlainRows, Source
 from connectors.sources.errors import SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
@@ -32,8 +32,7 @@ from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource
 from pipelines.run.brakes import BrakeResult, judge
-from pipelines.run.options import RunOptions, Window
-from pipelines.run.publish import Advance
+from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from state.ledger.accounts import StageReport
 from state.ledger.gate import NO_BOOKMARK, Bookmark
@@ -41,11 +40,18 @@ from state.ledger.ledger import Ledger
 from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
 
-_DAILY = timedelta(days=1)
+CHUNK_ROWS = 2_000
+"""Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
+MAP_EVERY = timedelta(days=1)
+"""Every row is mapped so often at least: what else may change an event, such as the rules of a time zone, leaves no trace."""
 _EARLY = 0.05
 """The part of `full_every` by which a whole read may come too early: a daily schedule that starts a minute sooner than
 yesterday would else be due every other day."""
+_MUCH_SHORTER = 0.5
+"""The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
 _UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +71,14 @@ class ReadPlan:
     because: str = ""
     moves_bookmark: bool = False
 
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What the user should know of it."""
-        return (f"read whole: {self.because}",) if self.because else ()
-
     def bookmark(self, cursor: str, *, is_full: bool) -> Bookmark | None:
         """Return the bookmark after a read that ended at `cursor`, None where the feed's stays as it is.
 
         `is_full`: it has read all there is, whether it was meant to or not. Such a read without a cursor clears the bookmark.
         """
-        if not self.moves_bookmark:
+        if not self.moves_bookmark or not (cursor or is_full):
             return None
-        if not cursor:
-            return NO_BOOKMARK if is_full else None
-        return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at)
-
-
-FULL_READ = ReadPlan()
-"""How a source without cursors is always read."""
-CHOSEN_ROWS = ReadPlan(ReadKind.CHOSEN)
-"""Rows are picked by their keys, or by a window of days: such a read neither starts from the bookmark nor moves it."""
+        return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at) if cursor else NO_BOOKMARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,67 +112,59 @@ class ReadInputs:
 def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> ReadPlan:
     """Decide how a run reads its source.
 
-    A run that sends drafts only moves no bookmark: its rows must be read again, to be sent as the mapping says. Where several
-    rows make one event, those that changed mean nothing without the others: such a feed is always read whole.
+    Rows that are picked by their keys, or by a window of days, neither start from the bookmark nor move it, nor do drafts only:
+    their rows must be read again, to be sent as the mapping says. Where several rows make one event, those that changed mean
+    nothing without the others: such a feed is always read whole. What a delivery has beyond a horizon would never be read again
+    without a daily whole read.
     """
-    full_every = _full_every(known.mapping)
+    source = known.mapping.source
+    are_deliveries = isinstance(source, FileSource) and source.files == "new"
     if options.window is not None:
-        return replace(CHOSEN_ROWS, since=NO_FILES if options.window.by == "file" else "")
+        return ReadPlan(ReadKind.CHOSEN, since=NO_FILES if options.window.by == "file" else "")
     if options.keys:
-        return CHOSEN_ROWS
+        return ReadPlan(ReadKind.CHOSEN)
+    full_every = timedelta(days=1) if are_deliveries and leaves_for_later(known.mapping.rows) else source.full_every
     if full_every is None:
-        return FULL_READ
-    needs_whole = known.mapper.needs_all_rows and known.mapping.source.gives_single_rows
-    moves_bookmark = options.status is None and not needs_whole
-    because = next(_reasons(known, options, bookmark, full_every), "")
-    if because or needs_whole or not bookmark.cursor:
-        since = NO_FILES if _are_deliveries(known.mapping) and bookmark.full_read_at is not None else ""
-        return ReadPlan(since=since, fit=known.fit, began=known.began, because=because, moves_bookmark=moves_bookmark)
-    return ReadPlan(
-        ReadKind.INCREMENTAL, bookmark.cursor, known.fit, known.began, bookmark.full_read_at, moves_bookmark=moves_bookmark
+        return ReadPlan()
+    needs_whole = known.mapper.needs_all_rows and source.gives_single_rows
+    plan = ReadPlan(
+        since=NO_FILES if are_deliveries and bookmark.full_read_at is not None else "",
+        fit=known.fit,
+        began=known.began,
+        because=_reason_for_whole_read(known, options, bookmark, full_every),
+        moves_bookmark=options.status is None and not needs_whole,
     )
+    if plan.because or needs_whole or not bookmark.cursor:
+        return plan
+    return replace(plan, kind=ReadKind.INCREMENTAL, since=bookmark.cursor, full_read_at=bookmark.full_read_at)
 
 
-def _full_every(mapping: FeedMapping) -> timedelta | None:
-    """Return how often a feed is read whole at least. Else what a delivery has beyond a horizon would never be read again."""
-    return _DAILY if _are_deliveries(mapping) and leaves_for_later(mapping.rows) else mapping.source.full_every
-
-
-def _are_deliveries(mapping: FeedMapping) -> bool:
-    return isinstance(mapping.source, FileSource) and mapping.source.files == "new"
-
-
-def _reasons(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> Iterator[str]:
-    """Yield why the source is read whole; the first reason is shown."""
+def _reason_for_whole_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> str:
     if options.full:
-        yield "asked for"
+        return "asked for"
     if bookmark.full_read_at is None:
-        return
+        return ""
     if not bookmark.cursor:
-        yield "what an earlier read has staged or held waits to be judged"
-    elif bookmark.fit != known.fit:
-        yield "the mapping, the source or the service's lists are not those of the last read"
+        return "what an earlier read has staged or held waits to be judged"
+    if bookmark.fit != known.fit:
+        return "the mapping, the source or the service's lists are not those of the last read"
     if known.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
-        yield f"the last whole read is {_format_length(full_every)} old, or nearly so"
+        return f"the last whole read is {_format_length(full_every)} old, or nearly so"
+    return ""
 
 
 def _format_length(length: timedelta) -> str:
     """Format a length as mapping files do: 1d12h."""
-    rest = round(length.total_seconds())
-    text = ""
+    rest, text = round(length.total_seconds()), ""
     for unit, seconds in _UNITS:
         count, rest = divmod(rest, seconds)
         text += f"{count}{unit}" if count else ""
     return text or "0s"
 
 
-MAP_EVERY = timedelta(days=1)
-"""Every row is mapped so often at least: what else may change an event, such as the rules of a time zone, leaves no trace."""
-
-
 @dataclass(frozen=True, slots=True)
 class SourceFingerprint:
-    """Evidence of the content that a whole read was made of, kept with the feed.
+    """Evidence of the content that a whole read was made of, stored with the feed.
 
     `stamp`: the files' sizes and times, "" where they were too young for that to prove anything; `content`: the digest of their
     bytes; `fit`: what the rows were mapped by; `read_at`: when all of them were last mapped.
@@ -192,7 +177,7 @@ class SourceFingerprint:
     read_at: datetime
 
     def __str__(self) -> str:
-        """The text that is kept."""
+        """The text that is stored."""
         return _FINGERPRINT.dump_json(self).decode("ascii")
 
 
@@ -214,14 +199,13 @@ class ChangeProbe:
     def last(self, stored: str) -> SourceFingerprint | None:
         """Return the fingerprint that the last read left, None where it is worth nothing: too old, or of another mapping."""
         try:
-            last = _FINGERPRINT.validate_json(stored) if stored else None
+            last = _FINGERPRINT.validate_json(stored)
         except ValidationError:
             return None
-        is_valid = last is not None and last.fit == self.fit and timedelta() <= self.began - last.read_at < MAP_EVERY
-        return last if is_valid else None
+        return last if last.fit == self.fit and timedelta() <= self.began - last.read_at < MAP_EVERY else None
 
     def match(self, snapshot: FileSnapshot, stored: str) -> SourceFingerprint | None:
-        """Return the fingerprint to keep from now on, None if the source or its mapping has changed since the stored one.
+        """Return the fingerprint to store from now on, None if the source or its mapping has changed since the stored one.
 
         The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
         """
@@ -231,16 +215,14 @@ class ChangeProbe:
         stamp = snapshot.stamp if snapshot.is_settled else ""
         if stamp and stamp == last.stamp:
             return last
-        if not last.content or snapshot.size != last.size or snapshot.digest() != last.content:
-            return None
-        return replace(last, stamp=stamp)
+        is_same = last.content and snapshot.size == last.size and snapshot.digest() == last.content
+        return replace(last, stamp=stamp) if is_same else None
 
     def fingerprint(self, snapshot: FileSnapshot) -> SourceFingerprint | None:
         """Digest the content, in one pass over the bytes, before its rows are read."""
         content = snapshot.digest()
-        if not content:
-            return None
-        return SourceFingerprint(snapshot.stamp if snapshot.is_settled else "", snapshot.size, content, self.fit, self.began)
+        stamp = snapshot.stamp if snapshot.is_settled else ""
+        return SourceFingerprint(stamp, snapshot.size, content, self.fit, self.began) if content else None
 
 
 @dataclass(slots=True)
@@ -251,12 +233,12 @@ class WindowFilter:
     without_day: int = 0
 
     def rows(self, rows: Iterable[SourceRow]) -> Iterable[SourceRow]:
-        """Return the rows of the window, where a column says which they are."""
-        return self._changed(rows) if self.window.column else rows
+        """Return the rows of the window, where a column says which they are: an ISO date, or the day in UTC of an ISO moment."""
+        return self._changed_in(rows) if self.window.column else rows
 
     def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterable[RowOutcome]:
         """Return the outcomes of the window, where their events say which they are; an event counts as a row then."""
-        return self._starting(outcomes) if self.window.by == "event" else outcomes
+        return self._starting_in(outcomes) if self.window.by == "event" else outcomes
 
     def notices(self) -> Iterator[str]:
         """Say what was left out."""
@@ -267,59 +249,42 @@ class WindowFilter:
         elif self.without_day:
             yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
 
-    def _changed(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-        column, holds = self.window.column, self.window.holds
+    def _changed_in(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
         for row in rows:
-            day = _day_in(row.cells[column])
-            if day is None:
+            try:
+                moment = datetime.fromisoformat(row.cells[self.window.column].strip())
+            except ValueError:
                 self.without_day += 1
-            elif holds(day):
+                continue
+            if self.window.holds((moment if moment.tzinfo is None else moment.astimezone(UTC)).date()):
                 yield row
 
-    def _starting(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
-        holds = self.window.holds
+    def _starting_in(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
         for outcome in outcomes:
             if isinstance(outcome, Rejection):
                 self.without_day += not outcome.part.is_further
-            elif isinstance(outcome, MappedRow) and holds(_start_of(outcome.body)):
+            elif isinstance(outcome, MappedRow) and self.window.holds(_local_start(outcome.body)):
                 yield replace(outcome, part=WHOLE_ROW)
 
 
-def _day_in(cell: str) -> date | None:
-    """Return the day of an ISO date, or that in UTC of an ISO moment; None if the cell holds neither."""
-    try:
-        moment = datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return None
-    return moment.date() if moment.tzinfo is None else moment.astimezone(UTC).date()
-
-
-def _start_of(body: bytes) -> date:
-    """Return the day on which an event starts, where it happens."""
+def _local_start(body: bytes) -> date:
     event = json.loads(body)
     return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()
 
 
-CHUNK_ROWS = 2_000
-"""Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
-_MUCH_SHORTER = 0.5
-"""The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
-_MAY_BE_CUT_OFF = "the server does not say how long the file is, so the answer may have been cut off"
-_KNOWN_END_HINT = "run again later; if it is so short now, say `settle: 30s` in its source, or have the server send its length"
-T = TypeVar("T")
-
-
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A finished stage, the verdicts of the brakes, and what the run noticed of the service before it."""
+    """A finished stage, the verdicts of the brakes, and what the run noticed of the service before it.
+
+    `missing`: row keys that were asked for, and that no row of the source has; `version`: what stands for the content that was
+    read, equal for equal content, "" where the source gives no evidence.
+    """
 
     report: StageReport
     brakes: tuple[BrakeResult, ...]
     notices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
-    """Row keys that were asked for, and that no row of the source has."""
     version: str = ""
-    """What stands for the content that was read: equal for equal content; "" where the source gives no evidence."""
 
     @property
     def stopping(self) -> tuple[BrakeResult, ...]:
@@ -329,7 +294,10 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class StageJob:
-    """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `plan` says."""
+    """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `plan` says.
+
+    `probe` recognises an unchanged source and unchanged rows; None: every row is mapped.
+    """
 
     run_id: str
     fence: int
@@ -340,13 +308,34 @@ class StageJob:
     options: RunOptions
     advance: Advance
     notices: tuple[str, ...] = ()
-    plan: ReadPlan = FULL_READ
+    plan: ReadPlan = ReadPlan()
     probe: ChangeProbe | None = None
-    """Recognises an unchanged source and unchanged rows; None: every row is mapped."""
+
+    def policy(self, kind: ReadKind) -> StagePolicy:
+        """Return how a read of this kind is recorded."""
+        publish, keys = self.mapping.publish, self.mapping.key_columns
+        return StagePolicy(
+            on_change=publish.on_change,
+            on_vanish=publish.on_vanish,
+            drafts_only=self.options.status == "draft",
+            accepted=self.options.accept,
+            days=self.mapper.days,
+            kind=kind,
+            row_parts=len(keys) if is_expanding(self.mapping.rows) else None,
+            key_definition=_digest(json.dumps([part.column for part in keys]), 16),
+        )
+
+    def finish(
+        self, report: StageReport, brakes: list[BrakeResult], notices: Iterable[str], stamp: str, missing: Iterable[str] = ()
+    ) -> Staged:
+        """Return the stage that ended so, with all notices in their order."""
+        whole = [f"read whole: {self.plan.because}"] if self.plan.because else []
+        every_notice = (*self.notices, *whole, *notices)
+        return Staged(report, tuple(brakes), every_notice, tuple(sorted(missing)), _digest(stamp, 8) if stamp else "")
 
 
 def stage(job: StageJob) -> Staged:
-    """Read the source, map every row, record what is to be sent; then ask the brakes.
+    """Read the source, map every row, record what is to be sent; then check the brakes.
 
     COMMIT POINT 1: each `write` is one transaction over a chunk of rows; the gate opens only in `close`, and only with it moves
     the feed's bookmark: it covers exactly the rows that were given.
@@ -354,48 +343,39 @@ def stage(job: StageJob) -> Staged:
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
     """
-    options = job.options
-    if job.probe is None or options.keys or options.status is not None or options.window is not None:
-        return _read(job)
-    snapshot = job.probe.snapshot()
-    if snapshot is None:
+    options, probe = job.options, job.probe
+    is_usual = not options.keys and options.status is None and options.window is None
+    snapshot = probe.snapshot() if probe is not None and is_usual else None
+    if probe is None or snapshot is None:
         return _read(job)
     last_stamp = "" if options.full else job.ledger.stamp()
-    return _stage_unread(job, job.probe, snapshot, last_stamp) or _read_changed(job, job.probe, snapshot, last_stamp)
-
-
-def _stage_unread(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, last_stamp: str) -> Staged | None:
-    """Account for a source that is as the last read left it; None where its rows have to be read."""
-    fingerprint = probe.match(snapshot, last_stamp)
-    if fingerprint is None:
-        return None
-    verdicts: list[BrakeResult] = []
-    policy, brake = _stage_policy(job, ReadKind.FULL), _brake(job, verdicts)
-    report = job.ledger.repeat_read(job.run_id, job.fence, policy, last_stamp, str(fingerprint), brake)
-    if report is None:
-        return None
-    job.advance(report.account.read)
-    notices = (*job.notices, *job.plan.notices, f"unchanged since it was read {fingerprint.read_at:%Y-%m-%d %H:%M} UTC")
-    return Staged(report, tuple(verdicts), notices, version=_version(snapshot.read_as))
-
-
-def _read_changed(job: StageJob, probe: ChangeProbe, snapshot: FileSnapshot, last_stamp: str) -> Staged:
-    """Read a file, and map those of its rows that its last read did not leave behind as they are."""
-    fingerprint = probe.fingerprint(snapshot)
-    last = probe.last(last_stamp)
+    unchanged = probe.match(snapshot, last_stamp)
+    if unchanged is not None:
+        brakes: list[BrakeResult] = []
+        policy, brake = job.policy(ReadKind.FULL), _brake(job, brakes)
+        report = job.ledger.repeat_read(job.run_id, job.fence, policy, last_stamp, str(unchanged), brake)
+        if report is not None:
+            job.advance(report.account.read)
+            notice = f"unchanged since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
+            return job.finish(report, brakes, [notice], snapshot.read_as)
+    fingerprint, last = probe.fingerprint(snapshot), probe.last(last_stamp)
     if fingerprint is None or last is None or not job.mapper.takes_rows_alone:
         return _read(job, snapshot, fingerprint)
     return _read(job, snapshot, replace(fingerprint, read_at=last.read_at), last_stamp)
 
 
 def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = True) -> Callable[[StageReport], list[str]]:
-    """Return what asks the brakes of a report, and keeps their verdicts. `has_known_end`: of what was read."""
+    """Return what checks the brakes of a report, and adds to their verdicts. `has_known_end`: of what was read."""
 
     def brake(report: StageReport) -> list[str]:
         verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
         for verdict in verdicts:
             if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not has_known_end:
-                raise SourceUnavailableError(f"{verdict.sentence}: {_MAY_BE_CUT_OFF}", hint=_KNOWN_END_HINT)
+                raise SourceUnavailableError(
+                    f"{verdict.sentence}: the server does not say how long the file is, so the answer may have been cut off",
+                    hint="run again later; if it is so short now, say `settle: 30s` in its source, "
+                    "or have the server send its length",
+                )
         return [verdict.name for verdict in verdicts if verdict.is_tripped]
 
     return brake
@@ -406,22 +386,25 @@ def _read(
 ) -> Staged:
     """Read all rows; map them, but for those that are known from the read that left `known_stamp`.
 
-    `fingerprint` is kept for the next read, if the source is opened as the snapshot shows it.
+    `fingerprint` is stored for the next read, if the source is opened as the snapshot shows it.
     """
-    verdicts: list[BrakeResult] = []
+    options, brakes, missing = job.options, list[BrakeResult](), set(job.options.keys)
     row_parts = len(job.mapping.key_columns)
-    missing = set(job.options.keys)
+    window = WindowFilter(options.window) if options.window else None
     with ExitStack() as stack:
         reading = stack.enter_context(job.source.read())
         is_as_seen = snapshot is not None and fingerprint is not None and reading.stamp == snapshot.read_as
         uses_digests = is_as_seen and job.mapper.takes_rows_alone
-        kind = _read_kind(job, reading)
+        # A source that was to go on may have lost its place, and begin anew.
+        kind = ReadKind.FULL if reading.is_whole else job.plan.kind
+        if options.keys or options.window:
+            kind = ReadKind.CHOSEN
         staging = job.ledger.open_stage(
             job.run_id,
             is_whole=reading.is_whole and kind is not ReadKind.CHOSEN,
             fence=job.fence,
             stamp=str(fingerprint) if is_as_seen else "",
-            policy=_stage_policy(job, kind),
+            policy=job.policy(kind),
             digests_of=known_stamp if uses_digests else None,
         )
         if uses_digests and known_stamp:
@@ -429,8 +412,7 @@ def _read(
             gc.freeze()
             stack.callback(gc.unfreeze)
             _write_changed(job, reading.rows, staging)
-        window_filter = WindowFilter(job.options.window) if job.options.window else None
-        for chunk in batched(_chosen(job, reading.rows, window_filter), CHUNK_ROWS):
+        for chunk in batched(_map_rows(job, reading.rows, window), CHUNK_ROWS):
             raise_if_stopped()
             with signals_deferred():
                 staging.write(chunk)
@@ -440,75 +422,40 @@ def _read(
             del chunk  # before the next one is made: memory holds one at a time
         ending = reading.ending()
         bookmark = job.plan.bookmark(ending.cursor, is_full=kind is ReadKind.FULL)
-        brake = _brake(job, verdicts, has_known_end=reading.has_known_end)
         with signals_deferred():
+            brake = _brake(job, brakes, has_known_end=reading.has_known_end)
             report = staging.close(brake, bookmark, is_short=ending.is_short)
     report.account.check()
-    noticed = (*_noticed(report, kind, ending), *(window_filter.notices() if window_filter else ()))
-    notices = (*job.notices, *job.plan.notices, *noticed)
-    return Staged(report, tuple(verdicts), notices, tuple(sorted(missing)), _version(reading.stamp))
+    notices = list(ending.notices)
+    if report.is_blind and kind is ReadKind.INCREMENTAL:
+        notices.append("rows that an earlier run staged were not among those that changed: the next run reads the source whole")
+    if window:
+        notices += window.notices()
+    return job.finish(report, brakes, notices, reading.stamp, missing)
 
 
-def _write_changed(job: StageJob, rows: Iterable[SourceRow], staging: Stage) -> None:
-    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped (budget 2)."""
-    map_rows, digest = job.mapper.over, job.mapper.digest
-    for chunk in batched(rows, CHUNK_ROWS):
+def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:
+    """Map and write the rows whose digest is unknown; the digest is compared before a row is mapped, or even made (budget 2)."""
+    plain = rows if isinstance(rows, PlainRows) else PlainRows(rows, tuple(job.mapper.columns), "")
+    map_rows, digest_of_cells = job.mapper.over, job.mapper.digest_of_cells(plain.columns)
+
+    def digest(row: SourceRow) -> bytes:
+        return b"" if row.problems or row.warnings or row.is_gone else job.mapper.digest(row)
+
+    for chunk in batched(plain.records, CHUNK_ROWS):
         raise_if_stopped()
-        digests = [b"" if row.problems or row.warnings or row.is_gone else digest(row) for row in chunk]
+        digests = [digest_of_cells(one[1]) if isinstance(one, tuple) else digest(one) for one in chunk]
         entries = staging.unchanged(digests)
-        changed = list(map_rows(row for row, entry_id in zip(chunk, entries, strict=True) if not entry_id))
+        changed = [plain.row(one) for one, entry_id in zip(chunk, entries, strict=True) if not entry_id]
+        map_all: Callable[[], list[RowOutcome]] = partial(list, map_rows(map(plain.row, chunk)))
         with signals_deferred():
-            staging.write(changed, [entry_id for entry_id in entries if entry_id], partial(list, map_rows(chunk)))
+            staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
         job.advance(len(chunk))
 
 
-def _version(stamp: str) -> str:
-    """Shorten a stamp, which may name thousands of files."""
-    return blake2b(stamp.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest() if stamp else ""
-
-
-def _read_kind(job: StageJob, reading: Reading) -> ReadKind:
-    """Return what the read takes in: a source that was to go on may have lost its place, and begin anew."""
-    if job.options.keys or job.options.window:
-        return ReadKind.CHOSEN
-    return ReadKind.FULL if reading.is_whole else job.plan.kind
-
-
-def _noticed(report: StageReport, kind: ReadKind, ending: Ending) -> Iterator[str]:
-    yield from ending.notices
-    if report.is_blind and kind is ReadKind.INCREMENTAL:
-        yield "rows that an earlier run staged were not among those that changed: the next run reads the source whole"
-
-
-def _stage_policy(job: StageJob, kind: ReadKind) -> StagePolicy:
-    policy, options = job.mapping.publish, job.options
-    return StagePolicy(
-        on_change=policy.on_change,
-        on_vanish=policy.on_vanish,
-        drafts_only=options.status == "draft",
-        accepted=options.accept,
-        days=job.mapper.days,
-        kind=kind,
-        row_parts=len(job.mapping.key_columns) if is_expanding(job.mapping.rows) else None,
-        key_definition=_key_definition(job.mapping),
-    )
-
-
-def _key_definition(mapping: FeedMapping) -> str:
-    """Return a digest of what makes the feed's keys."""
-    columns = json.dumps([part.column for part in mapping.key_columns])
-    return blake2b(columns.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Return lists of `size` items, the last one shorter, and hold on to none of them."""
-    iterator = iter(items)
-    return iter(lambda: list(islice(iterator, size)), [])
-
-
-def _chosen(job: StageJob, rows: Iterable[SourceRow], window_filter: WindowFilter | None) -> Iterable[RowOutcome]:
+def _map_rows(job: StageJob, rows: Iterable[SourceRow], window: WindowFilter | None) -> Iterable[RowOutcome]:
     map_rows = job.mapper.over
-    outcomes = window_filter.outcomes(map_rows(window_filter.rows(rows))) if window_filter else map_rows(rows)
+    outcomes = window.outcomes(map_rows(window.rows(rows))) if window else map_rows(rows)
     wanted = frozenset(map(RowKey, job.options.keys))
     return _picked(outcomes, wanted, len(job.mapping.key_columns)) if wanted else outcomes
 
@@ -519,3 +466,13 @@ def _picked(outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], row_parts
         names = tuple(names_of(outcome.row_key, row_parts))
         if not wanted.isdisjoint(names):
             yield outcome if names[0] in wanted else replace(outcome, part=WHOLE_ROW)
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """Return lists of `size` items, the last one shorter, and hold on to none of them."""
+    iterator = iter(items)
+    return iter(lambda: list(islice(iterator, size)), [])
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=size).hexdigest()

@@ -1,6 +1,7 @@
 """Stop a drain whose answers show together that the mapping or the key is wrong, and not single rows.
 
-Where the service's OpenAPI page announces that rows will be refused, one row is sent first.
+Before anything is sent, what the feed sends is compared with the service's OpenAPI page; where the page announces that rows
+will be refused, one row is sent first.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_check import Drift, NoPage, PageBody, PageUnchanged, compare, read_page, upload_field
+from connectors.event_api.contract_check import Drift, compare, upload_field
+from connectors.event_api.openapi import NoPage, read_page
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
 from mappings.outgoing import outgoing_of
@@ -24,13 +26,19 @@ from pipelines.run.outcome import BrakeError
 from state.notes import ServiceNotes
 
 SAME_REFUSALS = 25
-"""After so many first answers that are the same refusal (field and issue), the mapping is taken to be wrong."""
+"""After so many first answers that are the same refusal (field and issue), the mapping is considered wrong."""
 MOST_IN_A_ROW = 1000
 """So many equal refusals in a row stop any run, however long it is and even after deliveries."""
 OUT_OF_SCOPE_IN_A_ROW = 1000
-"""After so many rows in a row for whose channels the key lacks the scope, it is taken to lack it for all."""
+"""After so many rows in a row for whose channels the key lacks the scope, it is considered to lack it for all."""
+PATIENT_ANSWERS = 10
+"""After so many rows that neither pass nor are refused as announced, the page is ignored."""
 _ROUNDING = 1e-9
 """Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
+_RULES = "3"
+"""Version of the comparison: remembered results of another version are ignored."""
+_SHOWN_ERRORS = 5
+_INDEXES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
 
 
 class SameRefusalError(BrakeError):
@@ -52,18 +60,19 @@ class SystemicFailure:
     """Stops a drain in which the same refusal comes again and again, or in which the key lacks the scope for every channel.
 
     `patience`: so many equal refusals in a row stop a run in which other rows have passed before. `stopped_by`: the reason for
-    which an earlier run was stopped; then rows are sent one by one until one has passed.
+    which an earlier run was stopped; then rows are sent one by one until one has passed. `scope_cause`: why rows of a drain
+    that sent everything are still pending.
     """
 
     patience: int = MOST_IN_A_ROW
     stopped_by: str = ""
-    refusals: int = 0
-    in_a_row: int = 0
-    issue: str | None = None
-    is_first: bool = True
-    has_passed: bool = False
-    out_of_scope: int = 0
     scope_cause: SyncError | None = None
+    has_passed: bool = False
+    _are_all_equal: bool = True
+    _refusals: int = 0
+    _in_a_row: int = 0
+    _issue: str | None = None
+    _out_of_scope: int = 0
 
     @property
     def is_doubtful(self) -> bool:
@@ -72,45 +81,35 @@ class SystemicFailure:
 
     def cause(self, verdict: Verdict) -> SyncError | None:
         """Take one more verdict into account; return why the run must stop, if it must."""
-        match verdict:
-            case Postponed(cause=ScopeMissingError() as cause):
-                self.out_of_scope, self.scope_cause = self.out_of_scope + 1, cause
-                return cause if self.out_of_scope >= OUT_OF_SCOPE_IN_A_ROW else None
-            case Postponed(cause=cause):
-                return cause
-            case Uncertain():
-                return None
-            case _:
-                self.out_of_scope = 0
-                # An old refusal that is repeated is not final: the row is sent once more under its next key.
-                return None if isinstance(verdict, Superseded) else self._after_answer(verdict)
-
-    def cause_at_end(self) -> SyncError | None:
-        """Return why a drain that sent everything left rows pending: their channels are out of the key's scope."""
-        return self.scope_cause
-
-    def _after_answer(self, verdict: Verdict) -> SyncError | None:
+        if isinstance(verdict, Postponed):
+            if not isinstance(verdict.cause, ScopeMissingError):
+                return verdict.cause
+            self._out_of_scope, self.scope_cause = self._out_of_scope + 1, verdict.cause
+            return verdict.cause if self._out_of_scope >= OUT_OF_SCOPE_IN_A_ROW else None
+        if isinstance(verdict, Uncertain):
+            return None
+        self._out_of_scope = 0
+        if isinstance(verdict, Superseded):
+            return None  # an old refusal that is repeated is not final: the row is sent once more under its next key
         if isinstance(verdict, Refusal):
             # A refusal of our own (a broken image in many rows) was never sent: it proves nothing about the mapping.
-            return self._after_refusal(verdict) if verdict.attempts else None
+            return self._after_refusal(verdict.answer) if verdict.attempts else None
         self.has_passed = self.has_passed or isinstance(verdict, Receipt | Unconfirmed)
-        self.is_first = self.is_first and not isinstance(verdict, Receipt | Unconfirmed)
-        self.in_a_row = 0
+        self._in_a_row = 0
         return None
 
-    def _after_refusal(self, verdict: Refusal) -> SyncError | None:
-        answer = verdict.answer
+    def _after_refusal(self, answer: Answer) -> SyncError | None:
         issue = " ".join(filter(None, (answer.code, answer.field, answer.issue)))
         if self.is_doubtful and issue == self.stopped_by:
             return SameRefusalError("the row that was sent first after a stop was", issue)
-        self.is_first = self.is_first and self.issue in {None, issue}
-        self.refusals, self.in_a_row = self.refusals + 1, self.in_a_row + 1 if issue == self.issue else 1
-        self.issue = issue
-        if self.is_first and self.refusals >= SAME_REFUSALS:
-            return SameRefusalError(f"the first {self.refusals} rows were all", issue)
-        if not self.is_first and self.in_a_row >= self.patience:
-            return SameRefusalError(f"{self.in_a_row} rows in a row were all", issue)
-        return None
+        self._are_all_equal = self._are_all_equal and self._issue in {None, issue}
+        self._refusals, self._in_a_row = self._refusals + 1, self._in_a_row + 1 if issue == self._issue else 1
+        self._issue = issue
+        if self._are_all_equal and not self.has_passed:
+            is_enough, which = self._refusals >= SAME_REFUSALS, f"the first {self._refusals} rows were all"
+        else:
+            is_enough, which = self._in_a_row >= self.patience, f"{self._in_a_row} rows in a row were all"
+        return SameRefusalError(which, issue) if is_enough else None
 
 
 def patience_with(owed: int, bad_share: float | None) -> int:
@@ -122,31 +121,15 @@ def patience_with(owed: int, bad_share: float | None) -> int:
     return min(max(SAME_REFUSALS, beyond), MOST_IN_A_ROW)
 
 
-_PLACES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
-
-
 def is_same_place(theirs: str, ours: str) -> bool:
     """Compare two paths, however the service spells them."""
-    one, other = _plain(theirs), _plain(ours)
+    one, other = (".".join(filter(None, re.split(r"[./]", _INDEXES.sub("", path)))).casefold() for path in (theirs, ours))
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
-
-
-def last_name(path: str) -> str:
-    """Return the last name of a path of ours."""
-    return _PLACES.sub("", path).rpartition(".")[2]
 
 
 def words_of(*texts: str) -> set[str]:
     """Return the words of texts, without regard to case."""
     return set(re.findall(r"\w+", " ".join(texts).casefold()))
-
-
-def _plain(path: str) -> str:
-    return ".".join(filter(None, re.split(r"[./]", _PLACES.sub("", path)))).casefold()
-
-
-PATIENT_ANSWERS = 10
-"""After so many rows that neither pass nor are refused as announced, the page is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +153,8 @@ class ExpectedRefusal:
             return False
         if answer.field:
             return any(is_same_place(answer.field, field) for field in self.fields)
-        words = words_of(answer.issue, answer.message)
-        return any(last_name(field).casefold() in words for field in self.fields)
+        last_names = {_INDEXES.sub("", field).rpartition(".")[2].casefold() for field in self.fields}
+        return not last_names.isdisjoint(words_of(answer.issue, answer.message))
 
 
 @dataclass(slots=True)
@@ -183,14 +166,14 @@ class CautiousStart:
 
     doubts: tuple[ExpectedRefusal, ...] = ()
     owed: int = 0
-    answers: int = 0
-    conclusive: int = 0
     has_passed: bool = False
+    _answers: int = 0
+    _conclusive: int = 0
 
     @property
     def is_on(self) -> bool:
         """Whether rows are sent one by one."""
-        return bool(self.doubts) and not self.has_passed and self.conclusive < PATIENT_ANSWERS
+        return bool(self.doubts) and not self.has_passed and self._conclusive < PATIENT_ANSWERS
 
     def cause(self, intent: Intent, verdict: Verdict) -> SyncError | None:
         """Take one more verdict into account; return why the drain must stop, if it must.
@@ -200,33 +183,20 @@ class CautiousStart:
         """
         if not self.is_on or isinstance(verdict, Superseded):
             return None
-        self.answers += 1
-        self.conclusive += not intent.is_unanswered
-        match verdict:
-            case Receipt():
-                self.has_passed = not intent.is_unanswered
-                return None
-            case Refusal(answer) | Blocked(answer):
-                return self._after_refusal(answer)
-            case _:
-                return None
-
-    def _after_refusal(self, answer: Answer) -> SyncError | None:
+        self._answers += 1
+        self._conclusive += not intent.is_unanswered
+        if isinstance(verdict, Receipt):
+            self.has_passed = not intent.is_unanswered
+        answer = verdict.answer
         announced = next((doubt for doubt in self.doubts if doubt.explains(answer)), None)
-        if announced is None:
+        if announced is None or not isinstance(verdict, Refusal | Blocked):
             return None
-        said = ": ".join(filter(None, (answer.field, answer.issue or answer.message)))
-        unsent = max(self.owed - self.answers, 0)
+        refusal = f"{answer.status} {': '.join(filter(None, (answer.field, answer.issue or answer.message)))}"
         return BrakeError(
-            f"{announced.text}; a row was refused for it ({answer.status} {said}), {unsent} rows were not sent",
+            f"{announced.text}; a row was refused for it ({refusal}), {max(self.owed - self._answers, 0)} rows were not sent",
             brakes=("contract",),
             hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
         )
-
-
-RULES = "2"
-"""Version of the comparison: remembered results of another version are ignored."""
-_SHOWN_ERRORS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,21 +219,18 @@ class Outlook:
     @property
     def doubts(self) -> tuple[ExpectedRefusal, ...]:
         """The same as expected refusals."""
-        return tuple(ExpectedRefusal(drift.told, frozenset(drift.fields)) for drift in self.errors)
+        return tuple(ExpectedRefusal(drift.statement, frozenset(drift.fields)) for drift in self.errors)
 
     @property
     def notices(self) -> tuple[str, ...]:
         """The notices of a run: every announced refusal; differences for some rows only when the page changes."""
         notices = [str(drift) for drift in self.errors[:_SHOWN_ERRORS]]
-        if len(self.errors) > _SHOWN_ERRORS:
-            notices.append(
-                f"the service's page differs in {len(self.errors) - _SHOWN_ERRORS} more places: see `eventsync check --live`"
-            )
+        if (more := len(self.errors) - _SHOWN_ERRORS) > 0:
+            notices.append(f"the service's page differs in {more} more places: see `eventsync check --live`")
         warnings = sum(drift.severity == "warning" for drift in self.drifts)
         if self.has_changed and warnings:
-            notices.append(
-                f"the service's page has changed, and differs for some rows in {warnings}: see `eventsync check --live`"
-            )
+            news = f"the service's page has changed, and differs for some rows in {warnings}"
+            notices.append(f"{news}: see `eventsync check --live`")
         return tuple(notices)
 
 
@@ -271,23 +238,17 @@ CLEAR = Outlook()
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
+class _Comparison:
     """The last comparison: of which page (its `ETag` and digest) with which mapping, by which rules."""
 
     etag: str
     page: str
     mapping: str
     rules: str
-    drifts: tuple[Drift, ...]
-    is_disproved: bool = False
-    upload_field: str = ""
-
-    @property
-    def outlook(self) -> Outlook:
-        return Outlook(self.drifts, is_disproved=self.is_disproved, upload_field=self.upload_field)
+    outlook: Outlook
 
 
-_REMEMBERED = TypeAdapter(_Remembered)
+_COMPARISON = TypeAdapter(_Comparison)
 
 
 class Preflight:
@@ -298,52 +259,47 @@ class Preflight:
         self._mapping = mapping
         self._name = f"contract of {mapping.feed}"
 
-    async def look(self, api: EventApi) -> Outlook:
+    async def compare(self, api: EventApi) -> Outlook:
         """Fetch the page and compare it; nothing is announced where it cannot be fetched or read.
 
         Raises:
             SyncError: the state DB cannot be read or written.
         """
-        before = self._remembered()
-        is_ours = before is not None and (before.mapping, before.rules) == (self._mapping.digest.hex(), RULES)
-        page = await api.contract(before.etag if before is not None and is_ours else "")
-        match page:
-            case PageUnchanged() if before is not None:
-                return before.outlook
-            case PageBody(body, etag):
-                digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-                if before is not None and is_ours and before.page == digest:
-                    return before.outlook
-                return await self._compared(body, etag, digest, before)
-            case _:
-                return _no_outlook(page.why if isinstance(page, NoPage) else "it answers 304 to nothing")
+        last, mapping = self._read(), self._mapping.digest.hex()
+        usable = last if last is not None and (last.mapping, last.rules) == (mapping, _RULES) else None
+        body = await api.contract(usable.etag if usable else "")
+        if body is None:
+            return usable.outlook if usable else _unknown("it answers 304 to nothing")
+        if isinstance(body, NoPage):
+            return _unknown(body.why)
+        digest = hashlib.blake2b(body.body, digest_size=16).hexdigest()
+        if usable and usable.page == digest:
+            return usable.outlook
+        page = await asyncio.to_thread(read_page, body.body)
+        if isinstance(page, NoPage):
+            return _unknown(page.why)
+        drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
+        outlook = Outlook(drifts, upload_field=upload_field(page))
+        self._write(_Comparison(body.etag, digest, mapping, _RULES, outlook))
+        return replace(outlook, has_changed=last is not None and last.page != digest)
 
     def disprove(self) -> None:
         """Remember that rows passed in spite of what the page announces, until it changes."""
-        before = self._remembered()
-        if before is not None:
-            self._remember(replace(before, is_disproved=True))
+        last = self._read()
+        if last is not None:
+            self._write(replace(last, outlook=replace(last.outlook, is_disproved=True)))
 
-    async def _compared(self, body: bytes, etag: str, digest: str, before: _Remembered | None) -> Outlook:
-        page = await asyncio.to_thread(read_page, body)
-        if isinstance(page, NoPage):
-            return _no_outlook(page.why)
-        drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
-        found = _Remembered(etag, digest, self._mapping.digest.hex(), RULES, drifts, upload_field=upload_field(page))
-        self._remember(found)
-        return replace(found.outlook, has_changed=before is not None and before.page != digest)
-
-    def _remembered(self) -> _Remembered | None:
-        kept = self._notes.read(self._name)
+    def _read(self) -> _Comparison | None:
+        stored = self._notes.read(self._name)
         try:
-            return None if kept is None else _REMEMBERED.validate_json(kept)
+            return None if stored is None else _COMPARISON.validate_json(stored)
         except ValidationError:  # written by another version
             return None
 
-    def _remember(self, found: _Remembered) -> None:
-        self._notes.write(self._name, _REMEMBERED.dump_json(found, ensure_ascii=True).decode("ascii"))
+    def _write(self, comparison: _Comparison) -> None:
+        self._notes.write(self._name, _COMPARISON.dump_json(comparison, ensure_ascii=True).decode("ascii"))
 
 
-def _no_outlook(why: str) -> Outlook:
+def _unknown(why: str) -> Outlook:
     structlog.get_logger().debug("the service's page could not be compared", why=why)
     return CLEAR

@@ -25,15 +25,32 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_current_span
 from structlog.contextvars import bound_contextvars, get_contextvars
 
-from connectors.event_api.transport import Exchanged, Seen
-from pipelines.telemetry.tracing import Advance, Telemetry, Wanted, Work
+from connectors.event_api.transport import Exchanged
+from pipelines.telemetry.tracing import Advance, Telemetry, Wanted
 
 PATIENCE_S = 2.0
 """How long the end of a run waits for a collector. One that does not answer by then is not waited for again."""
+TRACED_FAILURES = 200
+"""So many failed requests of a phase get spans of their own; beyond that a share of them, as of all others."""
 _NAME = "eventsync"
+_NS = 1_000_000_000
 
 
-class _Forward(logging.Handler):
+@dataclass(slots=True)
+class _Phase:
+    """A phase at work: the span of its run, how it ended, how often its requests have failed."""
+
+    name: str
+    run: Span
+    outcome: str = ""
+    failures: int = 0
+
+
+_RUN: ContextVar[Mapping[str, str]] = ContextVar("eventsync_run", default={})  # noqa: B039  # never changed in place
+_PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
+
+
+class _OwnLog(logging.Handler):
     """Logs warnings of the SDK in our own log, each kind once: it repeats them every few seconds."""
 
     def __init__(self) -> None:
@@ -47,39 +64,26 @@ class _Forward(logging.Handler):
             structlog.get_logger().warning("OpenTelemetry complains", complaint=record.getMessage())
 
 
-def _forward_complaints() -> None:
-    logger = logging.getLogger("opentelemetry")
-    logger.propagate = False
-    logger.handlers = [_Forward()]
-
-
-FAILURES_TOLD = 200
-"""So many failed requests of a phase get spans of their own; beyond that a share of them, as of all others."""
-_NS = 1_000_000_000
-
-
-class RunIds(RandomIdGenerator):
+class _RunIds(RandomIdGenerator):
     """Gives the spans of one run one trace, across processes: its id follows from the run's."""
 
     def generate_trace_id(self) -> int:
         """Return the trace of the current run."""
-        work = _WORK.get()
-        return super().generate_trace_id() if work is None else trace_id_of(work.run_id)
-
-
-def trace_id_of(run_id: str) -> int:
-    """Return the id of a run's trace."""
-    return int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=16).digest())
+        run_id = _RUN.get().get("eventsync.run_id")
+        if run_id is None:
+            return super().generate_trace_id()
+        return int.from_bytes(hashlib.blake2b(run_id.encode(), digest_size=16).digest())
 
 
 def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], float]) -> Telemetry:
     """Return the recorder of this process. OpenTelemetry's global providers are left to others."""
-    _forward_complaints()
+    logger = logging.getLogger("opentelemetry")
+    logger.propagate, logger.handlers = False, [_OwnLog()]
     found = Resource.create()
     name = str(found.attributes.get("service.name", ""))
     named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
     resource = found.merge(Resource({**named, "service.version": version(_NAME)}))
-    traces = TracerProvider(resource=resource, id_generator=RunIds(), shutdown_on_exit=False)
+    traces = TracerProvider(resource=resource, id_generator=_RunIds(), shutdown_on_exit=False)
     readers: list[MetricReader] = []
     if wanted.traces != "none":
         spans = OTLPSpanExporter() if wanted.traces == "otlp" else ConsoleSpanExporter(out=sys.stderr)
@@ -88,20 +92,6 @@ def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], fl
         numbers = OTLPMetricExporter() if wanted.metrics == "otlp" else ConsoleMetricExporter(out=sys.stderr)
         readers.append(PeriodicExportingMetricReader(numbers))
     return Recorder(traces, MeterProvider(readers, resource, shutdown_on_exit=False), trace_requests, random)
-
-
-@dataclass(slots=True)
-class _Phase:
-    """A phase at work: the span of its run, how it ended, how often its requests have failed."""
-
-    name: str
-    run: Span
-    outcome: str = ""
-    failures: int = 0
-
-
-_WORK: ContextVar[Work | None] = ContextVar("eventsync_work", default=None)
-_PHASE: ContextVar[_Phase | None] = ContextVar("eventsync_phase", default=None)
 
 
 class Recorder(Telemetry):
@@ -118,22 +108,20 @@ class Recorder(Telemetry):
         self._rows_ended = meter.create_counter("eventsync.rows.ended", "{row}", "Rows of a phase, by where each ended.")
         self._phases = meter.create_histogram("eventsync.phase.duration", "s", "How long a phase took, by how it ended.")
         self._requests = meter.create_histogram("http.client.request.duration", "s", "How long a request took until its answer.")
-
-    @property
-    def seen(self) -> Seen | None:
-        """Every request is measured; few get a span."""
-        return self._seen
+        self.seen = self._record_request
 
     @contextmanager
-    def run(self, work: Work) -> Iterator[None]:
+    def run(self, feed: str, run_id: str, launched_by: str) -> Iterator[None]:
         """Open the trace of a run; log lines name it. It is exported before the block ends, if the collector answers soon."""
-        token = _WORK.set(work)
-        about = {"eventsync.feed": work.feed, "eventsync.run_id": work.run_id, "eventsync.launched_by": work.launched_by}
+        attributes = {"eventsync.feed": feed, "eventsync.run_id": run_id, "eventsync.launched_by": launched_by}
+        token = _RUN.set(attributes)
         try:
-            with self._span(f"run {work.feed}", about) as span, bound_contextvars(trace_id=_hex(span)):
-                yield
+            with self._span(f"run {feed}", attributes) as span:
+                trace_id = f"{span.get_span_context().trace_id:032x}"
+                with bound_contextvars(trace_id=trace_id):
+                    yield
         finally:
-            _WORK.reset(token)
+            _RUN.reset(token)
             self._flush()
 
     def _flush(self) -> None:
@@ -166,97 +154,85 @@ class Recorder(Telemetry):
                 yield
         finally:
             _PHASE.reset(token)
-            about = {**_feed(), "eventsync.phase": name, "eventsync.outcome": phase.outcome or "interrupted"}
-            self._phases.record((time.time_ns() - began_ns) / _NS, about)
+            attributes = {**_feed(), "eventsync.phase": name, "eventsync.outcome": phase.outcome or "interrupted"}
+            self._phases.record((time.time_ns() - began_ns) / _NS, attributes)
 
-    def counted(self, account: Mapping[str, int]) -> None:
+    def count(self, account: Mapping[str, int]) -> None:
         """Put the numbers on the phase's span, and count them."""
         get_current_span().set_attributes({f"eventsync.rows.{name}": count for name, count in account.items()})
         phase = _PHASE.get()
-        about = {**_feed(), "eventsync.phase": phase.name if phase else ""}
+        attributes = {**_feed(), "eventsync.phase": phase.name if phase else ""}
         for name, count in account.items():
             if count:
-                self._rows_ended.add(count, {**about, "eventsync.row.outcome": name})
+                self._rows_ended.add(count, {**attributes, "eventsync.row.outcome": name})
 
-    def ended(self, outcome: str, exit_code: int) -> None:
+    def end(self, outcome: str, exit_code: int) -> None:
         """Set the outcome on the span of the phase and of the run: of several phases the last one counts."""
         phase, span = _PHASE.get(), get_current_span()
-        for each in (span,) if phase is None else (span, phase.run):
+        for each in (span, phase.run) if phase else (span,):
             each.set_attributes({"eventsync.outcome": outcome, "eventsync.exit_code": exit_code})
             if exit_code:
                 each.set_status(Status(StatusCode.ERROR, outcome))
-        if phase is not None:
+        if phase:
             phase.outcome = outcome
 
     def reading(self, advance: Advance) -> Advance:
         """Make a span of each chunk, from the end of the one before: reading it, mapping it and writing it down."""
-        about, began_ns = _feed(), time.time_ns()
+        attributes, began_ns = _feed(), time.time_ns()
 
-        def advanced(rows: int) -> None:
+        def advance_and_trace(rows: int) -> None:
             nonlocal began_ns
             span = self._tracer.start_span("chunk", start_time=began_ns, attributes={"eventsync.rows": rows})
             began_ns = time.time_ns()
             span.end(began_ns)
-            self._rows_read.add(rows, about)
+            self._rows_read.add(rows, attributes)
             advance(rows)
 
-        return advanced
+        return advance_and_trace
 
     def settling(self, advance: Advance) -> Advance:
         """Count the rows; answers come in groups, too many and too small for spans."""
-        about = _feed()
+        attributes = _feed()
 
-        def advanced(rows: int) -> None:
-            self._rows_settled.add(rows, about)
+        def advance_and_count(rows: int) -> None:
+            self._rows_settled.add(rows, attributes)
             advance(rows)
 
-        return advanced
+        return advance_and_count
 
-    def _seen(self, exchanged: Exchanged) -> None:
-        about: dict[str, str | int] = {
+    def _record_request(self, exchanged: Exchanged) -> None:
+        """Measure a request; few get a span: all that send no row, the first that fail, and a share of the others."""
+        attributes: dict[str, str | int] = {
             "http.request.method": exchanged.method,
             "url.path": exchanged.path,
             "server.address": exchanged.host,
         }
         if exchanged.status:
-            about["http.response.status_code"] = exchanged.status
+            attributes["http.response.status_code"] = exchanged.status
         if exchanged.error:
-            about["error.type"] = exchanged.error
-        self._requests.record(exchanged.seconds, about)
-        if self._is_traced(exchanged):
-            self._request_span(exchanged, about)
-
-    def _is_traced(self, exchanged: Exchanged) -> bool:
-        """Whether a request gets a span: all that send no row, the first that fail, and a share of the others."""
-        if not exchanged.key:
-            return True
-        phase = _PHASE.get()
-        if phase is not None and (exchanged.error or exchanged.status >= 400) and phase.failures < FAILURES_TOLD:
+            attributes["error.type"] = exchanged.error
+        self._requests.record(exchanged.seconds, attributes)
+        phase, is_failed = _PHASE.get(), bool(exchanged.error) or exchanged.status >= 400
+        if phase and exchanged.key and is_failed and phase.failures < TRACED_FAILURES:
             phase.failures += 1
-            return True
-        return self._random() < self._trace_requests
-
-    def _request_span(self, exchanged: Exchanged, about: Mapping[str, str | int]) -> None:
-        """Record the span of a request that has ended, with the key of its row."""
-        ended_ns = time.time_ns()
-        row_key = get_contextvars().get("row_key")
-        of_row = {"eventsync.idempotency_key": exchanged.key} if exchanged.key else {}
-        of_row |= {"eventsync.row_key": row_key} if row_key else {}
-        span = self._tracer.start_span(
-            f"{exchanged.method} {exchanged.path}",
-            kind=SpanKind.CLIENT,
-            start_time=ended_ns - int(exchanged.seconds * _NS),
-            attributes={**about, **of_row},
-        )
-        if exchanged.error or exchanged.status >= 400:
+        elif exchanged.key and self._random() >= self._trace_requests:
+            return
+        if exchanged.key:
+            attributes["eventsync.idempotency_key"] = exchanged.key
+        if row_key := get_contextvars().get("row_key"):
+            attributes["eventsync.row_key"] = row_key
+        name, ended_ns = f"{exchanged.method} {exchanged.path}", time.time_ns()
+        began_ns = ended_ns - int(exchanged.seconds * _NS)
+        span = self._tracer.start_span(name, kind=SpanKind.CLIENT, start_time=began_ns, attributes=attributes)
+        if is_failed:
             span.set_status(Status(StatusCode.ERROR))
         span.end(ended_ns)
 
     @contextmanager
-    def _span(self, name: str, about: Mapping[str, str]) -> Iterator[Span]:
+    def _span(self, name: str, attributes: Mapping[str, str]) -> Iterator[Span]:
         """Open a span; an error sets its type, not its message, which may hold personal data."""
         with self._tracer.start_as_current_span(
-            name, attributes=about, record_exception=False, set_status_on_exception=False
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
         ) as span:
             try:
                 yield span
@@ -267,9 +243,4 @@ class Recorder(Telemetry):
 
 
 def _feed() -> dict[str, str]:
-    work = _WORK.get()
-    return {} if work is None else {"eventsync.feed": work.feed}
-
-
-def _hex(span: Span) -> str:
-    return f"{span.get_span_context().trace_id:032x}"
+    return {name: value for name, value in _RUN.get().items() if name == "eventsync.feed"}

@@ -10,39 +10,28 @@ from typing import Literal, get_args
 from connectors.event_api.transport import Seen
 
 Advance = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """The attributes of all spans of one run."""
-
-    feed: str
-    run_id: str
-    launched_by: str
+Exporter = Literal["otlp", "console", "none"]
+PROTOCOL = "http/protobuf"
 
 
 class Telemetry:
     """The default, which reports nothing and costs nothing per row."""
 
-    @property
-    def seen(self) -> Seen | None:
-        """Called with each request to the service; None where requests are not traced."""
-        return None
+    seen: Seen | None = None
+    """Called with each request to the service; None where requests are not traced."""
 
-    def run(self, work: Work) -> AbstractContextManager[None]:
+    def run(self, feed: str, run_id: str, launched_by: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Open the span of a run."""
-        del work
         return nullcontext()
 
-    def phase(self, name: str) -> AbstractContextManager[None]:
+    def phase(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Open the span of a phase."""
-        del name
         return nullcontext()
 
-    def counted(self, account: Mapping[str, int]) -> None:
+    def count(self, account: Mapping[str, int]) -> None:
         """Report how many rows of a phase ended where."""
 
-    def ended(self, outcome: str, exit_code: int) -> None:
+    def end(self, outcome: str, exit_code: int) -> None:
         """Report how a phase or a run ended."""
 
     def reading(self, advance: Advance) -> Advance:
@@ -55,11 +44,6 @@ class Telemetry:
 
 
 NO_TELEMETRY = Telemetry()
-"""Reports nothing."""
-Exporter = Literal["otlp", "console", "none"]
-PROTOCOL = "http/protobuf"
-_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_SIGNALS = ("TRACES", "METRICS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +54,24 @@ class Wanted:
     metrics: Exporter = "none"
     problems: tuple[str, ...] = ()
 
-    @property
-    def is_any(self) -> bool:
-        """Whether any signal is exported."""
-        return {self.traces, self.metrics} != {"none"}
-
 
 def wanted_of(otel: Mapping[str, str]) -> Wanted:
     """Return what OTEL_* variables ask for: with an endpoint OTLP, without one nothing, unless an exporter is named."""
     if otel.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return Wanted()
     problems: list[str] = []
-    traces, metrics = (_exporter(signal, otel, problems) for signal in _SIGNALS)
+    traces, metrics = (_exporter(signal, otel, problems) for signal in ("TRACES", "METRICS"))
     return Wanted(traces, metrics, tuple(problems))
 
 
 def _exporter(signal: str, otel: Mapping[str, str], problems: list[str]) -> Exporter:
-    has_endpoint = bool(otel.get(_ENDPOINT) or otel.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"))
+    has_endpoint = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT") or otel.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
     word = otel.get(f"OTEL_{signal}_EXPORTER", "").strip() or ("otlp" if has_endpoint else "none")
-    if word not in get_args(Exporter):
-        problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
-        return "none"
+    exporter: Exporter | None = next((known for known in get_args(Exporter) if known == word), None)
     protocol = otel.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or otel.get("OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
-    if word == "otlp" and protocol != PROTOCOL:
+    if exporter is None:
+        problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
+    elif exporter == "otlp" and protocol != PROTOCOL:
         problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
-        return "none"
-    return "otlp" if word == "otlp" else "console" if word == "console" else "none"
+        exporter = None
+    return exporter or "none"

@@ -15,8 +15,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import SyncError
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowOutcome, Skipped
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Absorbed, Gone, MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
 from mappings.row_key import RowKey, names_of
 from state.database import rounded
 from state.enums import ProblemKind

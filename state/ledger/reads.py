@@ -68,24 +68,27 @@ _NEW = PRESENT | MAPPED | STAGED
 
 
 class ReadMarks:
-    """One byte of flags for each entry. `boundary` is the highest id before this read: what is above is new in it."""
+    """One byte of flags for each entry, `known` for those of before this read.
+
+    `boundary` is their highest id: what is above is new in it.
+    """
 
     def __init__(self, boundary: int) -> None:
         self.boundary = boundary
-        self._flags = bytearray(boundary + 1)
+        self.known = bytearray(boundary + 1)
         self._new: dict[int, int] = {}
 
     def mark(self, entries: Iterable[int], flags: int) -> None:
         """Set these flags of entries."""
         for entry_id in entries:
             if entry_id <= self.boundary:
-                self._flags[entry_id] |= flags
+                self.known[entry_id] |= flags
             elif flags & ~_NEW:
                 self._new[entry_id] = self.flags(entry_id) | flags
 
     def flags(self, entry_id: int) -> int:
         """Return all flags of an entry."""
-        return self._flags[entry_id] if entry_id <= self.boundary else self._new.get(entry_id, _NEW)
+        return self.known[entry_id] if entry_id <= self.boundary else self._new.get(entry_id, _NEW)
 
     def has(self, entry_id: int, flag: int) -> bool:
         """Whether a flag of an entry is set."""
@@ -97,12 +100,12 @@ class ReadMarks:
 
     def count(self, flag: int) -> int:
         """Count the entries of before this read that have a flag."""
-        return self._flags.translate(bytes(bool(flags & flag) for flags in range(256))).count(1)
+        return self.known.translate(bytes(bool(flags & flag) for flags in range(256))).count(1)
 
     def find(self, flag: int) -> Iterator[int]:
         """Yield the entries that have a flag, oldest first."""
         if self.count(flag):
-            yield from (entry_id for entry_id, flags in enumerate(self._flags) if flags & flag)
+            yield from (entry_id for entry_id, flags in enumerate(self.known) if flags & flag)
         yield from (entry_id for entry_id, flags in self._new.items() if flags & flag)
 
 
@@ -183,18 +186,21 @@ class RowDigests:
 
         Of several rows of an entry only the first one need not be.
         """
-        known, flags, entries, chosen = self._known, self._marks.flags, list[int](), set[int]()
+        known, entries = self._known, list[int]()
         for digest in digests:
             entry_id = 0
             if digest:
                 numbers, of_numbers = known[digest[0]]
                 number = int.from_bytes(digest[:_USED_BYTES])
                 place = bisect_left(numbers, number)
-                if place < len(numbers) and numbers[place] == number and not flags(of_numbers[place]):
-                    entry_id = of_numbers[place] if of_numbers[place] not in chosen else 0
-                    chosen.add(entry_id)
+                if place < len(numbers) and numbers[place] == number:
+                    entry_id = of_numbers[place]
             entries.append(entry_id)
-        return entries
+        flags, met, chosen = self._marks.known, {0}, list[int]()
+        for entry_id in entries:
+            chosen.append(0 if flags[entry_id] or entry_id in met else entry_id)
+            met.add(entry_id)
+        return chosen
 
     def add(self, digest: bytes, entry_id: int) -> None:
         """Remember a row that says what an entry says; b"": one that has to be mapped in every read."""
@@ -220,13 +226,15 @@ class RowDigests:
         if not self._is_kept:
             return
         connection.execute(delete(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id))
-        rows, has = [], self._marks.has
+        rows, flags, conflicting = [], self._marks.known, set(self._marks.find(CONFLICTING))
         for part, (known, added) in enumerate(zip(self._known, self._added, strict=True)):
-            pairs = [pair for pair in zip(*known, strict=True) if has(pair[1], UNCHANGED)]
+            pairs = [pair for pair in zip(*known, strict=True) if flags[pair[1]] & UNCHANGED]
             pairs += zip(added[::2], added[1::2], strict=True)
-            kept = sorted(pair for pair in pairs if not has(pair[1], CONFLICTING))
-            if kept:
-                digests, entries = array("Q", (pair[0] for pair in kept)), array("Q", (pair[1] for pair in kept))
+            if conflicting:
+                pairs = [pair for pair in pairs if pair[1] not in conflicting]
+            if pairs:
+                pairs.sort()
+                digests, entries = array("Q", [pair[0] for pair in pairs]), array("Q", [pair[1] for pair in pairs])
                 rows.append({"part": part, "digests": digests.tobytes(), "entries": entries.tobytes()})
         if rows:
             connection.execute(insert(ROW_DIGESTS).values(scope_id=scope_id), rows)

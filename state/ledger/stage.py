@@ -42,8 +42,18 @@ from typing import assert_never
 import orjson
 from sqlalchemy import Connection
 
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import (
+    Absorbed,
+    Gone,
+    MappedRow,
+    Reason,
+    ReasonCode,
+    Rejection,
+    RowLocation,
+    RowOutcome,
+    Skipped,
+    too_long_key,
+)
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.accounts import ListedProblems, Problem, StageReport, dump, held, rejected, strike, warned, write_problems

@@ -1,17 +1,20 @@
-"""Which schema is ours, and how a database gets there. What the schema is stands in `versions` and in `state.tables`."""
+"""Which schema is ours, and how a database gets there, by the Alembic revisions in `versions`."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnClause, Connection, Row, Select, and_, bindparam, tuple_, update
 
 from state.errors import StateDamagedError
 
 HEAD = "0004"
 """The newest revision in `versions`; a constant, so that a database which has it opens without importing Alembic."""
+OLDEST = "0002"
+"""The schema of version 0.1, from which every upgrade begins."""
 _OF_ROW_KEYS = frozenset(
     {
         *("uq_ledger_entry_scope_id_row_key", "uq_ledger_entry_scope_id_md5", "ix_ledger_entry_row_key"),
@@ -20,6 +23,9 @@ _OF_ROW_KEYS = frozenset(
 )
 """Indexes that are not the same on PostgreSQL, whose B-trees hold no key above 2,704 bytes."""
 _FOLDER = Path(__file__).parent
+_PAGE = 500
+PACKED = b"\x01"
+"""The first byte of a packed body; no JSON begins with it."""
 
 
 def is_known(revision: str) -> bool:
@@ -39,7 +45,7 @@ def upgrade(connection: Connection, to: str = HEAD) -> None:
 
 def differences(connection: Connection) -> list[str]:
     """Return in words where the tables differ from ours; other tables in the same database are left out."""
-    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 # as above: only who asks should pay
+    from alembic.autogenerate import compare_metadata  # noqa: PLC0415 # as above
     from alembic.runtime.migration import MigrationContext  # noqa: PLC0415 # as above
 
     from state.tables import METADATA  # noqa: PLC0415 # as above
@@ -50,38 +56,49 @@ def differences(connection: Connection) -> list[str]:
         return name in METADATA.tables if kind == "table" else not (is_server and name in _OF_ROW_KEYS)
 
     context = MigrationContext.configure(connection, opts={"include_object": is_ours})
-    return [
-        _in_words(one) for step in compare_metadata(context, METADATA) for one in (step if isinstance(step, list) else [step])
-    ]
+    found = compare_metadata(context, METADATA)
+    return [_in_words(one) for step in found for one in (step if isinstance(step, list) else [step])]
 
 
 def _in_words(step: tuple[Any, ...]) -> str:
     """Alembic's operations say what would bring a database to ours: what is to be added is missing."""
     operation, names = str(step[0]), [str(getattr(part, "name", part)) for part in step[1:4] if part is not None]
     verb, _, what = operation.partition("_")
-    told = {"add": "is missing", "remove": "is not ours", "modify": "differs"}.get(verb, operation)
-    return f"{what} {'.'.join(names)} {told}"
+    problem = {"add": "is missing", "remove": "is not ours", "modify": "differs"}.get(verb, operation)
+    return f"{what} {'.'.join(names)} {problem}"
 
 
-PACKED = b"\x01"
-"""The first byte of a packed body; no JSON begins with it."""
+def change_rows(
+    connection: Connection,
+    rows: Select[*tuple[Any, ...]],
+    key: tuple[ColumnClause[int], ...],
+    column: ColumnClause[Any],
+    change: Callable[[Row[*tuple[Any, ...]]], object],
+) -> None:
+    """Give one column new values, a page of rows at a time."""
+    is_row = and_(*(part == bindparam(f"the_{part.name}") for part in key))
+    put = update(column.table).where(is_row).values({column.name: bindparam("new", type_=column.type)})  # type: ignore[arg-type] # a table
+    after = tuple(-1 for _ in key)
+    while page := connection.execute(rows.where(tuple_(*key) > after).order_by(*key).limit(_PAGE)).all():
+        keys = [{f"the_{part.name}": getattr(row, part.name) for part in key} for row in page]
+        connection.execute(put, [{**which, "new": change(row)} for which, row in zip(keys, page, strict=True)])
+        after = tuple(keys[-1].values())
 
 
-def unpacked(kept: bytes, base: bytes | None) -> bytes:
-    """Return a body as it was sent. `base`: the dictionary of its feed; a body that is not packed needs none.
+def unpacked(body: bytes, base: bytes | None) -> bytes:
+    """Return a body of version 0.1 as it was sent: it may be deflated with a body of its feed as dictionary (RFC 1950, FDICT).
 
     Raises `StateDamagedError` where the body cannot be restored; zlib checks the sums of both.
     """
-    if kept[:1] != PACKED:
-        return kept
+    if body[:1] != PACKED:
+        return body
     try:
-        unpacking = zlib.decompressobj(zdict=base or b"")
-        body = unpacking.decompress(kept[1:])
-        complaint = "" if unpacking.eof else "it ends too early"
+        inflater = zlib.decompressobj(zdict=base or b"")
+        plain = inflater.decompress(body[1:])
+        problem = "" if inflater.eof else "it ends too early"
     except zlib.error as error:
-        body, complaint = b"", str(error)
-    if complaint:
-        raise StateDamagedError(
-            f"the body of a delivered row cannot be unpacked: {complaint}", hint="restore the state DB from a backup"
-        )
-    return body
+        plain, problem = b"", str(error)
+    if problem:
+        hint = "restore the state DB from a backup"
+        raise StateDamagedError(f"the body of a delivered row cannot be unpacked: {problem}", hint=hint)
+    return plain

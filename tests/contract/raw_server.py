@@ -18,6 +18,7 @@ import httpx
 from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET
 
+from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
 from connectors.rate_limit import RateLimiter, Timing
@@ -100,6 +101,11 @@ def run(main: Callable[[], Awaitable[T]]) -> T:
         return result
 
     return asyncio.run(whole())
+
+
+def unanswered(found: object) -> Meaning:
+    assert isinstance(found, Meaning)
+    return found
 
 
 def opened(url: str, *, silence_s: float = PATIENCE_S, **options: object) -> ServiceHttp:

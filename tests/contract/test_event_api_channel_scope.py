@@ -49,7 +49,7 @@ def _drained(world: World, channels: Collection[int]) -> tuple[SyncError | None,
         async with http:
             drain = Drain(world.outbox(), 4, 5.0, lambda _: None, api.deliver)
             await drain.run()
-            return drain.cause or drain.systemic.cause_at_end()
+            return drain.cause or drain.systemic.scope_cause
 
     return at_once(main), asked
 

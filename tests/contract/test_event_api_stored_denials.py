@@ -75,7 +75,7 @@ def _drained(world: World, service: Callable[[httpx.Request], Awaitable[httpx.Re
         async with http:
             drain = Drain(world.outbox(), 2, 5.0, lambda _: None, api.deliver)
             await drain.run()
-            return drain.cause or api.stopped or drain.systemic.cause_at_end()
+            return drain.cause or api.stopped or drain.systemic.scope_cause
 
     return at_once(main)
 

@@ -14,15 +14,15 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from contract.raw_server import PATIENCE_S, Seen, creates, opened, run, server, wired
+from contract.raw_server import PATIENCE_S, Seen, creates, opened, run, server, unanswered, wired
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from unit.connectors_api.wired import SECRET, intent
 
-from connectors.event_api.answers import NotReached
-from connectors.event_api.transport import Exchange, HttpAnswer
+from connectors.event_api.answers import HttpAnswer, Kind
+from connectors.event_api.transport import Exchange
 from mappings.delivery import Receipt, Verdict
 
 PASSWORD = "proxy+s3cret/word"
@@ -171,9 +171,9 @@ def not_reached_over(tls: ssl.SSLContext) -> str:
             return await asked_once(url), seen
 
     told, seen = run(main)
-    assert isinstance(told, NotReached)
+    assert unanswered(told).kind is Kind.NOT_REACHED
     assert not seen.requests
-    return told.answer.message
+    return unanswered(told).answer.message
 
 
 def test_a_certificate_for_another_name_is_refused_and_said_so(trusted: Authority) -> None:
@@ -236,8 +236,8 @@ def test_a_proxy_that_refuses_means_not_reached_and_its_password_is_not_shown(
 ) -> None:
     proxy = Proxy(b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % status)
     told, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, login="feeds:proxysecretword@")
-    assert isinstance(told, NotReached)
-    assert told.answer.message == f"the proxy let nothing through: it answers {status[:3].decode()}"
+    assert unanswered(told).kind is Kind.NOT_REACHED
+    assert unanswered(told).answer.message == f"the proxy let nothing through: it answers {status[:3].decode()}"
     assert "proxysecretword" not in repr(told)
     assert not seen.requests
 
@@ -250,8 +250,8 @@ def test_a_proxy_that_is_not_there_means_not_reached(monkeypatch: pytest.MonkeyP
         return await asked_once("https://events.example.org")
 
     told = run(main)
-    assert isinstance(told, NotReached)
-    assert told.answer.message.startswith("the proxy let nothing through: connect call failed")
+    assert unanswered(told).kind is Kind.NOT_REACHED
+    assert unanswered(told).answer.message.startswith("the proxy let nothing through: connect call failed")
     assert "proxysecretword" not in repr(told)
 
 

@@ -46,7 +46,7 @@ async def published(world: World, service: Handler, *, in_flight: int) -> tuple[
     """Send all that a ledger owes; return how long it took, and why it ended early, if it did."""
 
     @asynccontextmanager
-    async def open_api() -> AsyncIterator[EventApi]:
+    async def open_api(_passage: object) -> AsyncIterator[EventApi]:
         api, http = api_over(service)
         async with http:
             yield api

@@ -7,8 +7,7 @@ from pathlib import Path
 from contract.feed_runs import events_in, reasons_in
 from contract.partner_files import outcomes
 
-from mappings.outcome import MappedRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode
 
 PERMITS = """
 feed: permits

@@ -10,8 +10,7 @@ import xlsxwriter
 from contract.feed_runs import accounts_of, events_in, reasons_in
 from contract.partner_files import outcomes
 
-from mappings.outcome import MappedRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode
 
 PADDED = """
 feed: padded

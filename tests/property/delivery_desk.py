@@ -24,7 +24,7 @@ from unit.connectors_api.wired import SECRET
 from virtual_time import at_once
 
 from connectors.event_api.client import EventApi
-from connectors.event_api.transport import open_http
+from connectors.event_api.transport import Passage, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
@@ -37,7 +37,7 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Drain, InFlight, Publisher, PublishJob, PublishReport
+from pipelines.run.publish import Drain, Publisher, PublishJob, PublishReport
 from pipelines.run.stage import StageJob, stage
 from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind
@@ -208,7 +208,7 @@ class Worker:
                     ledger.finish_run(run_id, outcome="staged", exit_code=0, message="")
             except SyncError as error:
                 outcome = outcome_of(error)
-                ledger.finish_run(run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.told)
+                ledger.finish_run(run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text)
                 raise
 
     def _stage_job(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> StageJob:
@@ -216,14 +216,10 @@ class Worker:
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
-        departures = InFlight()
         job = PublishJob(
             outbox=outbox,
-            open_api=lambda: self._api(departures),
+            open_api=self._api,
             open_covers=NoCovers,  # type: ignore[arg-type]
-            requests=departures,
-            on_loss=lambda _tell: None,
-            tell=lambda _sentence: None,
             in_flight=IN_FLIGHT,
             advance=lambda _rows: None,
             clock_s=self.clock.seconds,
@@ -235,7 +231,7 @@ class Worker:
         published = PublishReport(account, drain.cause, 0.0, standing=outbox.standing())
         outcome = outcome_of_publish(published, _mapping())
         ledger.finish_run(
-            run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.told, publish_account=account
+            run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text, publish_account=account
         )
 
     def _drained(self, sending: Publisher) -> Drain:
@@ -257,11 +253,11 @@ class Worker:
         return sending.drain
 
     @asynccontextmanager
-    async def _api(self, departures: InFlight) -> AsyncIterator[EventApi]:
+    async def _api(self, passage: Passage) -> AsyncIterator[EventApi]:
         transport = httpx.MockTransport(self.service)
         policy = RetryPolicy(key_memory_s=KEY_MEMORY_S)
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
-            http.passage = departures
+            http.passage = passage
             limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
             yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
 

@@ -97,7 +97,7 @@ def _donors() -> dict[str, list[Any]]:
         for name, entry in _contexts({"fence": tree}):
             found[name].append(entry)
     for step in STEPS.values():
-        found["do"] += [yaml.load(shown.step, yaml.CBaseLoader) for shown in step.shown]
+        found["do"] += [yaml.load(shown.step, yaml.CBaseLoader) for shown in step.examples]
     return found
 
 

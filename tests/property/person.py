@@ -56,7 +56,7 @@ class Person:
         before = self.worker.rows().get(row_key)
         if before is None:
             return False
-        told = self.worker.weigh(row_key, choice)
+        told = self.worker.propose(row_key, choice)
         try:
             self.worker.decide(ANA, lambda decisions: decisions.resolve(RowKey(row_key), choice), death)
         except NotPossibleError:
@@ -70,7 +70,7 @@ class Person:
         assert isinstance(told, Change), f"{before} became {after}, and {told} was told"
         self._remember(after, told, choice)
         if not isinstance(choice, TakeBack):  # which goes back one decision further
-            again = self.worker.weigh(row_key, choice)
+            again = self.worker.propose(row_key, choice)
             assert not isinstance(again, Change), f"{choice} said twice is done twice: {before}, {after}"
         return True
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.rate_limit import RateReport
-from mappings.measures import written, written_rate
+from mappings.strict import written, written_rate
 from pipelines.cli.run_report import pace_line
 from pipelines.run.publish import pace_numbers
 

@@ -14,7 +14,7 @@ from reference_pages.assets_page import write_assets
 from reference_pages.commands_page import write_commands
 from reference_pages.documents_page import write_documents
 
-from mappings.reference import write_reference
+from mappings.reference import read_vocabulary
 from mappings.spec.json_schema import feed_json_schema
 from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
 
@@ -25,7 +25,7 @@ def generated_files() -> Iterator[tuple[Path, Callable[[], str]]]:
     yield docs / "assets.md", write_assets
     yield docs / "commands.md", write_commands
     yield docs / "documents.md", write_documents
-    yield docs / "vocabulary.md", write_reference
+    yield docs / "vocabulary.md", lambda: read_vocabulary().text
     yield ROOT / "mappings" / "eventsync.schema.json", lambda: _json(feed_json_schema())
     for verb in DOCUMENTS:
         yield docs / "json" / file_name(verb), partial(_document, verb)

@@ -1,6 +1,6 @@
 """The page about `--json` documents, written from their types: which verb prints which, and what each key means.
 
-The types stand in `pipelines.cli.documents`; as JSON Schema they are published in docs/json.
+The types stand in `pipelines.cli.schema`; as JSON Schema they are published in docs/json.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from reference_pages.tables import page, table
 
-from pipelines.cli.documents import DOCUMENTS, document_schema, file_name
+from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
 
 _OPENING = """\
 # JSON documents

@@ -1,4 +1,4 @@
-"""Which files a source means today: those that match its path and its days, the newest of them, those that are finished."""
+"""Which files a source means today, and those of this machine: found, opened where they are, recognised unchanged (snapshots)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from functools import partial
-from pathlib import Path
-from typing import BinaryIO, Protocol
+from pathlib import Path, PurePosixPath
+from typing import Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
 from connectors.sources.contract import REAL_CLOCK, Clock, stamp_of_all
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.opened_file import FoundFile, OpenStored, StoredFile, digest_of, stamp_of_files
+from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of, stamp_of_files
 from mappings.errors import SyncError
 from mappings.spec.source import AnySource, FileSource
-from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day
+from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day, without_secrets
 
+SETTLED_S = 60.0
+"""A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
 _DIGITS = re.compile(r"(\d+)")
 _MOST_FILES = 10_000
 
@@ -31,13 +32,13 @@ _MOST_FILES = 10_000
 class Files(Protocol):
     """Where files are: on this machine, on the web, in a store."""
 
-    def connected(self, path: str) -> AbstractContextManager[Files]:
+    def connected(self, path: str) -> AbstractContextManager[Self]:  # noqa: ARG002  # needed where there are connections
         """Use one connection for the length of the block; `path` is one of the files, or a pattern."""
-        ...
+        return nullcontext(self)
 
     def shown(self, path: str) -> str:
         """Return a path as it may be shown to people."""
-        ...
+        return without_secrets(path)
 
     def find(self, path: str) -> FoundFile | None:
         """Return the file at a path, None if there is none."""
@@ -49,7 +50,8 @@ class Files(Protocol):
         Raises:
             NoFolderError: the folder that they should lie in is not there.
         """
-        ...
+        found = self.find(pattern)
+        return [found] if found else []
 
     def open(self, path: str) -> AbstractContextManager[StoredFile]:
         """Open the file at a path: where it is, or a nameless copy of it.
@@ -60,18 +62,6 @@ class Files(Protocol):
             ConfigError: the driver of this kind of address is not installed.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class UnfinishedFile:
-    """A file that may still be being written, and how that is known."""
-
-    file: FoundFile
-    why: str
-
-    def __str__(self) -> str:
-        """The sentence for people."""
-        return f"{self.file.label} is still being written: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +92,7 @@ class FileChoice:
         if not is_dated(self.spec.path):
             single = [file for file in single if self.spec.days.has_changed(file.changed_at)]
         if len(single) > _MOST_FILES and self.spec.files != "newest":
-            message = f"{len(single)} files match {self.shown}"
+            message = f"{len(single)} files match {self.files.shown(self.spec.path)}"
             raise SourceRefusedError(message, hint="narrow `source.path`, or say `files: newest`")
         return tuple(single)
 
@@ -117,52 +107,49 @@ class FileChoice:
         if not found:
             raise self.nothing_there()
         meant = found[-1:] if self.spec.files == "newest" else found
-        if unfinished := self.unfinished(meant, is_patient=True):
-            message = "; ".join(map(str, unfinished[:3]))
+        if unfinished := list(self.unfinished(meant, is_patient=True).values()):
+            message = "; ".join(unfinished[:3])
             raise SourceUnavailableError(message, hint="run again later; nothing was read, so that no half of a file counts")
         return meant
 
-    def unfinished(
-        self, files: Sequence[FoundFile], *, is_patient: bool = False, may_wait: bool = True
-    ) -> tuple[UnfinishedFile, ...]:
-        """Return the files that may still be being written.
+    def unfinished(self, files: Sequence[FoundFile], *, is_patient: bool = False, may_wait: bool = True) -> dict[FoundFile, str]:
+        """Return the files that may still be being written, each with a sentence that says why.
 
         A file younger than `settle` is one of them, unless `is_patient`: then it may show by not changing for so long that it
         is finished, as a file of unknown age always may. Without `may_wait` such a file counts as finished.
         """
         settle_s = self.spec.settle.total_seconds() if self.spec.settle else 0.0
-        unfinished, again = list[UnfinishedFile](), list[FoundFile]()
         too_young = f"it changed less than {settle_s:.0f} s ago"
+        why, again = dict[FoundFile, str](), list[FoundFile]()
         for file in files:
-            age_s = self._age_s(file)
-            if self.spec.marker and self.files.find(beside(file.path, marker_of(self.spec.marker, file.name))) is None:
-                why = f"its marker {marker_of(self.spec.marker, file.name)} is not there yet"
-                unfinished.append(UnfinishedFile(file, why))
+            # A file from the future has another clock than ours: nothing is known of its age.
+            age_s = None if file.changed_at is None or file.changed_at > self.clock.now() else self.clock.now() - file.changed_at
+            marker = marker_of(self.spec.marker, file.name) if self.spec.marker else ""
+            if marker and self.files.find(beside(file.path, marker)) is None:
+                why[file] = f"its marker {marker} is not there yet"
             elif self.spec.settle is None or (age_s is not None and age_s >= settle_s):
                 continue
             elif may_wait and (is_patient or age_s is None):
                 again.append(file)
             elif age_s is not None:
-                unfinished.append(UnfinishedFile(file, too_young))
+                why[file] = too_young
         if again:
             self.clock.sleep(settle_s)
-        return (
-            *unfinished,
-            *(UnfinishedFile(file, too_young) for file in again if not _is_same(file, self.files.find(file.path))),
-        )
+        why |= dict.fromkeys((file for file in again if not _is_same(file, self.files.find(file.path))), too_young)
+        return {file: f"{file.label} is still being written: {reason}" for file, reason in why.items()}
 
     def nothing_there(self) -> SourceRefusedError:
         """Return the error of a source without any file."""
-        return SourceRefusedError(f"no file matches {self.shown}", hint="has the partner delivered it? Check `source.path`")
-
-    @property
-    def shown(self) -> str:
-        """The path, for people."""
-        return self.files.shown(self.spec.path)
+        message = f"no file matches {self.files.shown(self.spec.path)}"
+        return SourceRefusedError(message, hint="has the partner delivered it? Check `source.path`")
 
     def _all(self) -> Iterator[FoundFile]:
         """A day on which nothing came has no folder; where no day has one, it is their common place that is not there."""
-        paths, missing = self._paths(), 0
+        paths: list[tuple[str, date | None]] = [(self.spec.path, None)]
+        if is_dated(self.spec.path):
+            today = datetime.fromtimestamp(self.clock.now(), UTC).astimezone(ZoneInfo(self.spec.days.zone)).date()
+            paths = [(on_day(self.spec.path, day), day) for day in self.spec.days.around(today)]
+        missing = 0
         for path, day in paths:
             try:
                 found = self.files.matching(path) if is_pattern(path) else [self.files.find(path)]
@@ -173,18 +160,6 @@ class FileChoice:
             else:
                 yield from (replace(file, day=day) for file in found if file)
 
-    def _paths(self) -> list[tuple[str, date | None]]:
-        if not is_dated(self.spec.path):
-            return [(self.spec.path, None)]
-        today = datetime.fromtimestamp(self.clock.now(), UTC).astimezone(ZoneInfo(self.spec.days.zone)).date()
-        return [(on_day(self.spec.path, day), day) for day in self.spec.days.around(today)]
-
-    def _age_s(self, file: FoundFile) -> float | None:
-        """A file from the future has another clock than ours: nothing is known of its age."""
-        if file.changed_at is None or file.changed_at > self.clock.now():
-            return None
-        return self.clock.now() - file.changed_at
-
 
 def beside(path: str, name: str) -> str:
     """Return the path of a file's neighbour; of an address with its user and its query."""
@@ -194,29 +169,38 @@ def beside(path: str, name: str) -> str:
     return urlunsplit(parts._replace(path=f"{parts.path.rpartition('/')[0]}/{name}"))
 
 
+def name_of(address: str) -> str:
+    """Return what people call the file at an address: its name, or its host."""
+    parts = urlsplit(address.rpartition("::")[2])
+    return PurePosixPath(parts.path).name or parts.hostname or without_secrets(address)
+
+
 def _is_same(before: FoundFile, after: FoundFile | None) -> bool:
     return after is not None and (before.size, before.version, before.changed_at) == (after.size, after.version, after.changed_at)
 
 
-def _order(file: FoundFile) -> tuple[date, Sequence[tuple[int, str]], Sequence[tuple[int, str]], str]:
+def _order(file: FoundFile) -> tuple[object, ...]:
     """A name that goes on where another ends comes after it with any ending: 2026.csv, then 2026-late.csv."""
+
+    def by_number(text: str) -> list[tuple[int, str]]:
+        return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text)]
+
     folder, _, name = file.label.rpartition("/")
-    return file.day or date.min, _by_number(f"{folder}/{name.partition('.')[0]}"), _by_number(name), file.path
+    return file.day or date.min, by_number(f"{folder}/{name.partition('.')[0]}"), by_number(name), file.path
 
 
-def _by_number(text: str) -> tuple[tuple[int, str], ...]:
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(text))
+def fixed_folder(pattern: str) -> str:
+    """Return the folders of a pattern that come before its first wildcard."""
+    parts = pattern.split("/")[:-1]
+    fixed = next((place for place, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts))
+    return "/".join(parts[:fixed])
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFiles:
+class LocalFiles(Files):
     """The files beside the folder `base`."""
 
     base: Path
-
-    def connected(self, _path: str) -> AbstractContextManager[LocalFiles]:
-        """Return the same files: there is no connection."""
-        return nullcontext(self)
 
     def shown(self, path: str) -> str:
         """Return a path as people can use it."""
@@ -241,8 +225,8 @@ class LocalFiles:
             NoFolderError: the folder that they should lie in is not there.
         """
         full = str(self._full(pattern))
-        fixed = _fixed_folder(full)
-        if not Path(fixed).is_dir():
+        fixed = Path(fixed_folder(full) or "/")
+        if not fixed.is_dir():
             raise NoFolderError(f"there is no folder {fixed}, where {full} is looked for", hint="check `source.path`")
         paths = (path for path in glob.iglob(full, recursive=True) if Path(path).is_file())  # noqa: PTH207  # pathlib's knows no absolute patterns
         found = ((path, self.find(path)) for path in paths)
@@ -251,8 +235,25 @@ class LocalFiles:
     @contextmanager
     def open(self, path: str) -> Iterator[StoredFile]:
         """Open the file where it is."""
-        with _opened(self._full(path)) as stream:
-            yield StoredFile(stream, Path(path).name, _version(os.fstat(stream.fileno())))
+        full = self._full(path)
+        try:
+            # Asked before it is opened: opening a pipe would wait for a writer.
+            if not stat.S_ISREG(full.stat().st_mode):
+                kind = "a folder" if full.is_dir() else "not a regular file"
+                raise SourceRefusedError(f"{full} is {kind}", hint="give the path of the file itself in `source.path`")
+            stream = full.open("rb")
+        except FileNotFoundError as error:
+            missing = (
+                "has the partner delivered it?" if full.parent.is_dir() else f"the folder {full.parent} does not exist either;"
+            )
+            hint = f"{missing} a relative `source.path` starts at the mapping file's folder"
+            raise SourceRefusedError(f"there is no file {full}", hint=hint) from error
+        except (PermissionError, NotADirectoryError) as error:
+            raise SourceRefusedError(f"we may not read {full}: {error.strerror}", hint="let this user read the file") from error
+        except OSError as error:
+            raise SourceUnavailableError(f"{full} could not be opened: {error.strerror}") from error
+        with stream:
+            yield StoredFile(stream, full.name, _version(os.fstat(stream.fileno())))
 
     def _full(self, path: str) -> Path:
         return (self.base / Path(path).expanduser()).absolute()
@@ -261,55 +262,6 @@ class LocalFiles:
 def _version(status: os.stat_result) -> str:
     # The time of the last change of any kind: a copy that keeps its age, put in the file's place, has another one.
     return f"size={status.st_size} mtime_ns={status.st_mtime_ns} ctime_ns={status.st_ctime_ns}"
-
-
-def _fixed_folder(pattern: str) -> str:
-    parts = Path(pattern).parts[:-1]
-    fixed = next((place for place, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts))
-    return str(Path(*parts[:fixed]))
-
-
-def _opened(full: Path) -> BinaryIO:
-    try:
-        # Asked before it is opened: opening a pipe would wait for a writer.
-        if not stat.S_ISREG(full.stat().st_mode):
-            kind = "a folder" if full.is_dir() else "not a regular file"
-            raise SourceRefusedError(f"{full} is {kind}", hint="give the path of the file itself in `source.path`")
-        return full.open("rb")
-    except FileNotFoundError as error:
-        raise SourceRefusedError(f"there is no file {full}", hint=_whereabouts(full)) from error
-    except (PermissionError, NotADirectoryError) as error:
-        raise SourceRefusedError(f"we may not read {full}: {error.strerror}", hint="let this user read the file") from error
-    except OSError as error:
-        raise SourceUnavailableError(f"{full} could not be opened: {error.strerror}") from error
-
-
-def _whereabouts(path: Path) -> str:
-    folder = path.parent
-    if not folder.is_dir():
-        return f"the folder {folder} does not exist either; a relative `source.path` starts at the mapping file's folder"
-    return "has the partner delivered it? A relative `source.path` starts at the mapping file's folder"
-
-
-SETTLED_S = 60.0
-"""A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotFile:
-    """One file as it stands now, and what opens it."""
-
-    found: FoundFile
-    open: OpenStored
-
-    def digest(self) -> bytes:
-        """Digest its bytes, as they are stored, with its name; b"" where it is another file by now. One pass over them."""
-        with self.open() as stored:
-            content = digest_of(stored.stream) if stored.stamp == self.found.version else ""
-        with self.open() as again:
-            if not content or again.stamp != self.found.version:
-                return b""
-        return f"{self.found.label}\0{self.found.day or ''}\0{content}\0".encode("utf-8", "surrogateescape")
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,15 +276,25 @@ class FileSnapshot:
     read_as: str
     size: int
     is_settled: bool
-    files: tuple[SnapshotFile, ...]
+    files: tuple[FoundFile, ...]
 
     def digest(self) -> str:
-        """Digest the bytes of all files; "" where one is another file by now, or out of reach."""
+        """Digest the bytes of all files, in one pass over them; "" where one is another file by now, or out of reach."""
         try:
-            digests = [file.digest() for file in self.files]
+            digests = [_digest(file) for file in self.files]
         except (SyncError, OSError):
             return ""
         return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest() if all(digests) else ""
+
+
+def _digest(found: FoundFile) -> bytes:
+    """Digest a file's bytes, as they are stored, with its name; b"" where it is another file by now."""
+    files = LocalFiles(Path())
+    with files.open(found.path) as stored:
+        content = digest_of(stored.stream) if stored.stamp == found.version else ""
+    with files.open(found.path) as again:
+        is_same = bool(content) and again.stamp == found.version
+    return f"{found.label}\0{found.day or ''}\0{content}\0".encode("utf-8", "surrogateescape") if is_same else b""
 
 
 TakeSnapshot = Callable[[], FileSnapshot | None]
@@ -360,9 +322,8 @@ def take_snapshot(spec: AnySource, base: Path, clock: Clock = REAL_CLOCK) -> Fil
 def _own_files(spec: AnySource, base: Path, clock: Clock) -> FileSnapshot | None:
     if not isinstance(spec, FileSource) or not spec.is_at_hand or spec.files == "new" or spec.settle is not None or spec.marker:
         return None
-    local = LocalFiles(base)
     try:
-        found = FileChoice(spec, local, clock).all_finished()
+        found = FileChoice(spec, LocalFiles(base), clock).all_finished()
     except SyncError:
         return None  # reading them says what is wrong
     # Inodes count: a link may lead to a neighbour of the same size, made in the same instant.
@@ -374,5 +335,5 @@ def _own_files(spec: AnySource, base: Path, clock: Clock) -> FileSnapshot | None
         read_as=stamp_of_files((file.name, file.version) for file in found) if is_choice else found[0].version,
         size=sum(file.size or 0 for file in found),
         is_settled=clock.now() - last_change > SETTLED_S,
-        files=tuple(SnapshotFile(file, partial(local.open, file.path)) for file in found),
+        files=found,
     )

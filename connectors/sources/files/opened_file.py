@@ -1,4 +1,9 @@
-"""A file as it is found, as it is stored, and as it is opened for one pass: unpacked, and watched for changes."""
+"""A file as it is found, as it is stored, and as it is opened for one pass: unpacked with bounds, and watched for changes.
+
+All that is packed goes through `UnpackedStream`, which counts the packed bytes that it reads: what a sender writes about sizes
+is not trusted. Python's own readers do not serve: `zipfile` unpacks bzip2 and LZMA without a bound on the output, and
+`lzma.LZMAFile` takes no memory limit. The memory of the decompressors for deflate and bzip2 is bounded by their formats.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from tempfile import TemporaryFile
-from typing import IO, Any, BinaryIO, Protocol, TypeVar
+from typing import IO, Any, BinaryIO, TypeVar
 
 from connectors.sources.errors import (
     BadSourceError,
@@ -29,6 +34,8 @@ from connectors.sources.errors import (
     cut_off_is_passing,
 )
 from mappings.errors import ConfigError
+
+T = TypeVar("T")
 
 HARMLESS_BYTES = 32 * 1024 * 1024
 """So much may come out of any file, however small it is packed."""
@@ -42,149 +49,152 @@ _WINDOW_AND_STATE = MOST_WINDOW + 1024 * 1024
 _MOST_PARTS, _LEAST_PART = 1000, 16
 """A packed file may consist of parts (members of gzip, frames of Zstandard): so many, and more if each has so many bytes."""
 _BUFFER_BYTES = 64 * 1024
+_CHUNK_BYTES = 1024 * 1024
 _MOST_SHOWN = 20
 _LONGEST_SHOWN = 200
 _DAMAGED = "the packed file is damaged or cut off"
 
 
-class Decompressor(Protocol):
-    """The interface that Python's decompressors have in common."""
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file that is there. `path` leads to it, secrets included; `label` distinguishes it from its neighbours
+    (`lisbon/agenda.csv`).
+
+    `version` is evidence of its content, "" without any. `changed_at` and `placed_at` (when anything of it changed, its name
+    and age included) are seconds since 1970, `size` bytes; None where unknown. `day`: the day that it is named after;
+    `number`: its inode.
+    """
+
+    path: str = field(repr=False)
+    label: str
+    version: str = ""
+    changed_at: float | None = None
+    size: int | None = None
+    day: date | None = None
+    placed_at: float | None = None
+    number: int | None = None
 
     @property
-    def eof(self) -> bool:
-        """Whether the packed stream has ended."""
+    def name(self) -> str:
+        """What people call it."""
+        return self.label.rpartition("/")[2]
 
     @property
-    def needs_input(self) -> bool:
-        """Whether more packed bytes are needed for more output."""
-
-    @property
-    def unused_data(self) -> bytes:
-        """What follows the packed stream."""
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        """Return up to `max_length` bytes."""
+    def evidence(self) -> bytes:
+        """Identify this version of this file: two files may call their versions the same."""
+        return f"{self.label}\0{self.day or ''}\0{self.version}\0".encode("utf-8", "surrogateescape")
 
 
-class _Adapter:
-    """Gives a decompressor the common interface."""
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """An open, seekable file as it is stored, or a nameless copy of one from elsewhere.
 
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
+    `name` is what people call it, `stamp` evidence of its content or "". `version`: what its server calls the version, to ask
+    about later. `age_s`: how long it had been unchanged by its server's clock. `has_known_end`: the disk, its length or its
+    second transfer proves that it has come whole.
+    """
 
-    @property
-    def eof(self) -> bool:
-        return bool(self.inner.eof)
+    stream: BinaryIO
+    name: str
+    stamp: str
+    has_known_end: bool = True
+    version: str = ""
+    age_s: float | None = None
 
-    @property
-    def needs_input(self) -> bool:
-        return bool(self.inner.needs_input)
-
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self.inner.unused_data)
-
-
-class _Inflate(_Adapter):
-    """`zlib`, which keeps its rest in `unconsumed_tail`."""
-
-    def __init__(self, wbits: int) -> None:
-        super().__init__(zlib.decompressobj(wbits))
-
-    @property
-    def needs_input(self) -> bool:
-        return not self.inner.unconsumed_tail
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return bytes(self.inner.decompress(self.inner.unconsumed_tail + data, max_length))
+    @contextmanager
+    def reopened(self) -> Iterator[StoredFile]:
+        """Open the same bytes from the start. They share one position: read one at a time."""
+        self.stream.seek(0)
+        with os.fdopen(os.dup(self.stream.fileno()), "rb") as own:
+            yield replace(self, stream=own)
 
 
-class _LzmaMember(_Adapter):
-    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE))
-        self._size = size
-        self._is_begun = False
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        if not self._is_begun:
-            self._is_begun = True
-            _, _, length, properties = struct.unpack_from("<BBH5s", data)
-            if length != len(properties):
-                raise ValueError("LZMA has five bytes of properties")
-            data = properties + struct.pack("<Q", self._size) + data[9:]
-        return bytes(self.inner.decompress(data, max_length))
+OpenStored = Callable[[], AbstractContextManager[StoredFile]]
+"""Opens a file for one pass over it, from its first byte."""
 
 
-class _ZstandardFrame(_Adapter):
-    """One frame of Zstandard, by the extra `zstd`."""
+@dataclass(frozen=True, slots=True)
+class OpenedFile:
+    """An open, seekable file. `name` is what people call it (`events.csv`), `stamp` evidence of its version or "".
 
-    def __init__(self) -> None:
-        from backports import zstd  # noqa: PLC0415  # an extra: needed by few
+    `has_known_end`: its length or the format that it is packed in proves that it has come whole. `stored_bytes`: its size as
+    it is stored, packed or not.
+    """
 
-        super().__init__(
-            zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1})
-        )
-        self._error = zstd.ZstdError
+    stream: BinaryIO
+    name: str
+    stamp: str
+    has_known_end: bool
+    stored_bytes: int
+    _stored: BinaryIO
+    _changed_ns: int
 
-    def decompress(self, data: bytes, max_length: int) -> bytes:
+    @contextmanager
+    def detect_change(self) -> Iterator[None]:
+        """Notice that the file is written into during the block; a file that is being written looks broken.
+
+        A file put in its place as a whole does not count.
+
+        Raises:
+            SourceUnavailableError: it is.
+        """
         try:
-            return bytes(self.inner.decompress(data, max_length))
-        except self._error as error:
-            raise ValueError(str(error)) from error
+            yield
+        except (BadSourceError, MissingColumnsError):
+            self._check()
+            raise
+        self._check()
 
+    def _check(self) -> None:
+        now = os.fstat(self._stored.fileno())
+        if (now.st_size, now.st_mtime_ns) != (self.stored_bytes, self._changed_ns):
+            hint = "run again; if it happens often, ask for the file to be written elsewhere and moved here"
+            raise SourceUnavailableError(f"{self.name} changed while we read it", hint=hint)
 
-def _zstandard_frame() -> Decompressor:
-    try:
-        return _ZstandardFrame()
-    except ImportError:
-        hint = "run `pip install 'eventsync[zstd]'`"
-        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-
-
-MakeDecompressor = Callable[[], Decompressor]
-"""Makes the decompressor of one part of a packed file."""
-_GZIP: MakeDecompressor = partial(_Inflate, zlib.MAX_WBITS + 16)
-_BY_HEAD: dict[bytes, MakeDecompressor] = {
-    b"\x1f\x8b": _GZIP,
-    b"BZh": bz2.BZ2Decompressor,
-    b"\x28\xb5\x2f\xfd": _zstandard_frame,
-    b"\xfd7zXZ\x00": partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _WINDOW_AND_STATE),
-}
+    def whole(self, rows: Iterator[T]) -> Iterator[T]:
+        """Yield the rows; raises as `detect_change`."""
+        with self.detect_change():
+            yield from rows
 
 
 @contextmanager
-def unpacked(stored: BinaryIO, name: str, member: str = "") -> Iterator[tuple[BinaryIO, str, bool]]:
-    """Give the stream to read a stored file by, what people call it, and whether it was packed.
+def opened(open_stored: OpenStored, member: str = "", *, unpacks: bool = True) -> Iterator[OpenedFile]:
+    """Open a file and unpack it: gzip, bzip2, xz, Zstandard or a zip archive.
 
-    `member`: which file of a zip archive is meant, by a pattern such as `*/events.csv`; "": its only one.
+    `member`: which file of an archive is meant, by a pattern such as `*/events.csv`; "": its only one. Without `unpacks` only the
+    member is taken out of its archive, into a file of its own.
 
     Raises:
+        SourceRefusedError: it is not there, is no file, or may not be read.
+        SourceUnavailableError: the other side or the disk did not answer.
         BadSourceError: it is an archive in which not one file is meant, or damaged.
         ConfigError: it is packed with Zstandard, and what unpacks that is not installed.
     """
+    with ExitStack() as stack:
+        stored = stack.enter_context(open_stored())
+        stack.enter_context(cut_off_is_passing(stored.name, has_known_end=stored.has_known_end))
+        before = os.fstat(stored.stream.fileno())
+        raw = _unpacked(stored.stream, stored.name, member, stack) if unpacks or member else None
+        has_known_end = stored.has_known_end or not unpacks or raw is not None
+        raw = raw or _CheckedStream(stored.stream, stored.name)
+        stream: BinaryIO = stack.enter_context(io.BufferedReader(raw, _BUFFER_BYTES))
+        if member and not unpacks:
+            stream = stack.enter_context(_copied(stream))
+        yield OpenedFile(stream, raw.name, stored.stamp, has_known_end, before.st_size, stored.stream, before.st_mtime_ns)
+
+
+def _unpacked(stored: BinaryIO, name: str, member: str, stack: ExitStack) -> _CheckedStream | None:
+    """Return what comes out of a stored file, None where it is not packed, or a workbook."""
     with as_bad_source(lambda: name, "the file cannot be read"):
         head = stored.read(6)
         stored.seek(0)
-    with ExitStack() as open_things:
-        stream: _CheckedStream | None
-        if head.startswith(b"PK\x03\x04"):
-            archive = open_things.enter_context(opened_archive(stored, name))
-            stream = _one_member(archive, name, member, size_of(stored))
-        else:
-            begin = next((begin for magic, begin in _BY_HEAD.items() if head.startswith(magic)), None)
-            stream = UnpackedStream(stored, begin, name, size_of(stored)) if begin else None
-        if stream is None:
-            stored.seek(0)
-            yield open_things.enter_context(as_stored(stored, name)), name, False
-        else:
-            yield open_things.enter_context(io.BufferedReader(stream, _BUFFER_BYTES)), stream.name, True
-
-
-def as_stored(stored: BinaryIO, name: str) -> io.BufferedReader:
-    """Return the bytes of a file as they are stored; reading them raises errors of `connectors.sources.errors` only."""
-    return io.BufferedReader(_CheckedStream(stored, name), _BUFFER_BYTES)
+    size = os.fstat(stored.fileno()).st_size
+    if head.startswith(b"PK\x03\x04"):
+        stream = _one_member(stack.enter_context(opened_archive(stored, name)), name, member, size)
+        stored.seek(0)
+        return stream
+    begin = next((begin for magic, begin in _BY_HEAD.items() if head.startswith(magic)), None)
+    return UnpackedStream(stored, begin, name, size) if begin else None
 
 
 @contextmanager
@@ -204,16 +214,17 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
     if not is_packed:
         yield stream, False
         return
-    with TemporaryFile(prefix="eventsync-") as plain:
-        with io.BufferedReader(UnpackedStream(stream, _GZIP, name, size_of(stream)), _BUFFER_BYTES) as unpacking:
-            shutil.copyfileobj(unpacking, plain)
-        plain.seek(0)
+    packed = UnpackedStream(stream, _gzip, name, os.fstat(stream.fileno()).st_size)
+    with io.BufferedReader(packed, _BUFFER_BYTES) as unpacking, _copied(unpacking) as plain:
         yield plain, True
 
 
-def size_of(stored: BinaryIO) -> int:
-    """Return the size of a file as it is stored."""
-    return os.fstat(stored.fileno()).st_size
+@contextmanager
+def _copied(stream: BinaryIO) -> Iterator[BinaryIO]:
+    with TemporaryFile(prefix="eventsync-") as plain:
+        shutil.copyfileobj(stream, plain)
+        plain.seek(0)
+        yield plain
 
 
 class _Archive:
@@ -252,7 +263,13 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     if member.compress_type == zipfile.ZIP_STORED:
         with as_bad_source(lambda: name, _DAMAGED):
             return _CheckedStream(archive.open(member), name)
-    begin = _begin_of(member)
+    # The methods of APPNOTE.TXT, section 4.4.5.
+    methods: dict[int, Callable[[], Decompressor]] = {
+        zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
+        zipfile.ZIP_BZIP2: _bzip2,
+        zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
+    }
+    begin = methods.get(member.compress_type)
     if begin is None:
         hint = "ask for an archive packed with deflate, as every program can write it"
         raise BadSourceError(name, f"its archive packs it by method {member.compress_type}, which is not known here", hint=hint)
@@ -261,16 +278,6 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
     packed.CRC = None  # type: ignore[assignment] # `zipfile` then checks no sum: it is that of the unpacked bytes
     with as_bad_source(lambda: name, _DAMAGED):
         return UnpackedStream(archive.open(packed), begin, name, stored_bytes, member)
-
-
-def _begin_of(member: zipfile.ZipInfo) -> MakeDecompressor | None:
-    """Return what unpacks a zip member by its method (APPNOTE.TXT, section 4.4.5), None if it is not known here."""
-    methods: dict[int, MakeDecompressor] = {
-        zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
-        zipfile.ZIP_BZIP2: bz2.BZ2Decompressor,
-        zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
-    }
-    return methods.get(member.compress_type)
 
 
 def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes: int) -> _CheckedStream | None:
@@ -284,11 +291,80 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
     shown = ", ".join(member.filename[:_LONGEST_SHOWN] for member in (meant or members)[:_MOST_SHOWN])
     message, hint = f"the archive holds {len(members)} files: {shown}", 'say which one is meant: `member: "*/events.csv"`'
     if pattern and meant:
-        message = f'{len(meant)} files of the archive match "{pattern}": {shown}'
-        hint = "make `member` match one of them only"
+        message, hint = f'{len(meant)} files of the archive match "{pattern}": {shown}', "make `member` match one of them only"
     elif pattern:
         message, hint = f'no file of the archive matches "{pattern}"; it holds {shown or "none"}', "check `member`"
     raise BadSourceError(name, message, hint=hint)
+
+
+class Decompressor:
+    """One of Python's decompressors, by the interface that most of them have."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self.inner.needs_input)
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return bytes(self.inner.decompress(data, max_length))
+
+
+class _Inflate(Decompressor):
+    """`zlib`, which keeps its rest in `unconsumed_tail`."""
+
+    def __init__(self, wbits: int) -> None:
+        super().__init__(zlib.decompressobj(wbits))
+
+    @property
+    def needs_input(self) -> bool:
+        return not self.inner.unconsumed_tail
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return super().decompress(self.inner.unconsumed_tail + data, max_length)
+
+
+class _LzmaMember(Decompressor):
+    """LZMA as zip archives hold it (APPNOTE.TXT, section 5.8.8): its properties are those of an `.lzma` file without the size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(lzma.LZMADecompressor(lzma.FORMAT_ALONE, memlimit=_WINDOW_AND_STATE))
+        self._size: int | None = size
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if self._size is not None:
+            _, _, length, properties = struct.unpack_from("<BBH5s", data)
+            if length != len(properties):
+                raise ValueError("LZMA has five bytes of properties")
+            data = properties + struct.pack("<Q", self._size) + data[9:]
+            self._size = None
+        return super().decompress(data, max_length)
+
+
+def _gzip() -> Decompressor:
+    return _Inflate(zlib.MAX_WBITS + 16)
+
+
+def _bzip2() -> Decompressor:
+    return Decompressor(bz2.BZ2Decompressor())
+
+
+def _xz() -> Decompressor:
+    return Decompressor(lzma.LZMADecompressor(lzma.FORMAT_XZ, _WINDOW_AND_STATE))
+
+
+def _zstandard() -> Decompressor:
+    try:
+        from backports import zstd  # noqa: PLC0415  # an extra: needed by few
+    except ImportError:
+        hint = "run `pip install 'eventsync[zstd]'`"
+        raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
+    longest: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
+    return Decompressor(zstd.ZstdDecompressor(options=longest))
+
+
+_BY_HEAD = {b"\x1f\x8b": _gzip, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}
 
 
 class _CheckedStream(io.RawIOBase):
@@ -375,22 +451,27 @@ class UnpackedStream(_CheckedStream):
     def _restart(self) -> None:
         self._decompressor: Decompressor | None = self._begin()
         self._rest = b""
-        self._given = self._taken = self._checksum = 0
-        self._parts = 1
+        self._given = self._taken = self._checksum = self._parts = 0
 
     def _chunk(self, size: int) -> bytes:
         chunk = b""
         while not chunk and (decompressor := self._decompressor) is not None:
-            if decompressor.eof:
-                self._next_part(decompressor)
+            if decompressor.inner.eof:
+                self._next_part(decompressor.inner.unused_data)
                 continue
             data = (self._rest or self._read()) if decompressor.needs_input else b""
             self._rest = b""
             is_end = decompressor.needs_input and not data
             chunk = self._decompressed(decompressor, data, size)
-            if is_end and not chunk and not decompressor.eof:
+            if is_end and not chunk and not decompressor.inner.eof:
                 raise EOFError
-        self._count(chunk)
+        self._given += len(chunk)
+        if self._member is not None:
+            self._checksum = zlib.crc32(chunk, self._checksum)
+        most = max(HARMLESS_BYTES, min(self._taken, self._stored_bytes) * MOST_RATIO)
+        if self._given > most:
+            message = f"unpacks to more than {most // 2**20} million bytes, {MOST_RATIO} times its size"
+            raise BadSourceError(self.name, message, hint="no table of text does: is this the right file?")
         return chunk
 
     def _read(self) -> bytes:
@@ -401,21 +482,21 @@ class UnpackedStream(_CheckedStream):
     def _decompressed(self, decompressor: Decompressor, data: bytes, size: int) -> bytes:
         try:
             return decompressor.decompress(data, size)
-        except (lzma.LZMAError, ValueError) as error:
+        except Exception as error:  # that of Zstandard has no base in common with the others
             if "memory" not in str(error).casefold():
-                raise
+                raise ValueError(str(error)) from error
             message = f"it takes more than {MOST_WINDOW // 2**20} MB of memory to unpack"
             hint = "ask for it packed with a smaller dictionary, or with gzip"
             raise BadSourceError(self.name, message, hint=hint) from error
 
-    def _next_part(self, ended: Decompressor) -> None:
+    def _next_part(self, unused: bytes) -> None:
         """Begin the part that follows; zeros between two parts are padding (RFC 1952, the .xz format)."""
         if self._member is not None:
             self._decompressor = None
             if (self._given, self._checksum) != (self._member.file_size, self._member.CRC):
                 raise zipfile.BadZipFile("size or checksum differ")
             return
-        self._rest = ended.unused_data.lstrip(b"\0")
+        self._rest = unused.lstrip(b"\0")
         while not self._rest and (data := self._read()):
             self._rest = data.lstrip(b"\0")
         self._decompressor = self._begin() if self._rest else None
@@ -424,174 +505,12 @@ class UnpackedStream(_CheckedStream):
             message = f"the packed file consists of more than {_MOST_PARTS} parts with nearly nothing in them"
             raise BadSourceError(self.name, message, hint="is this the right file? Ask for it packed in one part")
 
-    def _count(self, chunk: bytes) -> None:
-        self._given += len(chunk)
-        if self._member is not None:
-            self._checksum = zlib.crc32(chunk, self._checksum)
-        most = max(HARMLESS_BYTES, min(self._taken, self._stored_bytes) * MOST_RATIO)
-        if self._given > most:
-            message = f"unpacks to more than {most // 2**20} million bytes, {MOST_RATIO} times its size"
-            raise BadSourceError(self.name, message, hint="no table of text does: is this the right file?")
-
-
-T = TypeVar("T")
-_CHUNK_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file that is there. `path` leads to it, secrets included; `label` distinguishes it from its neighbours
-    (`lisbon/agenda.csv`).
-
-    `version` is evidence of its content, "" without any. `changed_at` and `placed_at` (when anything of it changed, its name
-    and age included) are seconds since 1970, `size` bytes; None where unknown. `day`: the day that it is named after;
-    `number`: its inode.
-    """
-
-    path: str = field(repr=False)
-    label: str
-    version: str = ""
-    changed_at: float | None = None
-    size: int | None = None
-    day: date | None = None
-    placed_at: float | None = None
-    number: int | None = None
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.label.rpartition("/")[2]
-
-    @property
-    def evidence(self) -> bytes:
-        """Identify this version of this file: two files may call their versions the same."""
-        return f"{self.label}\0{self.day or ''}\0{self.version}\0".encode("utf-8", "surrogateescape")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """An open, seekable file as it is stored, or a nameless copy of one from elsewhere.
-
-    `name` is what people call it, `stamp` evidence of its content or "". `version`: what its server calls the version, to ask
-    about later. `age_s`: how long it had been unchanged by its server's clock. `has_known_end`: the disk, its length or its
-    second transfer proves that it has come whole.
-    """
-
-    stream: BinaryIO
-    name: str
-    stamp: str
-    has_known_end: bool = True
-    version: str = ""
-    age_s: float | None = None
-
-    @contextmanager
-    def reopened(self) -> Iterator[StoredFile]:
-        """Open the same bytes from the start. They share one position: read one at a time."""
-        self.stream.seek(0)
-        with os.fdopen(os.dup(self.stream.fileno()), "rb") as own:
-            yield replace(self, stream=own)
-
-
-OpenStored = Callable[[], AbstractContextManager[StoredFile]]
-"""Opens a file for one pass over it, from its first byte."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileAt:
-    """A file that can be opened any number of times. `member`: which file of a zip archive is meant, as a pattern."""
-
-    open_stored: OpenStored
-    member: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedFile:
-    """An open, seekable file. `name` is what people call it (`events.csv`), `stamp` evidence of its version or "".
-
-    `has_known_end`: its length or the format that it is packed in proves that it has come whole.
-    """
-
-    stream: BinaryIO
-    name: str
-    stamp: str
-    _stored: BinaryIO
-    _before: tuple[int, int]
-    has_known_end: bool = True
-
-    @property
-    def stored_bytes(self) -> int:
-        """The size of the file as it is stored, packed or not."""
-        return self._before[0]
-
-    def has_changed(self) -> bool:
-        """Whether it was written into since it was opened. A file put in its place as a whole does not count."""
-        return _size_and_time(self._stored) != self._before
-
-
-@contextmanager
-def opened(file: FileAt, *, unpacks: bool = True) -> Iterator[OpenedFile]:
-    """Open a file and unpack it: gzip, bzip2, xz, Zstandard or a zip archive; without `unpacks` only the `member` of an archive.
-
-    Raises:
-        SourceRefusedError: it is not there, is no file, or may not be read.
-        SourceUnavailableError: the other side or the disk did not answer.
-        BadSourceError: it is an archive in which not one file is meant, or damaged.
-    """
-    with file.open_stored() as stored, cut_off_is_passing(stored.name, has_known_end=stored.has_known_end):
-        before = _size_and_time(stored.stream)
-        if not unpacks and not file.member:
-            with as_stored(stored.stream, stored.name) as stream:
-                yield OpenedFile(stream, stored.name, stored.stamp, stored.stream, before)
-            return
-        with unpacked(stored.stream, stored.name, file.member) as (stream, name, is_packed):
-            if unpacks:
-                has_known_end = stored.has_known_end or is_packed
-                yield OpenedFile(stream, name, stored.stamp, stored.stream, before, has_known_end)
-                return
-            with TemporaryFile(prefix="eventsync-") as plain:
-                shutil.copyfileobj(stream, plain)
-                plain.seek(0)
-                yield OpenedFile(plain, name, stored.stamp, stored.stream, before)
-
-
-@contextmanager
-def detect_change(file: OpenedFile) -> Iterator[None]:
-    """Notice that the file is written into during the block; a file that is being written looks broken.
-
-    Raises:
-        SourceUnavailableError: it is.
-    """
-    try:
-        yield
-    except (BadSourceError, MissingColumnsError) as error:
-        if file.has_changed():
-            raise _changed(file) from error
-        raise
-    if file.has_changed():
-        raise _changed(file)
-
-
-def whole(file: OpenedFile, rows: Iterator[T]) -> Iterator[T]:
-    """Yield the rows; raises as `detect_change`."""
-    with detect_change(file):
-        yield from rows
-
-
-def _changed(file: OpenedFile) -> SourceUnavailableError:
-    hint = "run again; if it happens often, ask for the file to be written elsewhere and moved here"
-    return SourceUnavailableError(f"{file.name} changed while we read it", hint=hint)
-
-
-def _size_and_time(stream: BinaryIO) -> tuple[int, int]:
-    status = os.fstat(stream.fileno())
-    return status.st_size, status.st_mtime_ns
-
 
 def digest_of(stream: BinaryIO) -> str:
     """Return a stamp made of the bytes themselves; the stream is back at its start."""
     stream.seek(0)
     digest = hashlib.blake2b(digest_size=16)
-    for chunk in iter(lambda: stream.read(_CHUNK_BYTES), b""):
+    for chunk in iter(partial(stream.read, _CHUNK_BYTES), b""):
         digest.update(chunk)
     stream.seek(0)
     return f"blake2b={digest.hexdigest()}"

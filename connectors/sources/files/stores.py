@@ -19,8 +19,8 @@ from fsspec.config import conf
 
 from connectors.addresses import refusal_of_host
 from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.files.choice import Files, fixed_folder, name_of
 from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of
-from connectors.sources.files.web import name_of
 from connectors.sources.files.web_requests import FetchLimits, TransferLimit
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
@@ -60,7 +60,7 @@ _FRESH_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class StoreFiles:
+class StoreFiles(Files):
     """The files of a store, by their addresses. `_store`: the connection to use, None to make one for each request."""
 
     bounds: FetchLimits
@@ -81,10 +81,6 @@ class StoreFiles:
         with nullcontext(self) if self._store else self.connected(path) as files, _sorted_errors(path):
             yield files._store, files._store._strip_protocol(path)  # noqa: SLF001  # as `url_to_fs` itself does it
 
-    def shown(self, path: str) -> str:
-        """Return an address as it may be shown."""
-        return without_secrets(path)
-
     def find(self, path: str) -> FoundFile | None:
         """Return the file at an address, None if there is none."""
         with self._at(path) as (store, inside):
@@ -101,9 +97,14 @@ class StoreFiles:
             SourceRefusedError: it is closed to us.
         """
         with self._at(pattern) as (store, inside):
-            folder = _fixed_folder(inside)
+            folder = fixed_folder(inside)
             if folder.strip("/") and not store.isdir(folder):
-                _check_folder(store, folder, pattern)
+                # A bucket has no folders: only where the store has, its absence is a mistake. Listing shows what is wrong.
+                try:
+                    store.ls(folder)
+                except FileNotFoundError:
+                    message = f"there is no folder {folder} at {without_secrets(pattern)}"
+                    raise NoFolderError(message, hint="check `source.path`") from None
             root = pattern[: len(pattern) - len(inside)] if pattern.endswith(inside) else ""
             return [
                 self._found(f"{root}{path}", path.removeprefix(folder).strip("/"), found)
@@ -163,21 +164,6 @@ def _changed_at(found: Mapping[str, Any]) -> float | None:
             return float(changed)
         case _:
             return None
-
-
-def _fixed_folder(pattern: str) -> str:
-    parts = pattern.split("/")[:-1]
-    fixed = next((place for place, part in enumerate(parts) if any(mark in part for mark in "*?[")), len(parts))
-    return "/".join(parts[:fixed])
-
-
-def _check_folder(store: Any, folder: str, pattern: str) -> None:
-    """A bucket has no folders: only where the store has, its absence is a mistake. Listing shows what is wrong."""
-    try:
-        store.ls(folder)
-    except FileNotFoundError:
-        message = f"there is no folder {folder} at {without_secrets(pattern)}"
-        raise NoFolderError(message, hint="check `source.path`") from None
 
 
 def _store_at(address: str) -> Any:

@@ -6,24 +6,28 @@ fsspec's HTTP file system does none of this: it neither pins addresses nor check
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
 from typing import BinaryIO
-from urllib.parse import urlsplit
 
 import httpx
 
 from connectors.retry import http_date, retry_after_s
+from connectors.sources.contract import Ending, Reading, Source, unchanged
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError, cut_off_is_passing
-from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of, sent_unpacked
+from connectors.sources.files.choice import Files, beside, name_of
+from connectors.sources.files.opened_file import FoundFile, OpenStored, StoredFile, digest_of, sent_unpacked
 from connectors.sources.files.web_requests import FetchLimits, TransferLimit, WebRequests
-from mappings.spec.source_words import without_secrets
+from mappings.spec.source import FileSource
+from mappings.spec.source_words import marker_of, without_secrets
 
-_PASSING = frozenset({408, 425, 429})
+_PASSING = frozenset({202, 408, 425, 429})
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
+_ENCODED = {"accept-encoding": "gzip"}
+"""Always the same encodings: each is a representation of its own, with a version and a length of its own."""
+
 _FRESH_S = 60.0
 """A time of change so close to the answer's own time may stand for two versions (RFC 9110, section 8.8.2.2)."""
 
@@ -33,46 +37,62 @@ _GREAT_STEP_BYTES = 1024 * 1024
 _LONGEST_PAUSE_S = 30.0
 """A server that asks for a longer pause is left to the next run."""
 
+_AGAIN = "run again; if it stays so, tell the partner"
+
 
 @dataclass(frozen=True, slots=True)
-class WebFiles:
+class WebFile:
+    """One file on the web as a source; `since`: its version at an earlier reading, at which it is not fetched again."""
+
+    spec: FileSource
+    files: WebFiles
+    read_as: Callable[[OpenStored], Source]
+    columns: tuple[str, ...]
+    since: str = ""
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        """Keep the promises of `Source.read`."""
+        spec, files, name = self.spec, self.files, name_of(self.spec.path)
+        writing, hint = f"{files.shown(spec.path)} is still being written", "run again later; nothing was read"
+        marker = marker_of(spec.marker, name) if spec.marker else ""
+        if marker and files.find(beside(spec.path, marker)) is None:
+            raise SourceUnavailableError(f"{writing}: its marker {marker} is not there yet", hint=hint)
+        with files.fetched_if_changed(spec.path, self.since) as stored:
+            if stored is None:
+                yield unchanged(self.columns, self.since, name)
+                return
+            settle_s = files.bounds.settle_s
+            if settle_s is not None and (stored.age_s is None or stored.age_s < settle_s):
+                files.bounds.clock.sleep(settle_s)
+                with files.fetched_if_changed(spec.path, stored.stamp) as again:
+                    if again is not None and again.stamp != stored.stamp:
+                        raise SourceUnavailableError(f"{writing}: it changed within {settle_s:.0f} s", hint=hint)
+            with self.read_as(stored.reopened).read() as reading:
+                yield replace(reading, ending=lambda: Ending(stored.version))
+
+
+@dataclass(frozen=True, slots=True)
+class WebFiles(Files):
     """The files of the web, which cannot be listed: a path is an address."""
 
     bounds: FetchLimits
-
-    def connected(self, _path: str) -> AbstractContextManager[WebFiles]:
-        """Return the same files: no connection is kept."""
-        return nullcontext(self)
-
-    def shown(self, path: str) -> str:
-        """Return an address as it may be shown."""
-        return without_secrets(path)
 
     def find(self, path: str) -> FoundFile | None:
         """Return the file at an address, None if there is none: one or two small requests."""
         with closing(WebRequests(self.bounds)) as requests:
             # A server may refuse HEAD, or not know it, and still give the file.
             for method in ("HEAD", "GET"):
-                with requests.ask(method, path, {"accept-encoding": "gzip"}) as answer:
+                with requests.ask(method, path, _ENCODED) as answer:
                     if answer.status_code in {404, 410} or (method == "HEAD" and answer.status_code != 200):
                         continue
                     _refuse_other_answers(answer, without_secrets(path))
                     return FoundFile(path, name_of(path), _firm_version_of(answer), changed_at(answer), _size_of(answer))
         return None
 
-    def matching(self, pattern: str) -> Sequence[FoundFile]:
-        """Return the file at an address, if it is there."""
-        found = self.find(pattern)
-        return [found] if found else []
-
     @contextmanager
     def open(self, path: str) -> Iterator[StoredFile]:
-        """Give a copy of the file at an address.
-
-        Raises:
-            SourceRefusedError: no such file, no access, too large, or a redirect leads astray.
-            SourceUnavailableError: it did not come, or not whole, in all attempts.
-        """
+        """Give a copy of the file at an address."""
         with self.fetched_if_changed(path, "") as stored:
             if stored is None:
                 raise SourceUnavailableError(f"{without_secrets(path)} answered 304 to no question", hint="run again later")
@@ -92,7 +112,7 @@ class WebFiles:
                 return
             name, age_s, has_known_end = name_of(path), _age_s(answer), download.has_known_end
             if not has_known_end and self.bounds.settle_s is not None:
-                self._check_same_again(requests, path, digest_of(stream))
+                self._check_same_again(requests, path, digest_of(stream), self.bounds.settle_s)
                 has_known_end, age_s = True, max(age_s or 0.0, self.bounds.settle_s)
             with cut_off_is_passing(name, has_known_end=has_known_end):
                 encoding = answer.headers.get("content-encoding", "")
@@ -100,15 +120,15 @@ class WebFiles:
             stamp = _version_of(answer) or digest_of(whole)
             yield StoredFile(whole, name, stamp, has_known_end or was_packed, _firm_version_of(answer), age_s)
 
-    def _check_same_again(self, requests: WebRequests, path: str, digest: str) -> None:
+    def _check_same_again(self, requests: WebRequests, path: str, digest: str, settle_s: float) -> None:
         """Fetch a file a second time, after a while: what breaks off hardly does so twice at the same byte."""
-        settle_s, shown = self.bounds.settle_s or 0.0, without_secrets(path)
         self.bounds.clock.sleep(settle_s)
         with TemporaryFile(prefix="eventsync-") as stream:
             _Download(requests, path, stream).run("")
             if digest_of(stream) != digest:
-                message = f"{shown} is still being written, or its answers are cut off: it came differently twice"
-                raise SourceUnavailableError(f"{message} within {settle_s:.0f} s", hint="run again later; nothing was read")
+                message = "is still being written, or its answers are cut off: it came differently twice within"
+                hint = "run again later; nothing was read"
+                raise SourceUnavailableError(f"{without_secrets(path)} {message} {settle_s:.0f} s", hint=hint)
 
 
 class _Download:
@@ -154,13 +174,7 @@ class _Download:
             clock.sleep(pause_s)
 
     def _attempt(self, known: str) -> httpx.Response | None:
-        # Always the same encodings: each is a representation of its own, with a version and a length of its own.
-        headers = {"accept-encoding": "gzip"}
-        if self._received and self._validator:
-            headers |= {"range": f"bytes={self._received}-", "if-range": self._validator}
-        else:
-            headers |= _if_changed_since(known)
-        with self._requests.ask("GET", self._path, headers) as answer:
+        with self._requests.ask("GET", self._path, {**_ENCODED, **self._conditions(known)}) as answer:
             if answer.status_code == 304 and known and not self._received:
                 return None
             if answer.status_code == 416 and self._received:
@@ -173,7 +187,8 @@ class _Download:
                 return None
             else:
                 self._restart()
-                self._validator, self._answer, self._size = _resumable_version_of(answer), answer, _whole_size_of(answer)
+                self._validator, self._answer = _resumable_version_of(answer), answer
+                self._size = None if "transfer-encoding" in answer.headers else _size_of(answer)
                 self._limit.check_size(_size_of(answer) or 0)
             for piece in answer.iter_raw():
                 self._stream.write(piece)
@@ -182,53 +197,48 @@ class _Download:
             self._stream.flush()
             is_chunked = answer.status_code == 200 and "transfer-encoding" in answer.headers
         self.has_known_end = self._size is not None or is_chunked
-        self._check_all_is_there()
-        return self._answer
-
-    def _resume(self, answer: httpx.Response) -> None:
-        size = _whole_size_of(answer)
-        is_other = None not in (size, self._size) and size != self._size
-        if not self._received or is_other or not _continues(answer, self._received, self._validator):
-            self._restart()
-            message = f"{self._shown} changed while we fetched it, or its server gives other parts than it was asked for"
-            raise SourceUnavailableError(message, hint="run again; if it stays so, tell the partner")
-        self._size = self._size if size is None else size
-
-    def _check_all_is_there(self) -> None:
-        """A server may answer with a part of the rest, in good order: that is no end of the file."""
         if self._size is None or self._received == self._size:
-            return
+            return self._answer
+        # A server may answer with a part of the rest, in good order: that is no end of the file.
         message = f"{self._shown} came as {self._received:,} bytes of {self._size:,}"
         if self._received > self._size:
             self._restart()
-        raise SourceUnavailableError(message, hint="run again; if it stays so, tell the partner")
+        raise SourceUnavailableError(message, hint=_AGAIN)
 
+    def _conditions(self, known: str) -> Mapping[str, str]:
+        """Return the headers that ask for the rest of a file, or for it only if its version is another one by now."""
+        if self._received and self._validator:
+            return {"range": f"bytes={self._received}-", "if-range": self._validator}
+        name, _, value = known.partition("=")
+        header = {"ETag": "if-none-match", "Last-Modified": "if-modified-since"}.get(name)
+        return {header: value} if header and value.isprintable() and value.isascii() else {}
 
-def name_of(address: str) -> str:
-    """Return what people call the file at an address: its name, or its host."""
-    parts = urlsplit(address.rpartition("::")[2])
-    return PurePosixPath(parts.path).name or parts.hostname or without_secrets(address)
+    def _resume(self, answer: httpx.Response) -> None:
+        """Go on if a 206 is the rest that was asked for, of the version that the beginning is of."""
+        match = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "").strip())
+        start, size = (int(match[1]), None if match[2] == "*" else int(match[2])) if match else (None, None)
+        is_other = None not in (size, self._size) and size != self._size
+        if not self._received or is_other or start != self._received or _resumable_version_of(answer) != self._validator:
+            self._restart()
+            message = f"{self._shown} changed while we fetched it, or its server gives other parts than it was asked for"
+            raise SourceUnavailableError(message, hint=_AGAIN)
+        self._size = self._size if size is None else size
 
 
 def changed_at(answer: httpx.Response) -> float | None:
     """Return when the file was changed, in seconds since 1970."""
-    return _moment(answer.headers.get("last-modified", ""))
+    return _moment(answer, "last-modified")
 
 
 def _age_s(answer: httpx.Response) -> float | None:
     """Return how long the file had been unchanged, by the server's own clock."""
-    changed, now = changed_at(answer), _moment(answer.headers.get("date", ""))
+    changed, now = changed_at(answer), _moment(answer, "date")
     return None if changed is None or now is None else now - changed
 
 
-def _moment(text: str) -> float | None:
-    moment = http_date(text)
+def _moment(answer: httpx.Response, header: str) -> float | None:
+    moment = http_date(answer.headers.get(header, ""))
     return None if moment is None else moment.timestamp()
-
-
-def _is_old(answer: httpx.Response) -> bool:
-    age_s = _age_s(answer)
-    return age_s is not None and age_s >= _FRESH_S
 
 
 def _version_of(answer: httpx.Response) -> str:
@@ -240,42 +250,19 @@ def _version_of(answer: httpx.Response) -> str:
 def _firm_version_of(answer: httpx.Response) -> str:
     """Return the version if an equal one later means equal content, else "": times of change are in whole seconds."""
     version = _version_of(answer)
-    return version if version.startswith("ETag=") or _is_old(answer) else ""
+    return version if version.startswith("ETag=") or (_age_s(answer) or 0.0) >= _FRESH_S else ""
 
 
 def _resumable_version_of(answer: httpx.Response) -> str:
     """Return the validator for asking for a rest of this very answer (RFC 9110, section 13.1.5), "" without any."""
-    etag: str = answer.headers.get("etag", "").strip()
-    if etag:
-        return "" if etag.startswith("W/") else etag
-    return answer.headers.get("last-modified", "") if _is_old(answer) else ""
-
-
-def _if_changed_since(known: str) -> Mapping[str, str]:
-    """Return the headers that ask for the file only if its version is another one by now."""
-    name, _, value = known.partition("=")
-    header = {"ETag": "if-none-match", "Last-Modified": "if-modified-since"}.get(name)
-    return {header: value} if header and value.isprintable() and value.isascii() else {}
+    version = _firm_version_of(answer).partition("=")[2]
+    return "" if version.startswith("W/") else version
 
 
 def _size_of(answer: httpx.Response) -> int | None:
     """Return the announced bytes of the body."""
     length = answer.headers.get("content-length", "")
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else None
-
-
-def _whole_size_of(answer: httpx.Response) -> int | None:
-    """Return the announced bytes of the whole file, of which a 206 may give fewer than it was asked for."""
-    if answer.status_code != 206:
-        return None if "transfer-encoding" in answer.headers else _size_of(answer)
-    match = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "").strip())
-    return int(match[2]) if match is not None and match[2] != "*" else None
-
-
-def _continues(answer: httpx.Response, received: int, validator: str) -> bool:
-    """Whether a 206 is the rest that was asked for, of the version that the beginning is of."""
-    match = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "").strip())
-    return match is not None and int(match[1]) == received and _resumable_version_of(answer) == validator
 
 
 def _refuse_other_answers(answer: httpx.Response, shown: str) -> None:
@@ -289,7 +276,7 @@ def _refuse_other_answers(answer: httpx.Response, shown: str) -> None:
     if status in {200, 206}:
         return
     message = f"{shown} answered {status} {answer.reason_phrase}".rstrip()
-    if status == 202 or status in _PASSING or status >= 500:
+    if status in _PASSING or status >= 500:
         message = f"{message}: the file is not ready yet" if status == 202 else message
         raise SourceUnavailableError(message, hint="run again later", retry_after_s=retry_after_s(answer.headers))
     if status in {404, 410}:

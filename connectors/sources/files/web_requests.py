@@ -25,8 +25,8 @@ from connectors.addresses import is_usual_port, numeric_address, refusal_of, ref
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import REAL_CLOCK, Clock
 from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
-from mappings.measures import written
 from mappings.spec.source_words import without_secrets
+from mappings.strict import written
 
 LARGEST_BYTES = 2 * 1024**3
 Resolve = Callable[[str, int], Sequence[str]]
@@ -97,15 +97,10 @@ class TransferLimit:
             SourceRefusedError: it is.
         """
         if total > self.bounds.largest:
-            message = f"{self.shown} is larger than {_in_words(self.bounds.largest)}"
+            power = min((self.bounds.largest.bit_length() - 1) // 10, 3)
+            unit = ("bytes", "kB", "MB", "GB")[power]
+            message = f"{self.shown} is larger than {written(self.bounds.largest / 1024**power)} {unit}"
             raise SourceRefusedError(message, hint="is it the right file? If so, say `largest: 5GB` in its source")
-
-
-def _in_words(size: int) -> str:
-    for unit, power in (("GB", 3), ("MB", 2), ("kB", 1)):
-        if size >= 1024**power:
-            return f"{written(size / 1024**power)} {unit}"
-    return f"{size} bytes"
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -238,7 +233,7 @@ class WebRequests:
             SourceUnavailableError: there is no answer, or the connection breaks, also while the block reads.
         """
         shown, deadline = without_secrets(address), Deadline()
-        with ExitStack() as open_things, _sorted_errors(shown), _in_time(deadline, shown):
+        with ExitStack() as open_things, _sorted_errors(shown, deadline):
             own = httpx.URL(address)
             hop, looked_up = RedirectHop(own, own), dict[tuple[str, int], Sequence[str]]()
             for _ in range(self.bounds.hops + 1):
@@ -265,49 +260,40 @@ class WebRequests:
         addresses = self._checked(hop, looked_up, has_proxy=bool(proxy))
         target = hop.url.copy_with(userinfo=b"", fragment=None)
         timeout = httpx.Timeout(self.bounds.silence_s, connect=self.bounds.connect_s).as_dict()
-        extensions = {"timeout": timeout, "trace": deadline.trace}
+        extensions = {"timeout": timeout, "trace": deadline.trace, **({} if proxy else {"sni_hostname": hop.host})}
         sent = {**_HEADERS, **headers, "host": hop.url.netloc.decode("ascii"), **hop.authorization}
-        if proxy:
-            return self._transport(proxy).handle_request(httpx.Request(method, target, headers=sent, extensions=extensions))
-        extensions["sni_hostname"] = hop.host
-        for left, address in enumerate(addresses, 1 - len(addresses)):
-            pinned = httpx.Request(method, target.copy_with(host=address), headers=sent, extensions=extensions)
+        if proxy not in self._transports:
+            trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+            limits = httpx.Limits(max_keepalive_connections=0)
+            self._transports[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
+        targets = [target] if proxy else [target.copy_with(host=address) for address in addresses]
+        for left, pinned in enumerate(targets, 1 - len(targets)):
             try:
-                return self._transport("").handle_request(pinned)
+                return self._transports[proxy].handle_request(httpx.Request(method, pinned, headers=sent, extensions=extensions))
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
                 if left == 0 or deadline.is_over or _is_untrusted(error):
                     raise
         raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
 
-    def _transport(self, proxy: str) -> httpx.HTTPTransport:
-        if proxy not in self._transports:
-            limits = httpx.Limits(max_keepalive_connections=0)
-            trusted = _trusted(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-            self._transports[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
-        return self._transports[proxy]
-
     def _checked(self, hop: RedirectHop, looked_up: dict[tuple[str, int], Sequence[str]], *, has_proxy: bool) -> Sequence[str]:
         """Return the addresses of a host, all of them checked; a proxy looks up the first host itself."""
-        if refusal := refusal_of_host(hop.host):
+        place = host, port = hop.host, hop.port
+        if refusal := refusal_of_host(host):
             raise hop.refused(refusal)
         if not (hop.is_own or is_usual_port(hop.url.port)):
-            raise hop.refused(f"is meant by its port {hop.port}, where no files are served")
+            raise hop.refused(f"is meant by its port {port}, where no files are served")
         if hop.is_own and has_proxy:
             return []
-        place = (hop.host, hop.port)
-        looked_up[place] = looked_up.get(place) or self._addresses(*place)
+        if not looked_up.get(place):
+            literal = numeric_address(host)
+            try:
+                looked_up[place] = [literal] if literal else self.bounds.resolve(host, port)
+            except (OSError, UnicodeError) as error:
+                reason = getattr(error, "strerror", None) or "its name cannot be looked up"
+                raise SourceUnavailableError(f"the address of {host} is unknown: {reason}", hint="run again later") from None
         if refusal := refusal_of(looked_up[place], allows_private=hop.is_own):
             raise hop.refused(refusal)
         return looked_up[place]
-
-    def _addresses(self, host: str, port: int) -> Sequence[str]:
-        if literal := numeric_address(host):
-            return [literal]
-        try:
-            return self.bounds.resolve(host, port)
-        except (OSError, UnicodeError) as error:
-            reason = getattr(error, "strerror", None) or "its name cannot be looked up"
-            raise SourceUnavailableError(f"the address of {host} is unknown: {reason}", hint="run again later") from None
 
 
 @functools.cache
@@ -317,33 +303,29 @@ def _trusted(*_places: str | None) -> ssl.SSLContext:
 
 
 @contextmanager
-def _in_time(deadline: Deadline, shown: str) -> Iterator[None]:
-    """Raise an error if the deadline ended the request: to httpx it may look like the good end of a file."""
+def _sorted_errors(shown: str, deadline: Deadline) -> Iterator[None]:
+    """Turn errors of httpx into those of sources, without the cause, which may repeat secrets.
+
+    A request that the deadline ended may look to httpx like the good end of a file.
+    """
+    late = SourceUnavailableError(f"{shown} takes too long to answer", hint="run again later")
     with closing(deadline):
         try:
             yield
-        except httpx.TransportError:
-            if not deadline.is_over:
-                raise
+        except httpx.InvalidURL as error:
+            raise SourceRefusedError(f"{shown} is no web address: {error}", hint="check `source.path`") from None
+        except httpx.TransportError as error:
+            if deadline.is_over:
+                raise late from None
+            if isinstance(error, httpx.UnsupportedProtocol):
+                raise SourceRefusedError(f"{shown} is no web address", hint="check `source.path`") from None
+            if _is_untrusted(error):
+                message = f"the certificate of {shown} is not valid: {error}"
+                raise SourceRefusedError(message, hint="ask the partner to renew it") from None
+            reason = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
+            raise SourceUnavailableError(f"{shown} could not be fetched: {reason}", hint="run again later") from None
     if deadline.is_over:
-        raise SourceUnavailableError(f"{shown} takes too long to answer", hint="run again later")
-
-
-@contextmanager
-def _sorted_errors(shown: str) -> Iterator[None]:
-    """Turn errors of httpx into those of sources, without the cause, which may repeat secrets."""
-    try:
-        yield
-    except httpx.InvalidURL as error:
-        raise SourceRefusedError(f"{shown} is no web address: {error}", hint="check `source.path`") from None
-    except httpx.UnsupportedProtocol:
-        raise SourceRefusedError(f"{shown} is no web address", hint="check `source.path`") from None
-    except httpx.TransportError as error:
-        if _is_untrusted(error):
-            message = f"the certificate of {shown} is not valid: {error}"
-            raise SourceRefusedError(message, hint="ask the partner to renew it") from None
-        reason = "it fell silent" if isinstance(error, httpx.ReadTimeout) else str(error) or type(error).__name__
-        raise SourceUnavailableError(f"{shown} could not be fetched: {reason}", hint="run again later") from None
+        raise late
 
 
 def _is_untrusted(error: BaseException | None) -> bool:

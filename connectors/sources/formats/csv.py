@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from connectors.sources.contract import Reading
+from connectors.sources.contract import PlainRecord, PlainRows, Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import FileAt, detect_change, opened, whole
+from connectors.sources.files.opened_file import OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
     LARGEST_CELL,
@@ -23,10 +23,11 @@ from connectors.sources.rows import (
     wanted_columns,
     within_limits,
 )
-from mappings.outcome import RowLocation, SourceRow
+from mappings.outcome import RowLocation
 from mappings.spec.source import DelimitedSource
 
 _DELIMITERS = ";,\t|"
+_DOUBLED = "a quote inside a quoted cell must be written twice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +35,15 @@ class CsvFile:
     """A delimited text file as one feed reads it."""
 
     spec: DelimitedSource
-    file: FileAt
+    open_stored: OpenStored
     asked: ColumnRequest
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
         spec = self.spec
-        with opened(self.file) as file:
-            with detect_change(file):
+        with opened(self.open_stored, spec.member) as file:
+            with file.detect_change():
                 encoding = chosen_encoding(file.stream, spec.encoding)
                 lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
                 records = _CsvRecords(lines, file.name, spec)
@@ -50,16 +51,13 @@ class CsvFile:
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
             cells = CellChecks(self.asked.columns, spec.encoding)
             checks = RowChecks(spec, columns.names, cells, spec.delimiter, rejects_short=spec.short_rows == "reject")
-            rows = within_limits(whole(file, records.rows(checks)), spec)
-            reading = Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end)
-            yield reading.with_empty(columns.absent)
+            rows = within_limits(PlainRows(file.whole(records.rows(checks)), columns.names, file.name), spec)
+            yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
 
 
 def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
     others = [mark for mark in _DELIMITERS if mark != spec.delimiter and any(mark in name for name in present)]
-    if len(present) == 1 and others:
-        return f"all names stand in one column: set `source.delimiter` to {others[0]!r}"
-    return ""
+    return f"all names stand in one column: set `source.delimiter` to {others[0]!r}" if len(present) == 1 and others else ""
 
 
 class _CsvRecords:
@@ -88,74 +86,60 @@ class _CsvRecords:
         Raises:
             BadSourceError: its quoting is broken.
         """
-        start = self._reader.line_num + 1
-        self._lines.clear()
         try:
             return list(map(replaced_bytes, next(self._reader)))
         except StopIteration:
             return None
         except csv.Error as error:
-            raise self._unreadable(start, self._read_leniently()) from error
+            raise self._unreadable(self._read_leniently(self._lines.record(self._reader.line_num))) from error
         finally:
-            self._lines.clear()
+            self._lines.start = self._reader.line_num + 1
 
-    def rows(self, checks: RowChecks) -> Iterator[SourceRow]:
+    def rows(self, checks: RowChecks) -> Iterator[PlainRecord]:
         """Yield the rows behind the header.
 
         Raises:
             EmptySourceError: the file is empty.
             BadSourceError: the quoting of a row is broken so that the next one cannot be found.
         """
-        name, reader, lines, columns = self._name, self._reader, self._lines, checks.columns
-        width, start = len(columns), reader.line_num + 1
+        name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
+        start = reader.line_num + 1
         while not lines.is_exhausted:
             try:
                 for cells in reader:
-                    origin = RowLocation(f"{name}:{start}", start)
                     if len(cells) == width and not lines.is_tainted:
-                        yield SourceRow(origin, dict(zip(columns, cells, strict=True)))
+                        yield start, cells
                     else:
-                        yield checks.row(origin, cells)
-                    start = reader.line_num + 1
-                    lines.clear()
+                        yield checks.row(RowLocation(f"{name}:{start}", start), cells)
+                    lines.start = start = reader.line_num + 1
             except csv.Error:
-                found = self._misquoted(start, width)
-                yield checks.misquoted(RowLocation(f"{name}:{start}", start), found, lines.held[0], self._dialect["quotechar"])
-                start = reader.line_num + 1
-                lines.clear()
+                held = lines.record(reader.line_num)
+                cells = self._read_leniently(held)
+                # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
+                if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
+                    raise self._unreadable(cells) from None
+                yield checks.misquoted(RowLocation(f"{name}:{start}", start), cells, held[0], self._dialect["quotechar"])
+                lines.start = start = reader.line_num + 1
         if not reader.line_num:
             raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
 
-    def _misquoted(self, start: int, width: int) -> list[str]:
-        """Return the cells, as far as they can be read, of the record on line `start` that the reader gave up on.
-
-        The reader goes on with the next line. That is safe if the record ends on its own line and has at least `width`
-        cells even so; if not, the beginning of the next row is unknown.
-
-        Raises:
-            BadSourceError: it is not safe, or a quote is never closed, or a cell is endless.
-        """
-        cells = self._read_leniently()
-        if self._lines.is_exhausted or len(self._lines.held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
-            raise self._unreadable(start, cells)
-        return cells
-
-    def _unreadable(self, start: int, cells: Sequence[str]) -> BadSourceError:
-        place, doubled = f"{self._name}:{start}", "a quote inside a quoted cell must be written twice"
+    def _unreadable(self, cells: Sequence[str]) -> BadSourceError:
+        """Return the error for a record behind which the next one's beginning is unknown; `cells` are those read leniently."""
+        place = f"{self._name}:{self._lines.start}"
         if _largest(cells) > LARGEST_CELL:
             column = next(number for number, cell in enumerate(cells, start=1) if len(cell) > LARGEST_CELL)
             message = f"the cell in column {column} is larger than {LARGEST_CELL // 2**20} million characters"
             return BadSourceError(place, message, hint="a quote that opens this cell is probably never closed")
         if self._lines.is_exhausted:
-            return CutOffError(place, f"the quote that opens the cell in column {len(cells)} is never closed", hint=doubled)
+            return CutOffError(place, f"the quote that opens the cell in column {len(cells)} is never closed", hint=_DOUBLED)
         end = self._reader.line_num
         message = f"the quoting of the row that begins here breaks on line {end}, so we cannot tell where the next row begins"
-        return BadSourceError(place, message, hint=doubled)
+        return BadSourceError(place, message, hint=_DOUBLED)
 
-    def _read_leniently(self) -> list[str]:
+    def _read_leniently(self, lines: Sequence[str]) -> list[str]:
         csv.field_size_limit(sys.maxsize)
         try:
-            return next(csv.reader(self._lines.held, strict=False, **self._dialect), [])
+            return next(csv.reader(lines, strict=False, **self._dialect), [])
         finally:
             csv.field_size_limit(LARGEST_CELL)
 

@@ -6,19 +6,19 @@ icalendar takes five times as long and holds the whole calendar in memory, and r
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import OpenedFile
+from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import TextLines, chosen_encoding
-from connectors.sources.formats.records import OWN_TEXT, Record
-from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, has_undecodable
+from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, ColumnRequest, has_undecodable
 from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
 
@@ -47,35 +47,38 @@ _DURATION = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H
 _WRONG_FILE = "no calendar has such: is this the right file?"
 
 
-@dataclass(frozen=True, slots=True)
-class IcsRecords:
-    """Reads the VEVENTs of an iCalendar file."""
-
-    spec: IcsSource
-
-    def __call__(self, file: OpenedFile) -> Generator[Record]:
-        """Yield the events, in their order, numbered by the line on which each begins.
-
-        Raises:
-            BadSourceError: this is no iCalendar file, or it ends within an event.
-        """
-        moved = _moved_days(self._read(file)) if _has_moved_days(file) else {}
-        for record in self._read(file):
-            days = moved.get(_own_text(record, "UID"), ())
-            yield record if not days or "RECURRENCE-ID" in record.value else _without(record, days)
-
-    def _read(self, file: OpenedFile) -> Generator[Record]:
-        file.stream.seek(0)
-        encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
-        with closing(TextLines(file.stream, encoding, file.name)) as lines:
-            yield from _Events(file.name).read(_unfolded(lines, encoding, file.name))
+def ics_file(spec: IcsSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
+    """Return an iCalendar file as one feed reads it: its VEVENTs."""
+    return RecordFile(spec, file, asked.allowing(ALWAYS_THERE), partial(_records, spec))
 
 
-def _has_moved_days(file: OpenedFile) -> bool:
-    """Whether single days of a series may stand as events of their own; most calendars have none, and are parsed once."""
+def _records(spec: IcsSource, file: OpenedFile) -> Generator[Record]:
+    """Yield the events, in their order, numbered by the line on which each begins.
+
+    Raises:
+        BadSourceError: this is no iCalendar file, or it ends within an event.
+    """
+    # Single days of a series may stand as events of their own; most calendars have none, and are parsed once.
     file.stream.seek(0)
     pieces = iter(partial(file.stream.readline, _PIECE_BYTES), b"")
-    return any(piece[:13].upper() == b"RECURRENCE-ID" for piece in pieces)
+    has_moved_days = any(piece[:13].upper() == b"RECURRENCE-ID" for piece in pieces)
+    moved = _moved_days(_read(spec, file)) if has_moved_days else {}
+    for record in _read(spec, file):
+        days = moved.get(_own_text(record, "UID"), ())
+        if days and "RECURRENCE-ID" not in record.value:
+            # Except those days from the series that they belong to (RFC 5545, section 3.8.4.4), or they would happen twice.
+            known = record.value.get("EXDATE", {OWN_TEXT: ""})
+            excepted = ";".join(filter(None, (known[OWN_TEXT], *days)))
+            yield replace(record, value={**record.value, "EXDATE": {**known, OWN_TEXT: excepted}})
+        else:
+            yield record
+
+
+def _read(spec: IcsSource, file: OpenedFile) -> Generator[Record]:
+    file.stream.seek(0)
+    encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
+    with closing(TextLines(file.stream, encoding, file.name)) as lines:
+        yield from _Events(file.name).read(_unfolded(lines, encoding, file.name))
 
 
 def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:
@@ -97,13 +100,6 @@ def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:
     return found
 
 
-def _without(record: Record, days: Sequence[str]) -> Record:
-    """Except those days from the series that they belong to (RFC 5545, section 3.8.4.4), or they would happen twice."""
-    known = record.value.get("EXDATE", {OWN_TEXT: ""})
-    excepted = ";".join(filter(None, (known[OWN_TEXT], *days)))
-    return replace(record, value={**record.value, "EXDATE": {**known, OWN_TEXT: excepted}})
-
-
 def _own_text(record: Record, name: str) -> str:
     found = record.value.get(name, {}).get(OWN_TEXT, "")
     return found if isinstance(found, str) else found[0]
@@ -113,7 +109,7 @@ def _unfolded(lines: TextLines, encoding: str, name: str) -> Iterator[tuple[int,
     """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
     started, whole = 0, ""
     for number, line in enumerate(lines, start=1):
-        lines.clear()
+        lines.start = number + 1
         plain = line.rstrip("\r\n")
         if plain[:1] in {" ", "\t"} and started:
             whole += plain[1:]

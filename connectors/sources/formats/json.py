@@ -10,14 +10,14 @@ import re
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import OpenedFile
+from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
-from connectors.sources.formats.records import JsonParser, Record, TooManyValuesError, refuse_many_values
-from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, short
+from connectors.sources.formats.records import JsonParser, Record, RecordFile, TooWideError, refuse_many_values
+from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, ColumnRequest, short
 from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource, NdjsonSource
 
@@ -36,25 +36,62 @@ _LONGEST_TOKEN = 16
 """Characters. An error so close to the end of what was read may be a number, word or escape that goes on."""
 
 
-@dataclass(frozen=True, slots=True)
-class JsonRecords:
-    """Reads the objects of a JSON document to which `records` leads."""
+def json_file(spec: JsonSource | NdjsonSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
+    """Return a file of JSON, in one document or one in each line, as one feed reads it."""
+    read = partial(_document_records, spec) if isinstance(spec, JsonSource) else partial(_line_records, spec)
+    return RecordFile(spec, file, asked, read)
 
-    spec: JsonSource
 
-    def __call__(self, file: OpenedFile) -> Generator[Record]:
-        """Yield the records, in their order, numbered from 1."""
-        steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(self.spec.records)]
-        with decoded(file, self.spec.encoding or ("utf-8",)) as read:
-            text = _JsonText(read, file.name)
-            for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
-                origin = RowLocation(f"{file.name}:{line} (record {number})", number)
-                if isinstance(value, dict):
-                    yield Record(origin, value, repeats=text.parser.repeats_in(value))
-                else:
-                    yield Record(origin, {}, _NO_OBJECT, str(value))
-            if text.peek():
-                raise text.bad("something follows after the document's end")
+def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
+    """Yield the objects to which `records` leads, in their order, numbered from 1."""
+    steps = [_EACH if match[2] else match[1] for match in _STEP.finditer(spec.records)]
+    with decoded(file, spec.encoding or ("utf-8",)) as read:
+        text = _JsonText(read, file.name)
+        for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
+            origin = RowLocation(f"{file.name}:{line} (record {number})", number)
+            if isinstance(value, dict):
+                yield Record(origin, value, repeats=text.parser.repeats_in(value))
+            else:
+                yield Record(origin, {}, _NO_OBJECT, str(value))
+        if text.peek():
+            raise text.bad("something follows after the document's end")
+
+
+def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
+    """Yield the objects of a file's lines, numbered by their line; blank lines hold none.
+
+    Raises:
+        BadSourceError: not even the first line is JSON, or the last one breaks off.
+    """
+    encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
+    number, is_any, parser = 0, False, JsonParser()
+    with closing(TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
+        for number, line in enumerate(lines, start=1):
+            lines.start = number + 1
+            if not line.strip():
+                continue
+            record = _record(parser, RowLocation(f"{file.name}:{number}", number), line)
+            if record.problem and not is_any:
+                hint = "is it one document over several lines? Then say `kind: json`"
+                raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
+            is_any = is_any or bool(record.value)
+            if record.problem and not line.endswith(("\n", "\r")):
+                hint = "ask the partner for all of it"
+                raise CutOffError(str(record.origin), "the file ends in the middle of this line", hint=hint)
+            yield record
+    if not number:
+        raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
+
+
+def _record(parser: JsonParser, origin: RowLocation, line: str) -> Record:
+    try:
+        value = parser.parse(line)
+    except ValueError as error:
+        what = "cannot be read as one record" if isinstance(error, TooWideError) else "is not JSON"
+        return Record(origin, {}, f"this line {what}: {error}", line)
+    if not isinstance(value, dict):
+        return Record(origin, {}, _NO_OBJECT, line)
+    return Record(origin, value, repeats=parser.repeats_in(value))
 
 
 def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
@@ -84,14 +121,11 @@ def _items(text: _JsonText, steps: Sequence[str]) -> Iterator[tuple[Any, int]]:
 
 
 def _no_list(text: _JsonText) -> str:
+    what = "a list of records should begin here"
     if text.peek() != "{":
-        return "a list of records should begin here"
-    lists: list[str] = []
-    for key in _keys(text):
-        if text.peek() == "[" and len(lists) < _MOST_NAMES:
-            lists.append(short(key))
-        _pass_over(text)
-    return f"a list of records should begin here, and an object does; lists stand under {', '.join(lists) or 'none of its keys'}"
+        return what
+    lists = [short(key) for key in _keys(text) if _pass_over(text)]
+    return f"{what}, and an object does; lists stand under {', '.join(lists[:_MOST_NAMES]) or 'none of its keys'}"
 
 
 def _keys(text: _JsonText) -> Iterator[str]:
@@ -106,12 +140,14 @@ def _keys(text: _JsonText) -> Iterator[str]:
     text.skip("}")
 
 
-def _pass_over(text: _JsonText) -> None:
-    """Read the value that stands here; of a list no more than one item is held."""
-    if text.peek() == "[":
+def _pass_over(text: _JsonText) -> bool:
+    """Read the value that stands here; of a list no more than one item is held. Return whether it is a list."""
+    is_list = text.peek() == "["
+    if is_list:
         deque(_items(text, ()), maxlen=0)
     else:
         text.value()
+    return is_list
 
 
 def _member(text: _JsonText, name: str, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
@@ -204,57 +240,12 @@ class _JsonText:
             raise self.bad(f"a value is longer than {LARGEST_RECORD // 2**20} million characters", hint=_SINGLE_EVENTS)
         try:
             refuse_many_values(self._buffer, self._place)
-        except TooManyValuesError as error:
-            raise self.bad(
-                f"what begins here is one value that holds more than {MOST_VALUES} others", hint=_SINGLE_EVENTS
-            ) from error
+        except TooWideError as error:
+            message = f"what begins here is one value that holds more than {MOST_VALUES} others"
+            raise self.bad(message, hint=_SINGLE_EVENTS) from error
         self.line  # noqa: B018  # counts the lines that are dropped now
         # Twice as much each time: a long record is not parsed over and over.
         piece = self._read(min(max(_PIECE, rest), _LONGEST_PIECE))
         self._buffer, self._place, self._counted = self._buffer[self._place :] + piece, 0, 0
         self._is_all = not piece
         return bool(piece)
-
-
-@dataclass(frozen=True, slots=True)
-class NdjsonRecords:
-    """Reads the objects of a file's lines; blank lines hold none."""
-
-    spec: NdjsonSource
-
-    def __call__(self, file: OpenedFile) -> Generator[Record]:
-        """Yield the records, in their order, numbered by their line.
-
-        Raises:
-            BadSourceError: not even the first line is JSON, or the last one breaks off.
-        """
-        encoding = chosen_encoding(file.stream, self.spec.encoding or ("utf-8",))
-        number, is_any, parser = 0, False, JsonParser()
-        with closing(TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end)) as lines:
-            for number, line in enumerate(lines, start=1):
-                lines.clear()
-                if not line.strip():
-                    continue
-                record = _record(parser, RowLocation(f"{file.name}:{number}", number), line)
-                if record.problem and not is_any:
-                    hint = "is it one document over several lines? Then say `kind: json`"
-                    raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
-                is_any = is_any or bool(record.value)
-                if record.problem and not line.endswith(("\n", "\r")):
-                    hint = "ask the partner for all of it"
-                    raise CutOffError(str(record.origin), "the file ends in the middle of this line", hint=hint)
-                yield record
-        if not number:
-            raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
-
-
-def _record(parser: JsonParser, origin: RowLocation, line: str) -> Record:
-    try:
-        value = parser.parse(line)
-    except TooManyValuesError as error:
-        return Record(origin, {}, f"this line cannot be read as one record: {error}", line)
-    except ValueError as error:
-        return Record(origin, {}, f"this line is not JSON: {error}", line)
-    if not isinstance(value, dict):
-        return Record(origin, {}, _NO_OBJECT, line)
-    return Record(origin, value, repeats=parser.repeats_in(value))

@@ -11,7 +11,7 @@ from typing import Any
 
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError
-from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, whole
+from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.rows import (
     LONGEST_NAME,
     MOST_COLUMNS,
@@ -24,10 +24,13 @@ from connectors.sources.rows import (
     short,
     wanted_columns,
 )
-from mappings.outcome import RowLocation, SourceRow
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
 from mappings.spec.source import NdjsonSource, RecordSource
 
+_SAMPLE = 1000
+"""Records from which the columns are gathered; more are read only while a wanted column has not been met."""
+_HINT = "correct `source.records`: it should lead to the single events"
+_MOST_REPEATS = 100
 _DEEPEST = 50
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,6})\]")
 OWN_TEXT = ""
@@ -48,24 +51,17 @@ class TooDeepError(ValueError):
 
 
 class TooWideError(ValueError):
-    """The record has more columns than any list of events, or a longer name for one."""
-
-
-class TooManyValuesError(ValueError):
-    """The text holds more values than any record does."""
-
-    def __init__(self) -> None:
-        super().__init__(f"it holds more than {MOST_VALUES} values")
+    """The record has more columns or values than any list of events, or a longer name for one."""
 
 
 def refuse_many_values(text: str, start: int = 0) -> None:
     """Refuse a text that may hold too many values, before any is built; marks inside of strings count too.
 
     Raises:
-        TooManyValuesError: it does.
+        TooWideError: it does.
     """
     if len(text) - start > MOST_VALUES and sum(text.count(mark, start) for mark in ",[{") > MOST_VALUES:
-        raise TooManyValuesError
+        raise TooWideError(f"it holds more than {MOST_VALUES} values")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,42 +233,50 @@ def _picked(value: Any, steps: Sequence[str | int]) -> Any:
     return value.get(OWN_TEXT, value) if isinstance(value, dict) else value
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, depth: int = 0) -> str:
     """Return a value as the text of a cell: lists and objects as JSON, `null` as "".
 
     Raises:
         TooDeepError: it nests too deeply.
     """
-    match value:
-        case str():
-            return str(value)
-        case None:
-            return ""
-        case _:
-            return _json(value, 0)
-
-
-def _json(value: Any, depth: int) -> str:
     if depth > _DEEPEST:
         raise TooDeepError
-    match value:
-        case Number():
-            return str(value)
-        case dict():
-            named = (
-                f"{json.dumps(key or '#text', ensure_ascii=False)}: {_json(inner, depth + 1)}" for key, inner in value.items()
-            )
-            return "{" + ", ".join(named) + "}"
-        case list():
-            return "[" + ", ".join(_json(inner, depth + 1) for inner in value) + "]"
-        case _:
-            return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        named = (f"{json.dumps(key or '#text', ensure_ascii=False)}: {text_of(one, depth + 1)}" for key, one in value.items())
+        return f"{{{', '.join(named)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(text_of(one, depth + 1) for one in value)}]"
+    if isinstance(value, Number) or (isinstance(value, str) and not depth):
+        return str(value)
+    return "" if value is None and not depth else json.dumps(value, ensure_ascii=False)
 
 
-_SAMPLE = 1000
-"""Records from which the columns are gathered; more are read only while a wanted column has not been met."""
-_HINT = "correct `source.records`: it should lead to the single events"
-_MOST_REPEATS = 100
+def with_json_cells(rows: Iterator[SourceRow], holders: Sequence[str], wanted: Sequence[str]) -> Iterator[SourceRow]:
+    """Put the wanted values beside the cells of the `holders`, which hold them as JSON.
+
+    A cell that is no JSON is a problem of its row.
+    """
+    parser = JsonParser()
+    inside = {holder: [name for name in wanted if name.startswith((f"{holder}.", f"{holder}["))] for holder in holders}
+    flatteners = {holder: Flattener(picks_among(names, holder)) for holder, names in inside.items()}
+    for row in rows:
+        cells, problems, warnings = {**row.cells, **dict.fromkeys(wanted, "")}, list(row.problems), list(row.warnings)
+        for holder, names in inside.items():
+            text = row.cells.get(holder, "")
+            if not text.strip():
+                continue
+            try:
+                value = {holder: parser.parse(text)}
+                found = flatteners[holder].cells(value)
+            except ValueError as error:
+                hint = f"the cell should hold JSON: {error}"
+                problems.append(Reason(ReasonCode.BAD_TEXT, "", holder, short(text), hint))
+                continue
+            cells |= {name: found[name] for name in names if name in found}
+            for repeat in parser.repeats_in(value):
+                used = [name for name in names if repeat.is_in(name)]
+                (problems if used else warnings).extend(map(repeat.reason, used or [holder]))
+        yield replace(row, cells=cells, problems=tuple(problems), warnings=tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,34 +302,33 @@ class RecordFile:
     """A file of records, as one feed reads it."""
 
     spec: RecordSource
-    file: FileAt
+    open_stored: OpenStored
     asked: ColumnRequest
     read_records: ReadRecords
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
-        with opened(self.file) as file:
-            flattening = Flattener(picks_among(self.asked.columns), self.spec.join_lists)
-            with detect_change(file):
-                present = self._present(file, flattening)
+        with opened(self.open_stored, self.spec.member) as file:
+            flattener = Flattener(picks_among(self.asked.columns), self.spec.join_lists)
+            with file.detect_change():
+                present = self._present(file, flattener)
                 missing = MatchedColumns((), (), tuple(self.asked.columns))
                 columns = wanted_columns(present, self.asked, file.name) if present else missing
             file.stream.seek(0)
-            pairs = tuple(zip(columns.names, present, strict=True))
             with closing(self.read_records(file)) as records:
-                rows = self._rows(records, flattening, pairs)
+                rows = self._rows(records, flattener, tuple(zip(columns.names, present, strict=True)))
                 # The other formats have an end of their own.
                 has_known_end = file.has_known_end or not isinstance(self.spec, NdjsonSource)
-                reading = Reading(columns.names, whole(file, rows), file.stamp, has_known_end=has_known_end)
+                reading = Reading(columns.names, file.whole(rows), file.stamp, has_known_end=has_known_end)
                 yield reading.with_empty(columns.absent)
 
-    def _present(self, file: OpenedFile, flattening: Flattener) -> Sequence[str]:
+    def _present(self, file: OpenedFile, flattener: Flattener) -> Sequence[str]:
         present: dict[str, None] = {}
         with closing(self.read_records(file)) as records:
             for number, record in enumerate(records, start=1):
                 try:
-                    present.update(dict.fromkeys(flattening.cells(record.value)))
+                    present |= dict.fromkeys(flattener.cells(record.value))
                 except TooWideError as error:
                     raise BadSourceError(str(record.origin), f"the record cannot be read: {error}", hint=_HINT) from error
                 except TooDeepError:
@@ -337,34 +340,31 @@ class RecordFile:
                     break
         return tuple(present)
 
-    def _rows(self, records: Iterator[Record], flattening: Flattener, pairs: Sequence[tuple[str, str]]) -> Iterator[SourceRow]:
+    def _rows(self, records: Iterator[Record], flattener: Flattener, pairs: Sequence[tuple[str, str]]) -> Iterator[SourceRow]:
         """Make a row of each record. `pairs`: each column as the mapping spells it and as the records do."""
         checks = CellChecks(self.asked.columns, self.spec.encoding or ("utf-8",))
         for record in records:
             problem = record.problem
             try:
-                flat = flattening.cells(record.value)
+                flat = flattener.cells(record.value)
             except (TooDeepError, TooWideError) as error:
                 flat, problem = {}, f"the record cannot be read: {error}"
             cells = {name: flat.get(key, "") for name, key in pairs}
             text = "".join(cells.values())
             if problem or record.repeats or "\0" in text or has_undecodable(text):
                 reasons = (Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem),) if problem else ()
-                yield _with_repeats(checks.row(record.origin, cells, reasons), record.repeats, pairs, self.asked.columns)
+                yield self._with_repeats(checks.row(record.origin, cells, reasons), record.repeats, pairs)
             else:
                 yield SourceRow(record.origin, cells)
 
-
-def _with_repeats(
-    row: SourceRow, repeats: Sequence[RepeatedName], pairs: Sequence[tuple[str, str]], wanted: frozenset[str]
-) -> SourceRow:
-    """Add what is wrong with the columns that are made of names that stand twice."""
-    problems, warnings = list(row.problems), list(row.warnings)
-    if len(repeats) > _MOST_REPEATS:
-        hint = f"more than {_MOST_REPEATS} names stand twice in its objects and say different things"
-        return replace(row, problems=(*problems, Reason(ReasonCode.BAD_TEXT, "", "", "", hint)))
-    for repeat in repeats:
-        columns = [name for name, key in pairs if repeat.is_in(key)]
-        used = [name for name in columns if name in wanted]
-        (problems if used else warnings).extend(map(repeat.reason, used or columns[:1]))
-    return replace(row, problems=tuple(problems), warnings=tuple(warnings))
+    def _with_repeats(self, row: SourceRow, repeats: Sequence[RepeatedName], pairs: Sequence[tuple[str, str]]) -> SourceRow:
+        """Add what is wrong with the columns that are made of names that stand twice."""
+        problems, warnings = list(row.problems), list(row.warnings)
+        if len(repeats) > _MOST_REPEATS:
+            hint = f"more than {_MOST_REPEATS} names stand twice in its objects and say different things"
+            return replace(row, problems=(*problems, Reason(ReasonCode.BAD_TEXT, "", "", "", hint)))
+        for repeat in repeats:
+            columns = [name for name, key in pairs if repeat.is_in(key)]
+            used = [name for name in columns if name in self.asked.columns]
+            (problems if used else warnings).extend(map(repeat.reason, used or columns[:1]))
+        return replace(row, problems=tuple(problems), warnings=tuple(warnings))

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from connectors.sources.rows import RowChecks, column_number
-from mappings.outcome import RowLocation, SourceRow
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000

@@ -20,7 +20,7 @@ from rapidfuzz import process
 
 from connectors.sources.contract import Reading
 from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
-from connectors.sources.files.opened_file import FileAt, OpenedFile, detect_change, opened, opened_archive, opened_member, whole
+from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened, opened_archive, opened_member
 from connectors.sources.formats import sheet_grid as grid
 from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow, number_text
 from connectors.sources.formats.xml import XmlListener, XmlParser
@@ -167,16 +167,16 @@ class Workbook:
     """A sheet of a workbook, as one feed reads it."""
 
     spec: WorkbookSource
-    file: FileAt
+    open_stored: OpenStored
     asked: ColumnRequest
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
-        with opened(self.file, unpacks=False) as file:
-            with detect_change(file):
+        with opened(self.open_stored, self.spec.member, unpacks=False) as file:
+            with file.detect_change():
                 reading = self._opened(file)
-            yield Reading(reading.columns, whole(file, reading.rows), file.stamp)
+            yield Reading(reading.columns, file.whole(reading.rows), file.stamp)
 
     def _opened(self, file: OpenedFile) -> Reading:
         package = XlsxPackage(file.stream, file.name, file.stored_bytes)

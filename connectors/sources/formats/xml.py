@@ -9,14 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NoReturn, Protocol
 from xml.parsers import expat  # every declaration and use of an entity of the file's own is refused below
 
 from connectors.sources.errors import BadSourceError, as_bad_source
-from connectors.sources.files.opened_file import OpenedFile
+from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import decoded
-from connectors.sources.formats.records import OWN_TEXT, Record
-from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES
+from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
+from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES, ColumnRequest
 from mappings.outcome import RowLocation
 from mappings.spec.source import XmlSource
 from mappings.spec.source_words import is_text_encoding
@@ -142,34 +143,32 @@ class XmlParser:
         raise self._bad(f'the document uses an entity of its own, "{name}"', hint)
 
 
-@dataclass(frozen=True, slots=True)
-class XmlRecords:
-    """Reads the elements of an XML document that `records` names."""
+def xml_file(spec: XmlSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
+    """Return a file of XML as one feed reads it."""
+    return RecordFile(spec, file, asked, partial(_records, spec))
 
-    spec: XmlSource
 
-    def __call__(self, file: OpenedFile) -> Generator[Record]:
-        """Yield the records, in their order, numbered from 1.
+def _records(spec: XmlSource, file: OpenedFile) -> Generator[Record]:
+    """Yield the elements that `records` names, in their order, numbered from 1.
 
-        Raises:
-            BadSourceError: this is no XML, or it has no such elements.
-        """
-        with decoded(file, self.spec.encoding or (_declared(file),)) as read:
-            elements = _RecordElements(self.spec, file.name)
-            number = 0
+    Raises:
+        BadSourceError: this is no XML, or it has no such elements.
+    """
+    with decoded(file, spec.encoding or (_declared(file),)) as read:
+        elements, number = _RecordElements(spec, file.name), 0
 
-            def encoded(piece: str) -> bytes:
-                with as_bad_source(lambda: f"{file.name}:{elements.parser.line}", "this is not XML here"):
-                    # Undecodable bytes pass the parser as private-use characters that no file uses.
-                    return _SURROGATE.sub(lambda byte: chr(ord(byte[0]) + _OFFSET), piece).encode()
+        def encoded(piece: str) -> bytes:
+            with as_bad_source(lambda: f"{file.name}:{elements.parser.line}", "this is not XML here"):
+                # Undecodable bytes pass the parser as private-use characters that no file uses.
+                return _SURROGATE.sub(lambda byte: chr(ord(byte[0]) + _OFFSET), piece).encode()
 
-            for _ in elements.parser.feed(map(encoded, iter(lambda: read(_PIECE), ""))):
-                for number, (line, value) in enumerate(elements.ready, start=number + 1):  # noqa: B020  # goes on counting
-                    yield Record(RowLocation(f"{file.name}:{line} (record {number})", number), value)
-                elements.ready.clear()
-        if not number and not elements.is_plausible:
-            hint = f"correct `source.records`; the elements there are {', '.join(elements.names)}"
-            raise BadSourceError(file.name, f"there is no element {self.spec.records}", hint=hint)
+        for _ in elements.parser.feed(map(encoded, iter(partial(read, _PIECE), ""))):
+            for number, (line, value) in enumerate(elements.ready, start=number + 1):  # noqa: B020  # goes on counting
+                yield Record(RowLocation(f"{file.name}:{line} (record {number})", number), value)
+            elements.ready.clear()
+    if not number and not elements.is_plausible:
+        hint = f"correct `source.records`; the elements there are {', '.join(elements.names)}"
+        raise BadSourceError(file.name, f"there is no element {spec.records}", hint=hint)
 
 
 def _declared(file: OpenedFile) -> str:

@@ -1,4 +1,4 @@
-"""Print to people and scripts: one JSON document, or tables, notes, errors and a progress bar.
+"""Print to people and scripts: one JSON document, or tables, notes, errors and a progress bar; and words for what is counted.
 
 rich is imported only once something is drawn: `eventsync --help` does not wait for it.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import json as json_module
+import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
@@ -16,17 +17,24 @@ from datetime import date, time
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TextIO
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NotRequired, TextIO, TypeVar, cast
 
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mappings.errors import FileProblem, MappingFileError, SyncError, TransientError
+from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
+from mappings.outcome import REASON_TEXTS
 from pipelines.control_characters import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as RichProgress
+
+    from pipelines.run.brakes import BrakeResult
+    from state.ledger.accounts import RejectedRow
+
+D = TypeVar("D")
 
 
 class Error(TypedDict):
@@ -47,26 +55,21 @@ class ErrorDocument(TypedDict):
     error: Error
 
 
-class Progress(Protocol):
-    """A progress bar; without a terminal it does nothing."""
+class Progress:
+    """A progress bar; without `bar`, its drawing with one task, it does nothing."""
+
+    def __init__(self, bar: RichProgress | None = None) -> None:
+        self._bar = bar
 
     def advance(self, count: int = 1) -> None:
-        """Say that `count` more are done."""
-        ...
+        """Show that `count` more are done."""
+        if self._bar:
+            self._bar.advance(self._bar.task_ids[0], count)
 
     def expect(self, total: int) -> None:
-        """Say how many there are in all, as soon as that is known."""
-        ...
-
-
-class _Unwatched:
-    """The progress bar of a command without a terminal."""
-
-    def advance(self, count: int = 1) -> None:
-        """Do nothing."""
-
-    def expect(self, total: int) -> None:
-        """Do nothing."""
+        """Show how many there are in all, as soon as that is known."""
+        if self._bar:
+            self._bar.update(self._bar.task_ids[0], total=total)
 
 
 class Output:
@@ -109,28 +112,34 @@ class Output:
         people = self._people()
         people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """Print a sentence for people: on stdout, or on stderr where stdout carries a JSON document."""
+    def note(self, *lines: str, indent: int = 0) -> None:
+        """Print sentences for people, a line each: on stdout, or on stderr where stdout carries a JSON document."""
         from pipelines.cli.output.drawing import safe_text
 
-        self._people().print(safe_text(text), soft_wrap=True)
+        for line in lines:
+            self._people().print(safe_text(" " * indent + line), soft_wrap=True)
 
     def aside(self, text: str) -> None:
         """Print a sentence on stderr while work goes on, above its progress bar."""
-        from pipelines.cli.output.drawing import safe_text
+        from pipelines.cli.output.drawing import console_on, safe_text
 
-        (self._watched or self._console(self._stderr)).print(safe_text(text), soft_wrap=True)
+        (self._watched or console_on(self._stderr)).print(safe_text(text), soft_wrap=True)
 
     def error(self, error: SyncError) -> None:
         """Say on stderr what was tried, what came back and what would help; with `json` also as the document.
 
         If the document is already out, stdout stays as it is.
         """
-        from pipelines.cli.output.drawing import drawn_error
+        from pipelines.cli.output.drawing import console_on, drawn_error
 
-        self._console(self._stderr).print(drawn_error(error), soft_wrap=True)
+        console_on(self._stderr).print(drawn_error(error), soft_wrap=True)
         if self.is_json and not self._is_document_out:
-            self.document(ErrorDocument(error=_error_document(error)))
+            document = Error(type=type(error).__name__, message=str(error), hint=error.hint)
+            if isinstance(error, MappingFileError):
+                document["problems"] = error.problems
+            if isinstance(error, TransientError):
+                document["retry_after_s"] = error.retry_after_s
+            self.document(ErrorDocument(error=document))
 
     @contextmanager
     def progress(self, description: str, total: int | None = None) -> Iterator[Progress]:
@@ -139,12 +148,12 @@ class Output:
         Only where stderr is a terminal and no JSON was asked for. `total` None: not known (yet).
         """
         if self.is_json or not self._stderr.isatty():
-            yield _Unwatched()
+            yield Progress()
             return
         from pipelines.cli.output.drawing import drawn_progress
 
-        with self._drawing() as console, drawn_progress(console, description, total) as progress:
-            yield progress
+        with self._drawing() as console, drawn_progress(console, description, total) as bar:
+            yield Progress(bar)
 
     @contextmanager
     def waiting(self, description: str) -> Iterator[None]:
@@ -163,22 +172,21 @@ class Output:
     @contextmanager
     def _drawing(self) -> Iterator[Console]:
         """What is said while something is drawn on stderr has to pass above it."""
-        self._watched = console = self._console(self._stderr)
+        from pipelines.cli.output.drawing import console_on
+
+        self._watched = console = console_on(self._stderr)
         try:
             yield console
         finally:
             self._watched = None
 
     def _people(self) -> Console:
-        if self.is_json:
-            return self._console(self._stderr)
-        # What is printed while a bar is drawn on the same terminal has to pass above the bar.
-        return self._watched if self._watched and self._stdout.isatty() else self._console(self._stdout)
-
-    def _console(self, stream: TextIO) -> Console:
         from pipelines.cli.output.drawing import console_on
 
-        return console_on(stream)
+        # What is printed while a bar is drawn on the same terminal has to pass above the bar.
+        if self._watched and not self.is_json and self._stdout.isatty():
+            return self._watched
+        return console_on(self._stderr if self.is_json else self._stdout)
 
 
 def _unfailing(stream: TextIO) -> TextIO:
@@ -188,39 +196,11 @@ def _unfailing(stream: TextIO) -> TextIO:
     return stream
 
 
-def _error_document(error: SyncError) -> Error:
-    document = Error(type=type(error).__name__, message=str(error), hint=error.hint)
-    match error:
-        case MappingFileError():
-            document["problems"] = error.problems
-        case TransientError():
-            document["retry_after_s"] = error.retry_after_s
-        case _:
-            pass
-    return document
-
-
-def _plain(value: object) -> Any:
-    """Return `value` in the words of JSON; keys keep the order in which they were declared or put."""
-    match value:
-        case Mapping():
-            return {str(_plain_one(key)): _plain(one) for key, one in value.items()}
-        case list() | tuple() | Iterator():
-            return [_plain(one) for one in value]
-        case AbstractSet():
-            return sorted((_plain(one) for one in value), key=repr)
-        case BaseModel():
-            return _plain(value.model_dump())
-        case _ if is_dataclass(value) and not isinstance(value, type):
-            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        case _:
-            return _plain_one(value)
-
-
-def _plain_one(value: object) -> Any:
+def _plain(value: object) -> Any:  # noqa: C901, PLR0911  # a table, one arm per type
+    """Return `value` as JSON has it; keys keep the order in which they were declared or put."""
     match value:
         case Enum():
-            return _plain_one(value.value)
+            return _plain(value.value)
         case None | bool() | int() | str():
             return value
         case float():
@@ -231,5 +211,108 @@ def _plain_one(value: object) -> Any:
             return str(value)
         case bytes():
             return value.decode("utf-8", "backslashreplace")
+        case Mapping():
+            return {str(_plain(key)): _plain(one) for key, one in value.items()}
+        case list() | tuple() | Iterator():
+            return [_plain(one) for one in value]
+        case AbstractSet():
+            return sorted((_plain(one) for one in value), key=repr)
+        case BaseModel():
+            return _plain(value.model_dump())
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
         case _:
             raise TypeError(f"{type(value).__name__} has no place in a JSON document")
+
+
+def document_from(kind: type[D], source: object, /, **others: object) -> D:
+    """Return a document of `kind`, a TypedDict: `others`, and for each further field the attribute of `source` of its name."""
+    names = [name for name in kind.__annotations__ if name in others or hasattr(source, name)]
+    return cast("D", {name: others[name] if name in others else getattr(source, name) for name in names})
+
+
+@contextmanager
+def written_whole(file: Path, option: str) -> Iterator[Path]:
+    """Yield a path beside `file` to write to: it takes the place of `file` at the end of the block, or is gone.
+
+    Raises:
+        ConfigError: it cannot be written there; `option` is what named the file.
+    """
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        yield beside
+        beside.replace(file)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}", hint=f"choose another file for {option}") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 row`, `2,000 rows`."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def spelt(word: str) -> str:
+    """Return a word of ours, like a state, as people read it."""
+    return word.replace("_", " ")
+
+
+def counts_line(counts: Mapping[str, int]) -> str:
+    """Return `pending 3, delivered 2,000`; what is zero is left out."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
+
+
+REJECTION_COLUMNS = ("place", "column", "found", "problem", "hint")
+BRAKE_COLUMNS = ("brake", "verdict", "why")
+_READ = ("filtered", "duplicate", "grouped", "rejected", "held", "still_refused", "unchanged", "drifted", "new", "gone")
+_PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
+SEVERITY = (130, 2, 3, 5, 1, 4, 6, 0)
+"""The first of these exit codes that occurred is the command's."""
+
+
+def worst(codes: Collection[int]) -> int:
+    """Return the gravest of several exit codes, 0 if there are none."""
+    return next((code for code in SEVERITY if code in codes), 0)
+
+
+def read_line(counts: Mapping[str, int]) -> str:
+    """Return the account of a read as an equation: `read 120 = rejected 2 + unchanged 108 + new 10`. Events that rows gave
+    beyond one each stand beside what was read: `read 3 + expanded 7 = new 10`.
+
+    Terms of zero are left out; an equation that does not hold is shown with what is missing.
+    """
+    return _equation(counts, ("read", "expanded"), _READ)
+
+
+def publish_line(counts: Mapping[str, int]) -> str:
+    """Return the account of a publish as an equation: `new 10 + carried over 2 = delivered 11 + refused 1`."""
+    return _equation(counts, ("new", "carried_over"), _PUBLISHED)
+
+
+def rejection_rows(rows: Iterable[RejectedRow]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Return one line per reason, under `REJECTION_COLUMNS`; a row's place stands on its first line only."""
+    for row in rows:
+        for number, reason in enumerate(row.reasons):
+            place = str(row.origin) if number == 0 else ""
+            yield place, reason.column or reason.field, reason.found, REASON_TEXTS[reason.code], reason.hint
+
+
+def brake_rows(verdicts: Iterable[BrakeResult]) -> Iterator[tuple[str, str, str]]:
+    """Return one line per brake, under `BRAKE_COLUMNS`."""
+    for one in verdicts:
+        tripped = "accepted for this run" if one.is_accepted else "STOPS"
+        yield str(one.name), tripped if one.is_tripped else "free", one.sentence
+
+
+def _equation(counts: Mapping[str, int], left: Sequence[str], right: Sequence[str]) -> str:
+    total, ended = (sum(counts.get(name, 0) for name in names) for names in (left, right))
+    if total == ended:
+        return f"{_terms(counts, left)} = {_terms(counts, right)}" if total else _terms(counts, left)
+    missing = f"{abs(total - ended):,} rows {'unaccounted for' if total > ended else 'too many'}"
+    return f"{_terms(counts, left)} ≠ {_terms(counts, right)}: {missing}"
+
+
+def _terms(counts: Mapping[str, int], names: Sequence[str]) -> str:
+    shown = [f"{'still ' * (name == 'pending')}{spelt(name)} {counts[name]:,}" for name in names if counts.get(name)]
+    return " + ".join(shown) or f"{names[0]} 0"

@@ -16,6 +16,7 @@ from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    Progress,
     ProgressColumn,
     SpinnerColumn,
     Task,
@@ -23,12 +24,11 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
 from mappings.errors import FileProblem, MappingFileError, SyncError
-from mappings.measures import written, written_rate
+from mappings.strict import written, written_rate
 from pipelines.control_characters import replaced
 
 _WIDTH_OF_A_PIPE = 160
@@ -65,94 +65,85 @@ def drawn_table(
     body = [list(row) for row in rows]
     if not body:
         return safe_text(f"{title}: none")
-    table = _table(title, columns, body)
-    is_narrow = console is not None and _is_cramped(table, body, console)
-    return _paragraphs(title, columns, body) if is_narrow else table
-
-
-def _table(title: str, columns: Sequence[str], body: Sequence[Sequence[object]]) -> Table:
+    cells = [[_cell(value) for value in row] for row in body]
     table = Table(title=safe_text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, name in enumerate(columns):
-        is_number = all(isinstance(row[place], int | float) and not isinstance(row[place], bool) for row in body)
+    for name, values in zip(columns, zip(*body, strict=True), strict=True):
+        is_number = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
         table.add_column(safe_text(name), justify="right" if is_number else "left", overflow="fold")
-    for row in body:
-        table.add_row(*(safe_text(_cell(value)) for value in row))
-    return table
+    for row in cells:
+        table.add_row(*map(safe_text, row))
+    is_narrow = console is not None and _is_cramped(table, cells, console)
+    return _paragraphs(title, columns, cells) if is_narrow else table
 
 
-def _is_cramped(table: Table, body: Sequence[Sequence[object]], console: Console) -> bool:
+def _is_cramped(table: Table, cells: Sequence[Sequence[str]], console: Console) -> bool:
     """Whether a table would break words or commands, or fold its cells so often that rows can no longer be distinguished."""
     unbound = console.options.update(max_width=_WIDER_THAN_ANY)
     if Measurement.get(console, unbound, table).minimum > console.width:
         return True
     lines = ["".join(part.text for part in line) for line in console.render_lines(table, console.options)]
-    cells = [_cell(value) for row in body for value in row]
-    commands = {command for cell in cells for command in _COMMAND.findall(cell)}
-    told = sum(max(_cell(value).count("\n") + 1 for value in row) for row in body)
-    return len(lines) - _LINES_AROUND > _MOST_FOLDED * told or not all(any(one in line for line in lines) for one in commands)
+    unfolded = sum(max(cell.count("\n") + 1 for cell in row) for row in cells)
+    if len(lines) - _LINES_AROUND > _MOST_FOLDED * unfolded:
+        return True
+    commands = {command for row in cells for cell in row for command in _COMMAND.findall(cell)}
+    return not all(any(command in line for line in lines) for command in commands)
 
 
-def _paragraphs(title: str, columns: Sequence[str], body: Sequence[Sequence[object]]) -> Text:
+def _paragraphs(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Text:
     """Return the rows one below the other: what is short side by side, what is long on lines of its own with its name."""
-    cells = [[_cell(value) for value in row] for row in body]
-    widths = [max(cell_len(row[place]) for row in cells) for place in range(len(columns))]
-    said = Text(overflow="fold").append_text(safe_text(title, "bold"))
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    text = Text(overflow="fold").append_text(safe_text(title, "bold"))
     for row in cells:
         named = list(zip(columns, row, widths, strict=True))
         short = "  ".join(cell for name, cell, width in named if cell and width <= _SHORT)
-        said.append_text(safe_text(f"\n\n {short}"))
+        text.append_text(safe_text(f"\n\n {short}"))
         for name, cell, width in named:
             if cell and width > _SHORT:
                 lines = cell if "\n" not in cell else f"\n{cell}".replace("\n", "\n      ")
-                said.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(lines))
-    return said.append("\n")
+                text.append_text(safe_text(f"\n   {name}: ", "dim")).append_text(safe_text(lines))
+    return text.append("\n")
 
 
 def drawn_error(error: SyncError) -> Text:
     """Return what went wrong and what would help; of a mapping file every problem, its line and the spot in it."""
-    said = Text.assemble(("error: ", "bold red"))
+    text = Text.assemble(("error: ", "bold red"))
     if isinstance(error, MappingFileError):
-        said.append_text(Text("\n").join(map(_problem, error.problems)))
+        text.append_text(Text("\n").join(map(_problem, error.problems)))
     else:
-        said.append_text(safe_text(str(error)))
+        text.append_text(safe_text(str(error)))
     if error.hint:
-        said.append("\n hint: ", "bold")
-        said.append_text(safe_text(error.hint))
-    return said
+        text.append("\n hint: ", "bold").append_text(safe_text(error.hint))
+    return text
+
+
+def _problem(problem: FileProblem) -> Text:
+    text = safe_text(str(problem))
+    if problem.snippet:
+        text.append_text(safe_text(f"\n    {problem.snippet.replace(chr(9), ' ')}\n    {' ' * (problem.column - 1)}^", "dim"))
+    return text
 
 
 @contextmanager
-def drawn_progress(console: Console, description: str, total: int | None) -> Iterator[_Bar]:
-    """Draw a bar while the block runs."""
+def drawn_progress(console: Console, description: str, total: int | None) -> Iterator[Progress]:
+    """Draw a bar of one task while the block runs."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(compact=True))
-    # The bar lives on stderr; what is written to stdout meanwhile must stay there.
-    with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
-        yield _Bar(drawing, description, total)
+    with _drawn(console, columns, description, total) as progress:
+        yield progress
 
 
 @contextmanager
 def drawn_wait(console: Console, description: str) -> Iterator[None]:
     """Draw what is waited for, and since when, while the block runs."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with RichProgress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as drawing:
-        drawing.add_task(safe_text(description).plain, total=None)
+    with _drawn(console, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()), description, None):
         yield
 
 
-class _Bar:
-    """A bar on the screen."""
-
-    def __init__(self, drawing: RichProgress, description: str, total: int | None) -> None:
-        self._drawing = drawing
-        self._task = drawing.add_task(safe_text(description).plain, total=total)
-
-    def advance(self, count: int = 1) -> None:
-        """Say that `count` more are done."""
-        self._drawing.advance(self._task, count)
-
-    def expect(self, total: int) -> None:
-        """Say how many there are in all."""
-        self._drawing.update(self._task, total=total)
+@contextmanager
+def _drawn(console: Console, columns: Sequence[ProgressColumn], description: str, total: int | None) -> Iterator[Progress]:
+    # The bar lives on stderr; what is written to stdout meanwhile must stay there.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as progress:
+        progress.add_task(safe_text(description).plain, total=total)
+        yield progress
 
 
 class _Rate(ProgressColumn):
@@ -162,14 +153,6 @@ class _Rate(ProgressColumn):
         """Return the rate, or nothing before there is one."""
         speed = task.finished_speed or task.speed
         return Text(written_rate(speed) if speed else "", style="dim")
-
-
-def _problem(problem: FileProblem) -> Text:
-    said = safe_text(str(problem))
-    if problem.snippet:
-        spot = " " * (problem.column - 1) + "^"
-        said.append_text(safe_text(f"\n    {problem.snippet.replace(chr(9), ' ')}\n    {spot}", "dim"))
-    return said
 
 
 def _cell(value: object) -> str:

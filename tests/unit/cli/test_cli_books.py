@@ -145,7 +145,7 @@ def test_an_unknown_state_or_feed_is_answered_with_the_nearest(run_twice: Desk) 
     state = run_twice.run("rows", "town-hall", "--state", "delivred")
     assert (state.code, 'did you mean "delivered"?' in state.err) == (2, True)
     feed = run_twice.run("rows", "town-hal")
-    assert (feed.code, "did you mean town-hall?" in feed.err) == (2, True)
+    assert (feed.code, 'did you mean "town-hall"?' in feed.err) == (2, True)
 
 
 def test_runs_are_told_as_equations_that_balance(run_twice: Desk) -> None:
@@ -187,4 +187,4 @@ def test_values_that_no_lookup_knows_are_told_once_each_with_their_rows(desk: De
 
 
 def test_without_unmapped_values_that_is_said(desk: Desk) -> None:
-    assert "know every value" in desk.run("rows", "town-hall", "--unmapped").out
+    assert "values that no lookup knows: none" in desk.run("rows", "town-hall", "--unmapped").out

@@ -78,7 +78,7 @@ def test_a_file_may_be_named_by_its_path_wherever_it_lies(desk: Desk) -> None:
 def test_an_unknown_feed_is_answered_with_the_nearest_name(desk: Desk) -> None:
     said = desk.run("check", "town-hal")
     assert (said.code, said.out) == (2, "")
-    assert "did you mean town-hall?" in said.err
+    assert 'did you mean "town-hall"?' in said.err
 
 
 def test_settings_of_dagster_that_somebody_wrote_are_told_by_what_they_lack(desk: Desk) -> None:

@@ -27,7 +27,7 @@ def _told(desk: Desk, *words: str) -> list[tuple[str, str]]:
 
 def test_who_would_be_told_and_which_channel_is_not_there(desk: Desk, hook: Inbox) -> None:
     assert _told(desk, "--live") == [
-        ("warning", 'EVENTSYNC_NOTIFY has no channel "crew", did you mean "crews"?'),
+        ("warning", 'EVENTSYNC_NOTIFY has no channel "crew"; did you mean "crews"?'),
         ("ok", "what needs somebody is told to ops (agenda@example.org), all"),
     ]
     assert hook.told == []

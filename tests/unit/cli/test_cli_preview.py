@@ -49,7 +49,7 @@ def test_people_read_payloads_reasons_and_labels_and_that_channel_ids_are_stand_
     assert '"title": "Hamlet"' in said.out
     assert "events.csv:3  REJECTED 2" in said.out
     assert "startAt (column DAY, found '2030-13-01')" in said.out
-    assert "events.csv:4  left out: online only" in said.out
+    assert 'events.csv:4  left out by the rule labelled "online only"' in said.out
     assert "read 6 (the whole source) = events 3 + left out 1 + rejected 2" in said.out
 
 

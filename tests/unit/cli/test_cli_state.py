@@ -57,11 +57,11 @@ def test_where_nothing_was_run_nothing_is_made(desk: Desk) -> None:
 def test_an_older_schema_is_told_and_left_as_it_is(desk: Desk) -> None:
     _deliver(desk)
     with closing(sqlite3.connect(desk.state)) as database, database:
-        database.execute("UPDATE alembic_version SET version_num = '0001'")
+        database.execute("UPDATE alembic_version SET version_num = '0003'")
     document = desk.run("state", "verify", "--json").document
-    assert document["schema"] == "0001"
+    assert document["schema"] == "0003"
     assert "or the next run upgrades it" in document["findings"][0]["problem"]
-    assert desk.run("state", "verify", "--json").document["schema"] == "0001"
+    assert desk.run("state", "verify", "--json").document["schema"] == "0003"
 
 
 def test_the_help_shows_how_it_is_used(desk: Desk) -> None:

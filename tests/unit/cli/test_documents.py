@@ -12,7 +12,7 @@ from documents import surprises, verb_of
 from jsonschema import Draft202012Validator
 from unit.cli.conftest import ROWS, Desk
 
-from pipelines.cli.documents import DOCUMENTS, document_schema, file_name
+from pipelines.cli.schema import DOCUMENTS, document_schema, file_name
 
 PUBLISHED = Path(__file__).parents[3] / "docs" / "json"
 FEED = "town-hall"
@@ -20,7 +20,7 @@ FEED = "town-hall"
 
 def test_every_verb_that_takes_json_has_a_schema() -> None:
     verbs = [name for name, command in every_command() if any(one.name == "as_json" for one in command.params)]
-    assert set(verbs) - {"state compact"} == DOCUMENTS.keys(), "pipelines/cli/documents.py tells of each verb's document"
+    assert set(verbs) - {"state compact"} == DOCUMENTS.keys(), "pipelines/cli/schema.py tells of each verb's document"
 
 
 @pytest.mark.parametrize("verb", DOCUMENTS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.event_api.answers import Created, Failing, Foreign, KeyRefused, Lost, Meaning, NoAccess, Refused, ScopeMissing
+from connectors.event_api.answers import Kind, Meaning
 from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
 from mappings.yaml.loader import load_feed
-from pipelines.cli.check_live import of_account
+from pipelines.cli.check_live import of_service
 from pipelines.cli.findings import LiveFinding
 from pipelines.cli.service_lists import ServiceAnswers
 from pipelines.settings import PACKAGED_FEEDS
@@ -18,21 +18,31 @@ MAPPING = load_feed(PACKAGED_FEEDS / "lisbon-agenda.yaml")
 
 def _scopes(probe: Meaning | None) -> LiveFinding:
     lists = ServiceAnswers({"lisbon-agenda": 7}, Classifications("2026-03-02", frozenset()), key_tail="…0042", probe=probe)
-    return next(one for one in of_account("https://events.example.org", lists, MAPPING) if one.asked == "scopes")
+    return next(one for one in of_service("https://events.example.org", lists, MAPPING) if one.asked == "scopes")
 
 
 @pytest.mark.parametrize(
     ("probe", "severity", "exit_code", "says"),
     [
         (None, "ok", 0, "`--probe` sends an event without any field"),
-        (Refused(Answer(400, "invalid_request", field="title", issue="is required")), "ok", 0, "proves `events:create` unless"),
-        (ScopeMissing(Answer(403, "insufficient_scope")), "error", 3, "the key …0042 may not create events"),
-        (NoAccess(Answer(403, "forbidden")), "error", 3, "may not create events"),
-        (KeyRefused(Answer(401, "invalid_api_key")), "error", 3, "refused the API key …0042"),
-        (Created(Answer(201), 4711), "error", 1, "created event 4711 from an event without any field: delete it by hand"),
-        (Foreign(Answer(400, message="text/html, 12 bytes")), "warning", 0, "could not be told: 400"),
-        (Failing(Answer(500, "internal_error")), "warning", 0, "could not be told: 500"),
-        (Lost(Answer(0, "timeout", "no whole answer in time")), "warning", 0, "no whole answer in time"),
+        (
+            Meaning(Kind.REFUSED, Answer(400, "invalid_request", field="title", issue="is required")),
+            "ok",
+            0,
+            "proves `events:create` unless",
+        ),
+        (Meaning(Kind.SCOPE_MISSING, Answer(403, "insufficient_scope")), "error", 3, "the key …0042 may not create events"),
+        (Meaning(Kind.NO_ACCESS, Answer(403, "forbidden")), "error", 3, "may not create events"),
+        (Meaning(Kind.KEY_REFUSED, Answer(401, "invalid_api_key")), "error", 3, "refused the API key …0042"),
+        (
+            Meaning(Kind.READ, Answer(201), value=4711),
+            "error",
+            1,
+            "created event 4711 from an event without any field: delete it by hand",
+        ),
+        (Meaning(Kind.FOREIGN, Answer(400, message="text/html, 12 bytes")), "warning", 0, "could not be told: 400"),
+        (Meaning(Kind.FAILING, Answer(500, "internal_error")), "warning", 0, "could not be told: 500"),
+        (Meaning(Kind.LOST, Answer(0, "timeout", "no whole answer in time")), "warning", 0, "no whole answer in time"),
     ],
 )
 def test_a_probe_is_told_for_what_it_proves(probe: Meaning | None, severity: str, exit_code: int, says: str) -> None:

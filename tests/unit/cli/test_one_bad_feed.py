@@ -13,7 +13,7 @@ import pytest
 from fsspec.spec import AbstractFileSystem
 from unit.cli.conftest import HEADER, MAPPING, ROWS, SECRET, Desk
 
-from pipelines.cli.output.words import worst
+from pipelines.cli.output.console import worst
 
 CSV = ("\n".join([HEADER, *ROWS]) + "\n").encode()
 BAD = "a-bad-one"

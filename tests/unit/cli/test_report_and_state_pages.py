@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from unit.cli.conftest import Desk
 
-from pipelines.cli.output.partner_page import HEADINGS, MOST_LINES, MOST_TEXT
+from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT
 from state.ledger.accounts import READS_THAT_TELL
 
 DOCS = Path(__file__).parents[3] / "docs"

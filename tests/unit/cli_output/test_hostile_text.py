@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from pipelines.cli.output.console import Output
-from pipelines.cli.output.csv import CsvRow, write_csv
+from pipelines.cli.rows import CsvRow, write_csv
 from pipelines.settings import read_settings
 from pipelines.telemetry.logs import configure_logs
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 
 from rich.console import Console
 
-from pipelines.cli.output.console import Output
+from pipelines.cli.output.console import Output, Progress
 from pipelines.cli.output.drawing import drawn_table
 from pipelines.cli.run import watcher_of
 from pipelines.cli.run_report import RunReport, show_accounts
@@ -15,10 +14,9 @@ from pipelines.cli.run_report import RunReport, show_accounts
 NOTHING_SENT = {"rows_per_s": 0.0, "limited": 0, "pauses": 0, "paused_s": 0.0, "most_under_way": 0, "workers": 1}
 
 
-@dataclass
-class Bar:
-    done: int = 0
-    total: int = 0
+class Bar(Progress):
+    done = 0
+    total = 0
 
     def advance(self, count: int = 1) -> None:
         self.done += count

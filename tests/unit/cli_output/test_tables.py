@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode
 from mappings.row_key import RowKey
-from pipelines.cli.output.words import brake_rows, publish_line, read_line, rejection_rows
+from pipelines.cli.output.console import brake_rows, publish_line, read_line, rejection_rows
+from pipelines.run.brakes import BrakeResult
 from state.ledger.accounts import RejectedRow
-
-
-@dataclass(frozen=True)
-class Brake:
-    name: str
-    is_tripped: bool
-    is_accepted: bool
-    sentence: str
 
 
 def test_a_read_is_shown_as_an_equation_that_holds() -> None:
@@ -64,7 +55,11 @@ def test_each_reason_of_a_rejection_has_its_line_and_its_sentence() -> None:
 
 
 def test_a_brake_is_free_stops_or_was_accepted() -> None:
-    verdicts = [Brake("new", False, True, "a"), Brake("shrink", True, False, "b"), Brake("rejected", True, True, "c")]
+    verdicts = [
+        BrakeResult("new", is_tripped=False, is_accepted=True, measured=0, allowed=0, sentence="a"),
+        BrakeResult("shrink", is_tripped=True, is_accepted=False, measured=0, allowed=0, sentence="b"),
+        BrakeResult("rejected", is_tripped=True, is_accepted=True, measured=0, allowed=0, sentence="c"),
+    ]
     assert [(name, verdict) for name, verdict, _ in brake_rows(verdicts)] == [
         ("new", "free"),
         ("shrink", "STOPS"),

@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.errors import ConfigError
-from mappings.outcome import Rejection, RowLocation
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import Reason, ReasonCode, Rejection, RowLocation
 from mappings.row_key import RowKey
-from pipelines.cli.output.csv import CsvRow, csv_row, safe_cell, write_csv
+from pipelines.cli.rows import CsvRow, csv_row, safe_cell, write_csv
 from pipelines.control_characters import replaced
 
 

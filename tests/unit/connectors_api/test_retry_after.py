@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from virtual_time import EPOCH
 
-from connectors.event_api.answers import interpret, interpret_failure
+from connectors.event_api.answers import HttpAnswer, interpret
 from connectors.retry import retry_after_s
 
 YEAR_S = 366 * 86_400
@@ -88,7 +88,7 @@ def test_no_text_is_too_strange_for_retry_after(text: str) -> None:
     st.binary(max_size=200) | st.sampled_from([b"null", b"[]", b'{"error":1}', b'{"error":{"code":null}}', b'{"doc":{}}']),
 )
 def test_no_body_is_too_strange_to_be_interpreted(status: int, body: bytes) -> None:
-    assert interpret(status, {}, body, EPOCH).answer.status == status
+    assert interpret(HttpAnswer(status, {}, body), EPOCH).answer.status == status
 
 
 @given(
@@ -101,4 +101,4 @@ def test_no_body_is_too_strange_to_be_interpreted(status: int, body: bytes) -> N
     )
 )
 def test_no_envelope_is_too_strange_to_be_interpreted(envelope: object) -> None:
-    assert interpret_failure(400, {}, json.dumps(envelope).encode(), EPOCH).answer.status == 400
+    assert interpret(HttpAnswer(400, {}, json.dumps(envelope).encode()), EPOCH).answer.status == 400

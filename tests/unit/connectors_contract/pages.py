@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from connectors.event_api.contract_check import ContractPage, Drift, compare, read_page
+from connectors.event_api.contract_check import Drift, compare
+from connectors.event_api.openapi import Node, NoPage, read_page
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed
 
@@ -33,9 +34,9 @@ def tree_with(*changes: Change) -> Tree:
     return tree
 
 
-def page(tree: Tree) -> ContractPage:
+def page(tree: Tree) -> Node:
     read = read_page(json.dumps(tree).encode())
-    assert isinstance(read, ContractPage)
+    assert not isinstance(read, NoPage)
     return read
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_contract.pages import ROOT, Change, Tree, create, drifts, event, feed, page, tree_with
 
-from connectors.event_api.contract_check import ContractPage, compare, upload_field
+from connectors.event_api.contract_check import compare, upload_field
 from mappings.outgoing import outgoing_of
 from mappings.yaml.loader import load_feed
 
@@ -347,4 +347,4 @@ def test_a_page_of_any_shape_is_compared_without_a_fault(place: str, strange: An
             case _:
                 tree[place] = strange
 
-    compare(ContractPage(tree_with(change)), feed())
+    compare(tree_with(change), feed())

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.rows import LARGEST_RECORD
-from mappings.outcome import SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import ReasonCode, SourceRow
 from mappings.spec.source import CsvSource
 
 

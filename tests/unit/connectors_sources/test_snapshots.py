@@ -15,7 +15,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import REAL_CLOCK, Clock
 from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import AnySource, SourceSpec
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 FEED = """\
 feed: agenda
@@ -36,7 +36,7 @@ ICS = b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:a\r\nSUMMARY:one\r
 
 
 def spec_of(text: str, folder: Path) -> SourceSpec:
-    return parse_feed(FEED.format(source=text), folder / "agenda.yaml", LookupShelf()).source
+    return parse_feed(FEED.format(source=text), folder / "agenda.yaml").source
 
 
 def seen(text: str, folder: Path, clockwork: Clock = REAL_CLOCK) -> FileSnapshot:
@@ -150,7 +150,7 @@ def test_a_link_that_leads_to_another_file_is_seen_by_its_number_on_the_disk(fol
         sights.append(seen("{kind: csv, path: current.csv}", folder))
     before, after = sights
     assert before.stamp != after.stamp
-    assert before.files[0].found.number != after.files[0].found.number
+    assert before.files[0].number != after.files[0].number
 
 
 @pytest.mark.parametrize(

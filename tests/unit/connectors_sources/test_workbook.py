@@ -17,8 +17,7 @@ from workbooks import write_xlsx
 from connectors.sources.errors import BadSourceError
 from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, plain_number
 from connectors.sources.formats.xlsx import CellTexts
-from mappings.outcome import SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import ReasonCode, SourceRow
 
 
 def sheet(folder: Path, fill: Callable[[Any, Any], None], *wanted: str, is_1904: bool = False, **spec: Any) -> list[SourceRow]:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.refusals import Refusal
+from mappings.outcome import Refusal
 from mappings.steps.dates import Time
-from mappings.steps.times import Clock, ClockRange
+from mappings.steps.ranges import ClockRange
+from mappings.steps.times import Clock
 from mappings.zones import DAY_END
 
 

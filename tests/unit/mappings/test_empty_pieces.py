@@ -9,8 +9,7 @@ import orjson
 import pytest
 
 from mappings.compiler.mapper import RowMapper
-from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
 
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mappings.draft.columns import Role, roles_by_name, see_columns
-from mappings.draft.draft import SourceSample, Wishes, draft_feed, feed_name, with_examples
-from mappings.draft.formats import see_times
+from mappings.draft.columns import Role, read_columns, roles_by_name
+from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
 from mappings.draft.roles import guess_roles
-from mappings.draft.source import guess_dialect
+from mappings.draft.source import SourceGuess, guess_source
+from mappings.draft.times import find_times
 from mappings.draft.zones import guess_zone
 from mappings.examples import run_examples
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
-SOURCE = ("kind: csv", "path: partner.csv")
 NAMES = st.sampled_from(["id", "title", "date", "time", "ende", "miasto", "url", "price", "status", "Kategorie", "#3", "$x"])
 CELLS = st.sampled_from(
     [
@@ -52,9 +51,9 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
 ) -> None:
     names, cells = table
     rows = [dict(zip(names, row, strict=True)) for row in cells]
-    draft = draft_feed(SourceSample("partner.csv", SOURCE, names, rows), Wishes("partner"))
-    text = with_examples(draft.text, tmp_path / "partner.yaml", rows)
-    mapping = parse_feed(text, tmp_path / "partner.yaml", LookupShelf())
+    sample = SourceSample("partner.csv", "partner.csv", SourceGuess({"kind": "csv"}), names, rows)
+    text = with_examples(draft_feed(sample, "partner")[0], tmp_path / "partner.yaml", rows)
+    mapping = parse_feed(text, tmp_path / "partner.yaml")
     assert run_examples(mapping) == ()
 
 
@@ -86,7 +85,7 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
     ],
 )
 def test_formats_are_found_by_evidence(cells: list[str], kind: str, formats: tuple[str, ...]) -> None:
-    seen = see_times(cells)
+    seen = find_times(cells)
     assert seen is not None
     assert (seen.ways[0].kind, seen.ways[0].formats, seen.share) == (kind, formats, 1.0)
     assert not seen.is_ambiguous
@@ -96,12 +95,12 @@ def test_formats_are_found_by_evidence(cells: list[str], kind: str, formats: tup
     "cells", [["London", "Paris"], ["1771656", "3066"], ["34.7111", "135.4829"], [""], ["TBA", "2026-05-01", "?"]]
 )
 def test_what_is_mostly_no_date_is_none(cells: list[str]) -> None:
-    assert see_times(cells) is None or see_times(cells).share < 1  # type: ignore[union-attr]  # the line before says why
+    assert find_times(cells) is None or find_times(cells).share < 1  # type: ignore[union-attr]  # the line before says why
 
 
 @pytest.mark.parametrize("cells", [["03/04/2026", "05/06/2026"], ["13/04/2026", "04/13/2026"]])
 def test_an_order_that_nothing_proves_or_that_cells_contradict_stays_open(cells: list[str]) -> None:
-    seen = see_times(cells)
+    seen = find_times(cells)
     assert seen is not None
     assert seen.is_ambiguous
     assert seen.in_other_order().ways[0].formats == ("%m/%d/%Y",)
@@ -146,14 +145,18 @@ def test_the_last_day_is_not_taken_for_the_first_nor_an_identifier_for_the_title
     rows = [dict(zip(header, (f"2030-05-{day:02d}", "2030-06-01", f"E-{day}", f"能 {day}"), strict=False)) for day in (1, 2, 3)]
     named = {"Nazwa", "Nome", "Nazwa wydarzenia"} & set(header)
     rows = [{**row, **dict.fromkeys(named, "Jazz i blues")} for row in rows]
-    found = guess_roles(see_columns(header, rows, {}))
+    found = guess_roles(read_columns(header, rows, {}))
     assert {role: found[role].column.name for role in parts} == parts
+
+
+def encoding_of(content: bytes, *, is_whole: bool = True) -> str:
+    return str(guess_source("a.csv", content, is_whole=is_whole).settings.get("encoding", "utf-8"))
 
 
 def test_the_japanese_of_windows_is_told_by_its_own_letters() -> None:
     text = "ID,名称,会場\n" + "".join(f"E-{n},①春の髙橋～コンサート,㈱ライブハウス\n" for n in range(9))
-    seen = guess_dialect(text.encode("cp932"), is_whole=True)
-    assert text.encode("cp932").decode(seen.encoding) == text
+    seen = guess_source("a.csv", text.encode("cp932"), is_whole=True)
+    assert text.encode("cp932").decode(seen.settings["encoding"]) == text
 
 
 @pytest.mark.parametrize(
@@ -168,13 +171,13 @@ def test_the_japanese_of_windows_is_told_by_its_own_letters() -> None:
 @pytest.mark.parametrize("times", [4, 300])
 def test_an_east_asian_file_is_known_by_what_it_reads_as_with_broken_bytes_too(encoding: str, text: str, times: int) -> None:
     content = (text * times).encode(encoding)
-    assert guess_dialect(content, is_whole=True).encoding == encoding
+    assert encoding_of(content) == encoding
     odd = [place for place, byte in enumerate(content) if byte > 0x7F]
     for first in odd[:8]:
         broken = content[:first] + b"\xff" + content[first + 1 :]
-        seen = guess_dialect(broken, is_whole=True)
-        assert (seen.encoding, "must be mended at the source" in seen.why["encoding"]) == (encoding, True)
-        assert guess_dialect(content[:first] + content[first + 1 :], is_whole=True).encoding == encoding
+        seen = guess_source("a.csv", broken, is_whole=True)
+        assert (seen.settings["encoding"], "must be mended at the source" in seen.why["encoding"]) == (encoding, True)
+        assert encoding_of(content[:first] + content[first + 1 :]) == encoding
 
 
 ACCENTED = ["Café", "Müller", "São", "Größe", "Señor", "Łódź", "śpiewa", "żywej", "źdźbło", "Gęś", "Žižkov", "ŻÓŁW", "noite"]
@@ -185,7 +188,7 @@ ACCENTED = ["Café", "Müller", "São", "Größe", "Señor", "Łódź", "śpiewa
 @settings(deadline=None)
 def test_accents_of_western_and_central_europe_are_not_taken_for_east_asian_words(encoding: str, words: list[str]) -> None:
     content = ", ".join(words).encode(encoding, "ignore")
-    assert guess_dialect(content, is_whole=True).encoding not in {"cp932", "cp949", "gb18030", "big5"}
+    assert encoding_of(content) not in {"cp932", "cp949", "gb18030", "big5"}
 
 
 @pytest.mark.parametrize(
@@ -209,7 +212,7 @@ def test_a_zone_is_told_by_the_evidence_that_nothing_contradicts(
     columns: dict[str, list[str]], zone: str, surety: str, why: str
 ) -> None:
     rows = [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
-    seen = see_columns(tuple(columns), rows, {})
+    seen = read_columns(tuple(columns), rows, {})
     guess = guess_zone(seen, guess_roles(seen))
     assert (guess.zone, guess.surety) == (zone, surety)
     assert why in guess.why
@@ -233,12 +236,14 @@ def test_a_zone_is_told_by_the_evidence_that_nothing_contradicts(
     ],
 )
 def test_a_dialect_is_told_by_its_first_rows(content: bytes, encoding: str, delimiter: str, row: int) -> None:
-    seen = guess_dialect(content, is_whole=True)
-    assert (seen.encoding, seen.delimiter, seen.header_row) == (encoding, delimiter, row)
+    settings = guess_source("a.csv", content, is_whole=True).settings
+    tab = "\t" if settings["kind"] == "tsv" else ","
+    assert (settings.get("delimiter", tab), settings.get("header", {"row": 1})) == (delimiter, {"row": row})
+    assert encoding_of(content) == encoding
 
 
 def test_a_file_that_is_cut_in_the_middle_of_a_character_is_utf8_all_the_same() -> None:
-    assert guess_dialect("id,name\n1,Fado à".encode()[:-1], is_whole=False).encoding == "utf-8"
+    assert encoding_of("id,name\n1,Fado à".encode()[:-1], is_whole=False) == "utf-8"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError, MappingFileError
-from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]

@@ -11,9 +11,9 @@ import yaml
 from pydantic import TypeAdapter
 
 from connectors.sources.salesforce.client import one_line
-from mappings.draft.formats import see_times
+from mappings.draft.times import find_times
 from mappings.lookup_table import parse_table
-from mappings.refusals import Refusal, Repair
+from mappings.outcome import Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Step
 from mappings.steps.text import Newlines
@@ -42,7 +42,7 @@ def within(seconds: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("step", [step for step in STEPS.values() if step.takes is Kind.TEXT], ids=lambda step: step.name)
 def test_no_step_takes_long_over_a_long_cell(step: type[Step]) -> None:
-    for shown in step.shown:
+    for shown in step.examples:
         run = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader)).compile(TABLES)
         for part in PARTS:
             with within(20), contextlib.suppress(Refusal, Repair):
@@ -52,7 +52,7 @@ def test_no_step_takes_long_over_a_long_cell(step: type[Step]) -> None:
 @pytest.mark.parametrize("cell", ["19:00" + " " * LENGTH + "x", "19:00 " * LENGTH])
 def test_no_guess_of_times_takes_long_over_a_long_cell(cell: str) -> None:
     with within(20):
-        seen = see_times(["19:00-20:00"] * 9 + [cell])
+        seen = find_times(["19:00-20:00"] * 9 + [cell])
     assert seen is not None
     assert seen.is_time
 

@@ -10,8 +10,7 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed, explain_row
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Rejection, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, SourceRow
 from mappings.spec.feed import FeedMapping
 
 Mapper = Callable[..., RowMapper]

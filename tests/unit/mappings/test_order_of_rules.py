@@ -9,8 +9,7 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]

@@ -10,8 +10,7 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
 from mappings.steps.catalogue import STEPS
 from mappings.steps.step import Kind
 
@@ -63,7 +62,7 @@ def with_policy(step: str, policy: str, key: str = "on_error") -> str:
 def refusal_of(name: str) -> tuple[str, str, str]:
     if name in REFUSED:
         return REFUSED[name]
-    shown = next(one for one in STEPS[name].shown if isinstance(one.comes_out, ReasonCode) and "on_" not in one.step)
+    shown = next(one for one in STEPS[name].examples if isinstance(one.comes_out, ReasonCode) and "on_" not in one.step)
     assert isinstance(shown.goes_in, str)
     return "trim", shown.step, shown.goes_in
 
@@ -89,7 +88,7 @@ def test_each_policy_of_a_step_changes_what_becomes_of_what_it_refuses(name: str
 
 @pytest.mark.parametrize("name", sorted(name for name, step in STEPS.items() if not step.refuses))
 def test_a_policy_of_a_step_that_refuses_nothing_is_a_mistake_with_its_place(name: str, mapper: Mapper) -> None:
-    step = STEPS[name].shown[0].step
+    step = STEPS[name].examples[0].step
     before = BEFORE.get(STEPS[name].takes, "")
     with pytest.raises(MappingFileError, match=f'on_error never applies: the step "{name}" refuses nothing') as caught:
         mapper(event=f"locationName: {{from: X, do: [{before}{with_policy(step, 'omit')}]}}")

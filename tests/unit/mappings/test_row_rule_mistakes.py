@@ -61,7 +61,7 @@ def test_a_mistake_in_a_rule_is_told_at_its_place(rules: str, told: str, build: 
 
 
 def test_a_named_value_may_not_hide_what_tells_events_apart(build: Build) -> None:
-    with pytest.raises(MappingFileError, match=r'4:12: "\$day" is what each event of a row is told apart by'):
+    with pytest.raises(MappingFileError, match=r'4:12: "\$day" is what distinguishes the events of a row'):
         build(top='let: {day: {from: DAY}}\nrows:\n  - recur: {from: "2026-05-01", horizon: 9d}\n')
     assert build(top="let: {day: {from: DAY}}\n").path == Path(build().path)
 

@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Silence, Skipped, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, Silence, Skipped, SourceRow
 from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]

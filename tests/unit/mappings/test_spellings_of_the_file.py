@@ -8,11 +8,11 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.reference import write_reference
+from mappings.reference import read_vocabulary
 from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
 from mappings.spec.source import CsvSource
 from mappings.spec.source_words import Header
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 ONE_FOR_MANY = r"""
 feed: sample
@@ -33,7 +33,7 @@ event:
 
 def loaded(text: str, tmp_path: Path) -> FeedMapping:
     (tmp_path / "cities.csv").write_text("city,placeId\nLisboa,pt-lisboa\n", "utf-8")
-    return parse_feed(text, tmp_path / "sample.yaml", LookupShelf())
+    return parse_feed(text, tmp_path / "sample.yaml")
 
 
 def test_one_item_needs_no_list_around_it(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_condition_that_is_none_is_called_a_condition(tmp_path: Path) -> None:
 
 
 def test_the_reference_names_every_key_of_every_block_of_the_file() -> None:
-    page = write_reference()
+    page = read_vocabulary().text
     for model in (CsvSource, Header, Schedule, PublishPolicy, Brakes, Example):
         for name, field in model.model_fields.items():
             assert field.description

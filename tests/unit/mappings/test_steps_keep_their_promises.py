@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -11,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mappings.compiler.evaluation import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
+from mappings.compiler.base import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.lookup_table import parse_table
-from mappings.refusals import ReasonCode, Refusal, Repair
+from mappings.outcome import ReasonCode, Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Run, Step, StepExample
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
 ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)
 EXAMPLES = [
-    pytest.param(step, shown, id=f"{step.name}-{number}") for step in STEPS.values() for number, shown in enumerate(step.shown)
+    pytest.param(step, shown, id=f"{step.name}-{number}") for step in STEPS.values() for number, shown in enumerate(step.examples)
 ]
 
 
@@ -73,7 +74,8 @@ def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: S
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_every_step_promises_something_and_shows_it(step: type[Step]) -> None:
     assert (step.__doc__ or "").rstrip().endswith(".")
-    assert step.shown
+    assert not inspect.isabstract(step)
+    assert step.examples
     assert all(field.description for field in step.model_fields.values() if field.alias != step.name or field.is_required())
 
 

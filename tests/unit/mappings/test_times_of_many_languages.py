@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from mappings.compiler.mapper import RowMapper
-from mappings.outcome import MappedRow, SourceRow
-from mappings.refusals import Refusal
+from mappings.outcome import MappedRow, Refusal, SourceRow
 from mappings.steps.dates import Date, Datetime, Time
 
 

@@ -9,8 +9,7 @@ import orjson
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
-from mappings.refusals import ReasonCode
+from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import ALPHA_3, country_codes
 

@@ -18,13 +18,13 @@ from virtual_time import at_once
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verdict
 from mappings.outcome import Cover
-from pipelines.run.images import CoverImages, Dressed, names_cover
+from pipelines.run.images import CoverImages, EventBody, names_cover
 from state.database import open_database
 from state.notes import MediaMemory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 Answers = Callable[[httpx.Request], httpx.Response]
-Fates = list[Dressed | Refusal | Postponed]
+Fates = list[EventBody | Refusal | Postponed]
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def dressed(memory: MediaMemory, service: Answers, *covers: Cover, in_turn: bool
         row = replace(intent(), body=b'{"title":"x"}')
         async with http:
             carried = CoverImages(fetcher, memory, "tests", lambda: NOW)
-            asked = [carried.dress(api, row, cover) for cover in covers]
+            asked = [carried.prepare(api, row, cover) for cover in covers]
             fates = [await one for one in asked] if in_turn else await asyncio.gather(*asked)
             await carried.close()
         return fates
@@ -84,14 +84,14 @@ def test_an_upload_whose_answer_is_lost_for_good_is_done_again_under_a_next_key(
         return httpx.Response(201, json={"doc": {"id": 9}})
 
     (fate,), requests = dressed(memory, refuses_reuse, at(1))
-    assert fate == Dressed(b'{"coverImage":9,"title":"x"}')
+    assert fate == EventBody(b'{"coverImage":9,"title":"x"}')
     assert len(used) == 2
     assert len({request.content for request in requests}) == 1
 
 
 def test_a_key_that_is_always_used_ends_in_the_rows_choice_and_names_the_image(memory: MediaMemory) -> None:
     (fate,), requests = dressed(memory, lambda _: told(409, "conflict"), at(1))
-    assert isinstance(fate, Dressed)
+    assert isinstance(fate, EventBody)
     assert fate.body == b'{"title":"x"}'
     assert fate.missing is not None
     assert (fate.missing.found, "uploaded before" in fate.missing.hint) == ("https://img.example/1", True)
@@ -105,8 +105,8 @@ def test_one_image_that_the_service_cannot_digest_holds_nothing_up(memory: Media
         return lists(request) or httpx.Response(201, json={"doc": {"id": 9}})
 
     fates, _ = dressed(memory, stumbles, at(1), at(2))
-    assert fates[0] == Dressed(b'{"coverImage":9,"title":"x"}')
-    assert isinstance(fates[1], Dressed)
+    assert fates[0] == EventBody(b'{"coverImage":9,"title":"x"}')
+    assert isinstance(fates[1], EventBody)
     assert fates[1].missing is not None
 
 
@@ -118,7 +118,7 @@ def test_a_service_that_is_down_costs_no_event_its_image(memory: MediaMemory) ->
 
 def test_images_that_are_refused_one_after_the_other_are_an_outage_of_their_route(memory: MediaMemory) -> None:
     fates, _ = dressed(memory, lambda request: lists(request) or httpx.Response(500), at(1), at(2), at(3), at(4))
-    assert [type(fate) for fate in fates] == [Dressed, Dressed, Postponed, Postponed]
+    assert [type(fate) for fate in fates] == [EventBody, EventBody, Postponed, Postponed]
 
 
 @pytest.mark.parametrize("status", [401, 302])
@@ -131,10 +131,10 @@ def test_trouble_with_the_key_or_the_address_stops_the_route(memory: MediaMemory
 def test_the_same_content_is_uploaded_once_for_all_who_ask_at_once_and_never_again(memory: MediaMemory) -> None:
     covers = [at(7), at(7, host="other.example"), at(7, "reject"), at(7, host="third.example")]
     fates, requests = dressed(memory, lambda _: httpx.Response(201, json={"doc": {"id": 9}}), *covers, in_turn=False)
-    assert {fate.body for fate in fates if isinstance(fate, Dressed)} == {b'{"coverImage":9,"title":"x"}'}
+    assert {fate.body for fate in fates if isinstance(fate, EventBody)} == {b'{"coverImage":9,"title":"x"}'}
     assert len(requests) == 1
     later, none = dressed(memory, lambda _: httpx.Response(500), at(7, host="fourth.example"))
-    assert isinstance(later[0], Dressed)
+    assert isinstance(later[0], EventBody)
     assert none == []
 
 
@@ -150,7 +150,7 @@ FATES = {
 def test_each_choice_for_a_missing_image_is_kept_to_the_payload(memory: MediaMemory, on_error: str, body: bytes) -> None:
     cover = at(1, on_error, host="missing.example")
     (fate,), _ = dressed(memory, lambda _: httpx.Response(201, json={"doc": {"id": 9}}), cover)
-    assert isinstance(fate, Dressed)
+    assert isinstance(fate, EventBody)
     assert fate.body == body
     assert fate.missing is not None
     assert fate.missing.found == "https://missing.example/1"
@@ -181,8 +181,8 @@ def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more
             covers = CoverImages(fetcher, memory, "tests", lambda: NOW)
             ids, is_worth_a_try = [], []
             for _ in range(3):
-                fate = await covers.dress(api, row, at(1))
-                assert isinstance(fate, Dressed)
+                fate = await covers.prepare(api, row, at(1))
+                assert isinstance(fate, EventBody)
                 assert fate.media_id is not None
                 ids.append(fate.media_id)
                 is_worth_a_try.append(await covers.forget(fate.media_id))

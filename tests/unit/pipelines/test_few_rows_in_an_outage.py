@@ -54,7 +54,7 @@ def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, att
         return answers(request)
 
     @asynccontextmanager
-    async def open_api() -> AsyncIterator[EventApi]:
+    async def open_api(_passage: object) -> AsyncIterator[EventApi]:
         api, http = api_over(service, policy=RetryPolicy(attempts=attempts))
         async with http:
             yield api

@@ -75,7 +75,7 @@ def _publish(world: World, service: Forgetful) -> None:
         fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
 
         @asynccontextmanager
-        async def open_api() -> AsyncIterator[EventApi]:
+        async def open_api(_passage: object) -> AsyncIterator[EventApi]:
             api, http = api_over(service)
             async with http:
                 yield api

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
+from typing import cast
 
 import pytest
 import structlog
@@ -15,9 +16,10 @@ from structlog.testing import LogCapture
 
 from mappings.errors import SyncError, TransientError
 from pipelines.run.context import FRESH_S, LeaseKeeper
-from pipelines.run.publish import InFlight
+from pipelines.run.publish import Drain
 from state.holders import LeaseLostError
 from state.ledger.lease import LEASE_TTL_S
+from state.ledger.outbox import Outbox
 
 BEAT_S = 0.01
 
@@ -58,6 +60,7 @@ def _raise(error: SyncError) -> Callable[[], None]:
     return answer
 
 
+NO_OUTBOX = cast("Outbox", None)
 LOST = LeaseLostError("another run has the feed")
 BUSY = TransientError("the state DB is held by another process")
 
@@ -118,7 +121,7 @@ def test_after_a_silence_nothing_leaves_unless_the_feed_is_still_ours(trouble: S
     paper, seconds, left = Paper(answer=_raise(trouble)), Seconds(), list[str]()
 
     async def send(hold: LeaseKeeper) -> None:
-        async with InFlight(hold.assure)():
+        async with Drain(NO_OUTBOX, 1, 1.0, lambda _rows: None, assure=hold.assure).passage():
             left.append("a request")
 
     with LeaseKeeper(paper, seconds, beat_s=60) as hold:
@@ -137,31 +140,6 @@ def test_a_lease_that_cannot_be_released_is_no_fault_of_the_run() -> None:
 
 def test_the_time_without_a_renewal_is_a_small_part_of_the_leases_own() -> None:
     assert FRESH_S <= LEASE_TTL_S / 4
-
-
-def test_requests_are_counted_while_they_are_at_the_service_and_none_leaves_once_it_is_closed() -> None:
-    requests, answer = InFlight(), asyncio.Event()
-
-    async def send() -> None:
-        async with requests():
-            await answer.wait()
-        await asyncio.Event().wait()
-
-    async def main() -> list[tuple[bool, bool]]:
-        early = asyncio.create_task(send())
-        await asyncio.sleep(0)
-        seen = [(requests.is_under_way(early), requests.has_left(early))]
-        requests.close()
-        late = asyncio.create_task(send())
-        answer.set()
-        await asyncio.sleep(0.01)
-        seen += [(requests.is_under_way(task), requests.has_left(task)) for task in (early, late)]
-        for task in (early, late):
-            task.cancel()
-        await asyncio.gather(early, late, return_exceptions=True)
-        return [*seen, (requests.is_under_way(early), requests.has_left(early))]
-
-    assert asyncio.run(main()) == [(True, True), (False, True), (False, False), (False, False)]
 
 
 def test_what_the_heartbeat_logs_names_the_run_that_holds_the_feed() -> None:

@@ -75,7 +75,7 @@ def _look(engine: Engine, pages: Pages, mapping: FeedMapping = MAPPING) -> tuple
     async def look() -> tuple[Outlook, float]:
         api, http = api_over(pages)
         async with http:
-            return await Preflight(_notes(engine), mapping).look(api), clock()
+            return await Preflight(_notes(engine), mapping).compare(api), clock()
 
     return at_once(look)
 

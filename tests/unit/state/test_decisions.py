@@ -24,8 +24,7 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from mappings.outcome import MappedRow, Skipped
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import MappedRow, Reason, ReasonCode, Skipped
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.database import reading, writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting

@@ -36,7 +36,7 @@ from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA,
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
 """Written by version 0.1, of a ledger in which something of everything had happened."""
 TOWN = "https://events.example#town"
-KINDS, REVISIONS = ("sqlite", "postgresql"), ("0001", "0002", "0003")
+KINDS, REVISIONS = ("sqlite", "postgresql"), ("0002", "0003")
 KEPT = {
     "same": "delivered",
     "edited": "delivered",
@@ -79,12 +79,9 @@ def exported() -> Iterator[tuple[str, list[str], list[list[Any]]]]:
             yield name, columns, rows
 
 
-def fill(connection: Connection, revision: str) -> None:
-    """Fill the tables of a revision with what it can hold of the export."""
-    bases: dict[int, bytes] = {}
+def fill(connection: Connection) -> None:
+    """Fill the tables of version 0.1 with the export."""
     for name, columns, rows in exported():
-        if name == "scope":
-            bases = {row[0]: base64.b64decode(row[columns.index("body_base")] or "") for row in rows}
         if not inspect(connection).has_table(name) or not rows:
             continue
         table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
@@ -96,9 +93,6 @@ def fill(connection: Connection, revision: str) -> None:
             }
             for row in rows
         ]
-        if revision == "0001" and name == "ledger_entry":
-            for value in values:
-                value["body"] = unpacked(value["body"], bases[value["scope_id"]])
         connection.execute(table.insert(), [{**value} for value in values])
         if connection.dialect.name == "postgresql" and "id" in table.c and table.c.id.autoincrement is True:
             connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))"))
@@ -116,8 +110,8 @@ def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, st
             url = postgres.fresh_url()
         engine = open_database(url, upgrades=False)
         with writing(engine) as connection:
-            upgrade(connection, min(revision, "0002"))
-            fill(connection, min(revision, "0002"))
+            upgrade(connection, "0002")
+            fill(connection)
             upgrade(connection, revision)
         engine.dispose()
         return url
@@ -195,7 +189,7 @@ def test_an_upgrade_keeps_every_entry_with_its_state_key_and_event(
     assert {*marks} == {row.id for row in entries.values() if row.state != "held"} | {row for row in marks if row > 22}
     assert listed["warning"] == "same"
     assert {*images} == {(TOWN, 5), (TOWN, 6)}
-    assert earlier_ends == ([] if revision == "0001" else [datetime(2026, 4, 1, 18, 0, tzinfo=UTC)])
+    assert earlier_ends == [datetime(2026, 4, 1, 18, 0, tzinfo=UTC)]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -291,7 +285,7 @@ def bodies_of(engine: Engine, *, is_packed: bool) -> dict[tuple[str, int], bytes
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("revision", ["0002", "0003"])
+@pytest.mark.parametrize("revision", REVISIONS)
 def test_a_drain_that_an_upgrade_interrupts_goes_on_with_the_same_keys_and_bytes(
     earlier: Callable[[str, str], str], kind: str, revision: str
 ) -> None:
@@ -361,8 +355,8 @@ def test_an_export_of_an_earlier_version_fills_either_kind(request: pytest.Fixtu
     engine = open_database(url)
     counted: list[int] = []
     done = import_from(engine, EXPORT, counted.append)
-    assert done.rows["ledger_entry"] == 28 + 3
-    assert [*done.rows] == [table.name for table in TABLES]
+    assert done["ledger_entry"] == 28 + 3
+    assert [*done] == [table.name for table in TABLES]
     assert examine(engine).findings == ()
     entries = entries_of(engine)
     assert {key: entries[key].state for key in KEPT} == KEPT
@@ -444,20 +438,29 @@ def test_a_state_db_is_not_upgraded_while_a_run_of_an_earlier_version_is_at_work
         assert inspect(connection).has_table("side_by_side") == (revision == "0003")
     engine.dispose()
     run.communicate()
-    if revision != "0001":  # in the first schema nothing tells that a process of this host is dead: it lets go by silence
-        open_database(url).dispose()
+    open_database(url).dispose()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_db_from_before_0_1_is_named_with_what_upgrades_it(earlier: Callable[[str, str], str], kind: str) -> None:
+    url = earlier(kind, "0002")
+    engine = open_database(url, upgrades=False)
+    with writing(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    with pytest.raises(ConfigError, match=r"before 0\.1 \(schema 0001") as caught:
+        open_database(url)
+    assert "open it once with version 0.1" in caught.value.hint
+    assert "open it once with version 0.1" in examine(engine).findings[0].problem
+    engine.dispose()
 
 
 def test_a_holder_that_fell_silent_does_not_keep_a_state_db_from_being_upgraded(earlier: Callable[[str, str], str]) -> None:
-    url = earlier("sqlite", "0001")
+    url = earlier("sqlite", "0002")
     engine = open_database(url, upgrades=False)
     me = this_process("eventsync run")
+    held = {"holder": me.name, "host": me.host, "pid": me.pid, "process_started": me.started, "boot": "an earlier start"}
     with writing(engine) as connection:
-        connection.execute(
-            update(LEASE)
-            .where(LEASE.c.scope_id == 1)
-            .values(holder=me.name, host=me.host, pid=me.pid, process_started=me.started)
-        )
+        connection.execute(update(LEASE).where(LEASE.c.scope_id == 1).values(**held))
     engine.dispose()
     open_database(url).dispose()
 
@@ -488,7 +491,7 @@ def test_memory_does_not_grow_with_the_entries_that_are_upgraded(tmp_path: Path)
     filler = "x" * 3_000
     with writing(engine) as connection:
         upgrade(connection, "0002")
-        fill(connection, "0002")
+        fill(connection)
         columns = [column["name"] for column in inspect(connection).get_columns("ledger_entry")]
         given = {
             "id": "number",

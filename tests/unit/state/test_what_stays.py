@@ -9,8 +9,7 @@ from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.outcome import MappedRow, RowLocation, Skipped
-from mappings.refusals import Reason, ReasonCode
+from mappings.outcome import MappedRow, Reason, ReasonCode, RowLocation, Skipped
 from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
@@ -54,7 +54,6 @@ _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i 
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
-_SEVERAL = frozenset({"dates", "date_range"})
 _AS_WRITTEN = TimeOptions()
 _READERS: dict[str, Callable[[Format, str], Any]] = {
     "date": read_date,
@@ -69,7 +68,8 @@ class TimeForm:
     """One way to read a cell: the step `kind`, its format (none for clocks in words) in one language, and its reader.
 
     `kind`: `date`, `datetime`, `moment` (with an offset), `time`; `clock`, `clock_range`; `dates` (cut apart `by` these
-    texts), `date_range`. `locale`: "" for English.
+    texts), `date_range`. `locale`: "" for English. `order`: `day` or `month`, whichever of two numbers comes first; "" where
+    nothing can be confused.
     """
 
     kind: str
@@ -77,16 +77,7 @@ class TimeForm:
     format: Format | None = None
     locale: str = ""
     by: tuple[str, ...] = ()
-
-    @property
-    def spelling(self) -> str:
-        """The format in strptime notation."""
-        return self.format.spelling if self.format else ""
-
-    @property
-    def order(self) -> str:
-        """`day` or `month`, whichever of two numbers comes first; "" where nothing can be confused."""
-        return order_of(self.spelling)
+    order: str = ""
 
     def fits(self, text: str) -> bool:
         """Return whether the whole text is a real date or time, or several, when read so."""
@@ -106,25 +97,22 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
         yield _form("time", clock)
     clocks = [*_USUAL_CLOCKS, *(clock for clock, sign in _OTHER_CLOCKS.items() if any(sign in text for text in probed))]
     days = [*_DAYS, _COMPACT_DAY] if all(map(_EIGHT_DIGITS.match, probed)) else _DAYS
-    yield from _with_clocks(days, "en", clocks, probed)
-    if any(char.isalpha() for text in probed for char in text if char not in "TZ"):
-        for locale in LANGUAGES:
-            yield from _with_clocks(_NAMED_DAYS, locale, clocks, probed)
-
-
-def _with_clocks(days: Sequence[str], locale: str, clocks: Sequence[str], probed: Sequence[str]) -> Iterator[TimeForm]:
-    begun = [day for day in days if any(map(compile_format(day, locale).pattern.match, probed))]
-    yield from (_form("date", day, locale) for day in begun)
-    for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
-        yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
+    has_names = any(char.isalpha() for text in probed for char in text if char not in "TZ")
+    for locale, spellings in [("en", days), *((locale, _NAMED_DAYS) for locale in LANGUAGES if has_names)]:
+        begun = [day for day in spellings if any(map(compile_format(day, locale).pattern.match, probed))]
+        yield from (_form("date", day, locale) for day in begun)
+        for day, between, clock, offset in product(begun, (" ", "T", ", ", " - "), clocks, ("", "%z", " %z")):
+            yield _form("moment" if offset else "datetime", f"{day}{between}{clock}{offset}", locale)
 
 
 @lru_cache(maxsize=8192)
 def _form(kind: str, spelling: str, locale: str = "en") -> TimeForm:
     form, read = compile_format(spelling, locale), _READERS[kind]
-    return TimeForm(
-        kind, lambda text: read(form, text) if form.pattern.fullmatch(text) else None, form, "" if locale == "en" else locale
-    )
+
+    def read_whole(text: str) -> Any:
+        return read(form, text) if form.pattern.fullmatch(text) else None
+
+    return TimeForm(kind, read_whole, form, "" if locale == "en" else locale, order=order_of(spelling))
 
 
 def _forms_of_lists(texts: Sequence[str]) -> Iterator[TimeForm]:
@@ -166,21 +154,15 @@ def _days(texts: Iterable[str]) -> list[tuple[TimeForm, Format]]:
 
 
 def _parts(text: str, by: tuple[str, ...]) -> list[str]:
-    return [part for part in map(str.strip, _cut(by).split(text)) if part]
-
-
-@cache
-def _cut(by: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(re.escape, sorted(by, key=len, reverse=True))))
+    cuts = "|".join(map(re.escape, sorted(by, key=len, reverse=True)))
+    return [part for part in map(str.strip, re.split(cuts, text)) if part]
 
 
 def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
     """Yield the step for times that no single format reads (19 Uhr 30, kl. 19), or for beginnings and ends (7-9pm)."""
     spans = [span for text in texts if (span := _clock_span(text)) is not None]
-    if any(end is not None for _, end in spans):
-        yield TimeForm("clock_range", _clock_span)
-    elif spans:
-        yield TimeForm("clock", _clock_span)
+    if spans:
+        yield TimeForm("clock_range" if any(end is not None for _, end in spans) else "clock", _clock_span)
 
 
 def _clock_span(text: str) -> tuple[object, object] | None:
@@ -191,7 +173,7 @@ def _clock_span(text: str) -> tuple[object, object] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenTimes:
+class TimeSpelling:
     """How dates or times are written: the formats that one step can try, the commonest first. The fields are those of `Form`."""
 
     kind: str
@@ -201,14 +183,14 @@ class WrittenTimes:
 
 
 @dataclass(frozen=True, slots=True)
-class TimesSeen:
+class ColumnTimes:
     """What a column's cells say about dates or times: `fitting` of its `filled` cells fit one of `ways`.
 
     `order` is the order of day and month where it matters (`day` or `month`), `proving` how many cells prove it: none means
     that the other order fits as well, and that `ways` is one of two. `odd` are the first cells that fit nothing.
     """
 
-    ways: tuple[WrittenTimes, ...]
+    ways: tuple[TimeSpelling, ...]
     fitting: int
     filled: int
     order: str = ""
@@ -222,32 +204,31 @@ class TimesSeen:
         return self.fitting / self.filled if self.filled else 0.0
 
     @property
-    def is_time(self) -> bool:
-        """True for times of day without a date."""
-        return self.ways[0].kind in _TIMES_OF_DAY
+    def kind(self) -> str:
+        """What most cells hold, as the step that reads them."""
+        return self.ways[0].kind
 
     @property
-    def has_several(self) -> bool:
-        """True for cells with several days."""
-        return not self.kinds.isdisjoint(_SEVERAL)
+    def is_time(self) -> bool:
+        """True for times of day without a date."""
+        return self.kind in _TIMES_OF_DAY
 
     @property
     def is_ambiguous(self) -> bool:
         """True where nothing says which of two numbers is the day."""
         return bool(self.order) and not self.proving
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        """The kinds of what was found."""
-        return frozenset(way.kind for way in self.ways)
-
-    def in_other_order(self) -> TimesSeen:
+    def in_other_order(self) -> ColumnTimes:
         """Return the same cells read the other way round."""
         ways = tuple(replace(way, formats=tuple(map(swapped, way.formats))) for way in self.ways)
         return replace(self, ways=ways, order="month" if self.order == "day" else "day")
 
+    def in_order(self, order: str) -> ColumnTimes:
+        """Return what ambiguous cells say once it is known whether the day or the month comes first; "" is not known."""
+        return self.in_other_order() if self.is_ambiguous and order not in ("", self.order) else self
 
-def see_times(cells: Sequence[str]) -> TimesSeen | None:
+
+def find_times(cells: Sequence[str]) -> ColumnTimes | None:
     """Look at a column's filled cells; None where they are no dates or times."""
     texts = [cell.strip() for cell in cells]
     with_digits = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
@@ -265,15 +246,15 @@ def see_times(cells: Sequence[str]) -> TimesSeen | None:
         seen = _better(seen, replace(ranges, is_range=True))
     spoken = _see(texts, _clocks_in_words)
     if spoken is not None:
-        seen = _better(seen, replace(spoken, is_range=spoken.ways[0].kind == "clock_range"))
+        seen = _better(seen, replace(spoken, is_range=spoken.kind == "clock_range"))
     return seen if seen is not None and seen.share >= _ENOUGH else None
 
 
-def _better(one: TimesSeen | None, other: TimesSeen | None) -> TimesSeen | None:
+def _better(one: ColumnTimes | None, other: ColumnTimes | None) -> ColumnTimes | None:
     return other if one is None or (other is not None and other.fitting > one.fitting) else one
 
 
-def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[TimeForm]]) -> TimesSeen | None:
+def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[TimeForm]]) -> ColumnTimes | None:
     counts = Counter(text for text in texts if 0 < len(text) <= _LONGEST)
     distinct = [text for text, _ in counts.most_common(_DISTINCT)]
     forms = list(find_forms(distinct))
@@ -287,8 +268,12 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
     if not any(form.order for form in chosen):
         order, proving = "", 0
+    together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for form in chosen:
+        together.setdefault((form.kind, form.locale, form.by), []).append(form.format.spelling if form.format else "")
+    ways = tuple(TimeSpelling(kind, tuple(formats), locale, by) for (kind, locale, by), formats in together.items())
     fitting = sum(count for text, count in counts.items() if fits[text])
-    return TimesSeen(tuple(_ways(chosen)), fitting, len(texts), order, proving, odd)
+    return ColumnTimes(ways, fitting, len(texts), order, proving, odd)
 
 
 def _order(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[str]) -> tuple[str, int]:
@@ -320,12 +305,3 @@ def _choose(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[
         is_time = best.kind in _TIMES_OF_DAY
         fitting = {form: texts for form, texts in fitting.items() if (form.kind in _TIMES_OF_DAY) == is_time}
     return chosen
-
-
-def _ways(chosen: Iterable[TimeForm]) -> Iterator[WrittenTimes]:
-    """Put the formats that one step can try together, in the order in which they were found."""
-    together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for form in chosen:
-        together.setdefault((form.kind, form.locale, form.by), []).append(form.spelling)
-    for (kind, locale, by), formats in together.items():
-        yield WrittenTimes(kind, tuple(formats), locale, by)

@@ -1,0 +1,332 @@
+"""The service's OpenAPI page: fetch it, read it as a tree of plain values, and read its operations and schemas.
+
+The page is a stranger's, so bytes, depth and size are bounded, and references and alternatives are followed in bounded time.
+PyYAML's safe loader expands aliases without bound, and guesses dates, octal numbers and `no`, which a page means as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import yaml
+
+from connectors.event_api.answers import HttpAnswer
+from connectors.event_api.transport import Exchange
+
+Node = dict[str, Any]
+T = TypeVar("T")
+PAGE_PATH = "/api/developer/openapi/public-api-v1"
+"""Where the page is: public, YAML (spec, Versioning)."""
+PATIENCE_S = 3.0
+"""The longest that a run waits for it."""
+LONGEST_PAGE = 1 << 20
+"""Bytes of the longest page that is read."""
+MOST_NODES = 100_000
+"""The most values of a page, each alias counted with all that it stands for."""
+DEEPEST = 64
+"""The deepest nesting of a page; a description that people write stays below 25."""
+_LONGEST_ETAG = 200
+_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]{1,18}(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
+_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_OPENAPI_3 = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
+
+
+@dataclass(frozen=True, slots=True)
+class PageBody:
+    """The page's bytes as they came, and its `ETag` for the next request, "" if there was none."""
+
+    body: bytes
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoPage:
+    """Why there is no page to compare with, in words for people."""
+
+    why: str
+
+
+async def fetch_page(exchange: Exchange, etag: str = "") -> PageBody | NoPage | None:
+    """Ask once for the page; return None where it is still the one of `etag`. Never raises for what comes back."""
+    headers = {"accept": "application/yaml, text/yaml, */*;q=0.1"} | ({"if-none-match": etag} if etag else {})
+    request = exchange.request("GET", exchange.url(PAGE_PATH, prefix=""), headers=headers, has_key=False)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            answer = await exchange(request)
+    except TimeoutError:
+        return NoPage(f"the page did not come within {PATIENCE_S:.0f} seconds")
+    if not isinstance(answer, HttpAnswer):
+        return NoPage(f"the page could not be fetched: {answer.answer.message if answer else 'not sent'}")
+    if answer.status == 304 and etag:
+        return None
+    if answer.status != 200:
+        return NoPage(f"{PAGE_PATH} answers {answer.status}")
+    tag = answer.headers.get("etag", "")
+    return PageBody(answer.body, tag if tag.isascii() and tag.isprintable() and len(tag) <= _LONGEST_ETAG else "")
+
+
+def read_page(body: bytes) -> Node | NoPage:
+    """Read a page as a tree of plain values with texts for keys. Never raises; time and memory are bounded by its length."""
+    try:
+        return _openapi(body)
+    except UnicodeDecodeError:
+        return NoPage("the page is not UTF-8 text")
+    except (ValueError, yaml.YAMLError) as problem:
+        is_html = body[:200].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml", b"<head"))
+        why = f"is not YAML ({str(problem).splitlines()[0][:120]})" if isinstance(problem, yaml.YAMLError) else str(problem)
+        return NoPage(f"the page {why}{': it looks like an HTML page' if is_html else ''}")
+
+
+def _openapi(body: bytes) -> Node:
+    if len(body) >= LONGEST_PAGE:
+        raise ValueError(f"is larger than {LONGEST_PAGE >> 20} MB")
+    tree = _tree(body.decode("utf-8-sig"))
+    if not isinstance(tree, dict):
+        raise ValueError("is not a description of an API")  # noqa: TRY004  # of the page, not of a type
+    version = str(tree.get("openapi", tree.get("swagger", "")))
+    if not version:
+        raise ValueError("does not say that it is OpenAPI")
+    if not _OPENAPI_3.fullmatch(version):
+        raise ValueError(f"is of OpenAPI {version[:20]}, and 3.0 or 3.1 can be read")
+    if not get(tree, "paths", dict):
+        raise ValueError("describes no path")
+    return tree
+
+
+def _tree(text: str) -> Any:  # noqa: C901  # one arm per kind of event
+    """Build the first document from the parser's events, counting as it goes; aliases share what they stand for."""
+    begun: list[yaml.CollectionStartEvent] = []
+    children: list[list[Any]] = [[]]
+    sizes = [0]
+    known: dict[str, tuple[Any, int]] = {}
+    for event in yaml.parse(text, Loader=_LOADER):
+        value: Any
+        if isinstance(event, yaml.CollectionStartEvent):
+            if len(begun) >= DEEPEST:
+                raise ValueError(f"is nested deeper than {DEEPEST} levels")
+            begun.append(event)
+            children.append([])
+            sizes.append(1)
+            continue
+        if isinstance(event, yaml.CollectionEndEvent):
+            start, value, size = begun.pop(), children.pop(), sizes.pop()
+            anchor = start.anchor
+            value = _mapping(value) if isinstance(start, yaml.MappingStartEvent) else value
+        elif isinstance(event, yaml.ScalarEvent):
+            value, size, anchor = _scalar(event), 1, event.anchor
+        elif isinstance(event, yaml.AliasEvent):
+            if event.anchor not in known:
+                raise ValueError("refers to itself by an alias")
+            (value, size), anchor = known[event.anchor], None
+        elif isinstance(event, yaml.DocumentEndEvent):
+            break
+        else:
+            continue
+        if anchor is not None:
+            known[anchor] = value, size
+        children[-1].append(value)
+        sizes[-1] += size
+        if sizes[-1] > MOST_NODES:
+            raise ValueError(f"holds more than {MOST_NODES} values")
+    return children[0][0] if children[0] else None
+
+
+def _mapping(children: list[Any]) -> Node:
+    """Return keys and values as a mapping; a merge key (`<<`) adds what its mapping has besides."""
+    keys = (key if isinstance(key, str) else str(key).lower() for key in children[::2])
+    pairs = dict(zip(keys, children[1::2], strict=True))
+    merged = pairs.pop("<<", None)
+    for base in merged if isinstance(merged, list) else [merged]:
+        if isinstance(base, dict):
+            pairs = {**base, **pairs}
+    return pairs
+
+
+def _scalar(event: yaml.ScalarEvent) -> Any:
+    """Read a scalar as YAML 1.2's JSON schema does: everything that is quoted, or looks like nothing else, is text."""
+    text: str = event.value
+    if not event.implicit[0] or event.style:
+        return text
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    if not _NUMBER.fullmatch(text):
+        return text
+    return int(text) if text.lstrip("+-").isdigit() else float(text)
+
+
+_METHODS = ("get", "post", "put", "patch", "delete")
+_VARIABLE = re.compile(r"\{[^}]*\}")
+_DEEPEST_SCHEMA = 24
+"""References and `allOf` inside one another; what lies deeper is taken to demand nothing."""
+_MOST_READS = 4_000
+"""Schemas read of one page; beyond it, a page made to be slow, the rest is taken to demand nothing."""
+_MOST_CHOICES = 16
+_LONGEST_NAME = 100
+"""Longer names of fields are no names: they are left out of messages, and so out of the comparison."""
+_TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+
+def get(node: object, name: str, kind: type[T]) -> T:
+    """Return what a node has under `name`, an empty `kind` where that is of another kind."""
+    value = node.get(name) if isinstance(node, dict) else None
+    return value if isinstance(value, kind) else kind()
+
+
+def _nodes(node: object, name: str) -> list[Node]:
+    return [one for one in get(node, name, list) if isinstance(one, dict)]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The demands on one value: it must fit all of `parts`, which are schemas without references and `allOf`."""
+
+    parts: tuple[Node, ...]
+
+    def all(self, word: str, kind: type[T]) -> list[T]:
+        """Return what the parts say under `word`, as `maxLength`, where that is of the kind that it should be."""
+        return [part[word] for part in self.parts if isinstance(part.get(word), kind)]
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The types allowed, None for any; `null` is left out, as we never send it. A word that is no type says nothing."""
+        found: frozenset[str] | None = None
+        for part in self.parts:
+            names = _TYPES.intersection(one for one in (get(part, "type", list) or [part.get("type")]) if isinstance(one, str))
+            if names:
+                names |= {"integer"} if "number" in names else set()
+                found = names if found is None else found & names
+        return None if found is None else found - {"null"}
+
+    @property
+    def properties(self) -> dict[str, Node]:
+        """The fields described, each with all that the parts say of it."""
+        found: dict[str, list[Node]] = {}
+        for properties in self.all("properties", dict):
+            for name, node in properties.items():
+                if isinstance(node, dict) and len(name) <= _LONGEST_NAME:
+                    found.setdefault(name, []).append(node)
+        return {name: nodes[0] if len(nodes) == 1 else {"allOf": nodes} for name, nodes in found.items()}
+
+    @property
+    def required(self) -> list[str]:
+        """The fields that no value may lack, in the order of their names."""
+        names = {name for part in self.all("required", list) for name in part if isinstance(name, str)}
+        return sorted(name for name in names if len(name) <= _LONGEST_NAME)
+
+    @property
+    def allowed(self) -> list[str] | None:
+        """The values allowed, None for any."""
+        lists = [[part["const"]] if "const" in part else part.get("enum") for part in self.parts]
+        texts = [[str(one) for one in values if one is not None] for values in lists if isinstance(values, list)]
+        return [one for one in texts[0] if all(one in others for others in texts)] if texts else None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation. `path` is its whole path, the server's included; `parameters` by place and name in lower case."""
+
+    method: str
+    path: str
+    node: Node
+    parameters: dict[tuple[str, str], Node]
+    security: list[Node]
+
+
+class Description:
+    """The operations and schemas of one page. A reference that leads nowhere, or elsewhere, demands nothing."""
+
+    def __init__(self, tree: Node) -> None:
+        self._tree = tree
+        self._reads = 0
+        self._operations: list[Operation] = []
+        for path, described in get(tree, "paths", dict).items():
+            item = self.resolve(described)
+            self._operations += [self._operation(one, path, item) for one in _METHODS if isinstance(item.get(one), dict)]
+
+    def _operation(self, method: str, path: str, item: Node) -> Operation:
+        node: Node = item[method]
+        servers = _nodes(node, "servers") or _nodes(item, "servers") or _nodes(self._tree, "servers") or [{}]
+        resolved = [self.resolve(one) for one in (*_nodes(item, "parameters"), *_nodes(node, "parameters"))]
+        parameters = {(str(one.get("in")), str(one.get("name")).lower()): one for one in resolved}
+        security = _nodes(node if "security" in node else self._tree, "security")
+        return Operation(method.upper(), f"{_path_of(servers[0].get('url'))}/{path.strip('/')}", node, parameters, security)
+
+    def find(self, method: str, path: str) -> Operation | None:
+        """Return the operation at a path of ours; a page that names no server may leave our prefix out."""
+        same = [one for one in self._operations if one.method == method]
+        fitting = [one for one in same if one.path.endswith(path)]
+        if not self._tree.get("servers"):
+            fitting += [one for one in same if path.endswith(one.path)]
+        return next(iter(fitting), None)
+
+    def resolve(self, node: object) -> Node:
+        """Follow `$ref` to the mapping meant, beside what stands next to it; an empty one if there is none."""
+        beside: Node = {}
+        for _ in range(_DEEPEST_SCHEMA):
+            reference = get(node, "$ref", str)
+            if not isinstance(node, dict) or not reference:
+                return {**node, **beside} if isinstance(node, dict) else beside
+            beside = {**{name: part for name, part in node.items() if name != "$ref"}, **beside}
+            node = self._tree if reference.startswith("#/") else None
+            for step in unquote(reference[2:]).split("/"):
+                node = node.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+        return beside
+
+    def read(self, node: object, depth: int = 0) -> list[Schema]:
+        """Return the schemas of which a value must fit one: one, or several with `oneOf` and `anyOf`. Never raises."""
+        self._reads += 1
+        if depth > _DEEPEST_SCHEMA or self._reads > _MOST_READS:
+            return [Schema(())]
+        plain = self.resolve(node)
+        choices = [Schema((plain,))]
+        alternatives = [self.read(part, depth + 1) for part in get(plain, "allOf", list)]
+        for word in ("oneOf", "anyOf"):
+            others = [one for part in get(plain, word, list)[:_MOST_CHOICES] for one in self.read(part, depth + 1)]
+            alternatives.append([one for one in others if one.types != frozenset()])  # `null` alone is no choice
+        for others in filter(None, alternatives):
+            choices = [Schema((*one.parts, *other.parts)) for one, other in product(choices, others)][:_MOST_CHOICES]
+        return choices
+
+    def request_types(self, operation: Operation | None) -> dict[str, Node]:
+        """Return the schemas of the request's body by media type, in lower case and without parameters."""
+        return self._content(operation.node.get("requestBody")) if operation else {}
+
+    def answer_schema(self, operation: Operation, first_digit: str) -> Node | None:
+        """Return the JSON schema of the first answer whose status begins so, None where the page describes none."""
+        answers = get(operation.node, "responses", dict)
+        status = next((one for one in sorted(answers) if one.startswith(first_digit)), "default")
+        return next((schema for kind, schema in self._content(answers.get(status)).items() if "json" in kind), None)
+
+    def _content(self, node: object) -> dict[str, Node]:
+        content = get(self.resolve(node), "content", dict)
+        return {kind.partition(";")[0].strip().lower(): get(part, "schema", dict) for kind, part in content.items()}
+
+    def takes_bearer(self, requirement: Node) -> bool:
+        """Whether `Authorization: Bearer` meets all schemes of a requirement; it meets one that the page does not define."""
+        schemes = get(get(self._tree, "components", dict), "securitySchemes", dict)
+        return all(_is_bearer(self.resolve(schemes.get(name))) for name in requirement)
+
+
+def _path_of(server: object) -> str:
+    """Return the path of a server's address, without its last slash; what cannot be read is none."""
+    try:
+        path = urlsplit(_VARIABLE.sub("x", server)).path if isinstance(server, str) else ""
+    except ValueError:
+        return ""
+    return f"/{path.strip('/')}" if path.strip("/.") else ""
+
+
+def _is_bearer(scheme: Node) -> bool:
+    match scheme.get("type"):
+        case "http":
+            return str(scheme.get("scheme")).lower() == "bearer"
+        case "apiKey":
+            return scheme.get("in") == "header" and str(scheme.get("name")).lower() == "authorization"
+        case kind:
+            return kind in {None, "oauth2", "openIdConnect"}

@@ -74,9 +74,8 @@ def field_descriptions(model: type[Strict]) -> Mapping[str, str]:
         if base.__module__.startswith("mappings.spec."):
             (tree,) = ast.parse(inspect.getsource(base)).body
             for field, below in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
-                match field, below:
-                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                        found[name] = " ".join(text.split())
+                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                    found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
     return found
 
 

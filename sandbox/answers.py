@@ -1,4 +1,7 @@
-"""Answers of the service, and the error envelope of its refusals."""
+"""Answers of the service, the error envelope of its refusals, and the faults that spoil them in rehearsals.
+
+Faults are drawn from seed, key and attempt alone, so that a rehearsal can be repeated.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,17 @@ import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
 from hashlib import blake2b
-from typing import Final, Literal, assert_never
+from typing import Final, Literal
 
 import orjson
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from sandbox.switches import ErrorKind, FaultKind, RetryAfterStyle, Switches
+from sandbox.switches import FaultKind, RetryAfterStyle, Switches
 
 STATUS_OF: Final = {
     "invalid_request": 400,
@@ -31,6 +35,7 @@ STATUS_OF: Final = {
 }
 """The specification's error codes, each with its status."""
 JSON: Final = "application/json"
+Headers = tuple[tuple[str, str], ...]
 Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "truncated", "twice"]
 
 
@@ -42,21 +47,23 @@ class Answer:
     body: bytes
     code: str = ""
     media_type: str = JSON
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: Headers = ()
     breakage: Breakage = ""
 
 
 class ApiError(Exception):
     """A refusal with a code of the specification, whose status it has unless another is given (405, 413, 415)."""
 
-    def __init__(self, code: str, message: str, *, status: int = 0, field: str = "", issue: str = "") -> None:
+    def __init__(
+        self, code: str, message: str, *, status: int = 0, field: str = "", issue: str = "", headers: Headers = ()
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status or STATUS_OF[code]
         self.message = message
         self.field = field
         self.issue = issue
-        self.headers: tuple[tuple[str, str], ...] = ()
+        self.headers = headers
 
     def answer(self, request_id: str) -> Answer:
         """Return the refusal in the error envelope of the specification (section Errors)."""
@@ -76,7 +83,7 @@ def json_answer(document: object, status: int = 200) -> Answer:
     return Answer(status, orjson.dumps(document))
 
 
-def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> tuple[tuple[str, str], ...]:
+def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> Headers:
     """Return the `Retry-After` header for a wait of `wait_s` seconds from `now`, as the switch says; () where it is absent."""
     seconds, at = math.ceil(wait_s), math.ceil(now + wait_s)
     texts: dict[RetryAfterStyle, tuple[str, ...]] = {
@@ -130,77 +137,48 @@ class FaultPlan:
         if int.from_bytes(drawn[:4]) % 1000 >= switches.fault_per_mille:
             return None
         kind = switches.faults[int.from_bytes(drawn[4:8]) % len(switches.faults)]
-        return Fault(kind, _moment(switches, is_late=bool(drawn[8] & 1)), drawn[9])
+        moment: Moment = "after" if drawn[8] & 1 else "before"
+        return Fault(kind, moment if switches.fault_moment == "either" else switches.fault_moment, drawn[9])
 
     def reset(self) -> None:
         """Forget every attempt."""
         self._attempts.clear()
 
 
-def _moment(switches: Switches, *, is_late: bool) -> Moment:
-    match switches.fault_moment:
-        case "before" | "after" as moment:
-            return moment
-        case "either":
-            return "after" if is_late else "before"
-
-
 def faulty_answer(fault: Fault, answer: Answer | None, request_id: str, switches: Switches, now: float) -> Answer:
     """Return what is sent instead of `answer` (None where there is none yet)."""
-    match fault.kind:
-        case "error_408" | "error_425" | "error_429" | "error_500" | "error_503" | "stored_500":
-            return _error_answer(fault.kind, request_id, switches, now)
-        case "error_502" | "error_504" | "error_520":
-            return Answer(int(fault.kind[-3:]), _GATEWAY_PAGE, media_type=_HTML)
-        case "reset" | "closed" | "hang" | "late":
-            # The connection of a `late` one was reset before its work: the client is gone by now.
-            return Answer(0, b"", breakage="hang" if fault.kind == "late" else fault.kind)
-        case "reset_midway" | "drip" | "truncated" | "twice":
-            return replace(answer or _empty_doc(switches), breakage=fault.kind)
-        case "empty" | "no_content" | "no_doc" | "malformed" | "wrong_id" | "html":
-            return _answer_without_id(fault, answer or _empty_doc(switches), switches)
-        case "redirect":
-            # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
-            return Answer(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),))
-
-
-def _error_answer(kind: ErrorKind, request_id: str, switches: Switches, now: float) -> Answer:
+    kind, status = fault.kind, switches.success_status
+    whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, status)
+    breaks = retry_after(switches.retry_after, _BREAK_S, now)
+    errors: Mapping[str, ApiError] = {
+        "error_408": ApiError("internal_error", "The request took too long.", status=408),
+        "error_425": ApiError("internal_error", "Too early.", status=425),
+        "error_429": ApiError("rate_limited", "Too many requests just now.", headers=breaks),
+        "error_500": ApiError("internal_error", "Something went wrong on our side."),
+        "stored_500": ApiError("internal_error", "Something went wrong on our side."),
+        "error_503": ApiError("internal_error", "The service is taking a break.", status=503, headers=breaks),
+    }
+    others: Mapping[str, Answer] = {
+        "error_502": Answer(502, _GATEWAY_PAGE, media_type=_HTML),
+        "error_504": Answer(504, _GATEWAY_PAGE, media_type=_HTML),
+        "error_520": Answer(520, _GATEWAY_PAGE, media_type=_HTML),
+        "html": Answer(200, _GATEWAY_PAGE, media_type=_HTML),
+        "late": Answer(0, b"", breakage="hang"),  # its connection was reset before its work: the client is gone by now
+        "empty": Answer(status, b""),
+        "no_content": Answer(204, b""),
+        "no_doc": Answer(status, b"{}"),
+        "malformed": replace(whole, body=whole.body.replace(b":", b"=>", 1)),
+        "wrong_id": json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, status),
+        # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
+        "redirect": Answer(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),)),
+    }
     match kind:
-        case "error_500" | "stored_500":
-            return ApiError("internal_error", "Something went wrong on our side.").answer(request_id)
-        case "error_408":
-            return ApiError("internal_error", "The request took too long.", status=408).answer(request_id)
-        case "error_425":
-            return ApiError("internal_error", "Too early.", status=425).answer(request_id)
-        case "error_429":
-            refusal = ApiError("rate_limited", "Too many requests just now.")
-        case "error_503":
-            refusal = ApiError("internal_error", "The service is taking a break.", status=503)
+        case "reset" | "closed" | "hang":
+            return Answer(0, b"", breakage=kind)
+        case "reset_midway" | "drip" | "truncated" | "twice":
+            return replace(whole, breakage=kind)
         case _:
-            assert_never(kind)
-    refusal.headers = retry_after(switches.retry_after, _BREAK_S, now)
-    return refusal.answer(request_id)
-
-
-def _answer_without_id(fault: Fault, answer: Answer, switches: Switches) -> Answer:
-    """Return a success without the id of what was created."""
-    match fault.kind:
-        case "no_content":
-            return Answer(204, b"")
-        case "no_doc":
-            return Answer(switches.success_status, b"{}")
-        case "malformed":
-            return replace(answer, body=answer.body.replace(b":", b"=>", 1))
-        case "wrong_id":
-            return json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, switches.success_status)
-        case "html":
-            return Answer(200, _GATEWAY_PAGE, media_type=_HTML)
-        case _:
-            return Answer(switches.success_status, b"")
-
-
-def _empty_doc(switches: Switches) -> Answer:
-    return json_answer({"doc": {"id": 0, "title": ""}}, switches.success_status)
+            return errors[kind].answer(request_id) if kind in errors else others[kind]
 
 
 _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER on, zero seconds: the peer gets RST instead of FIN
@@ -275,8 +253,6 @@ class BrokenResponse(Response):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await send({"type": "http.response.body", "body": self.body[: len(self.body) // 2], "more_body": True})
                 (self._wire.cut if self._answer.breakage == "truncated" else self._wire.reset)(scope)
-            case _:
-                assert_never(self._answer.breakage)
         # uvicorn notices in the next round of the loop that the peer is gone; returning sooner would be logged as an error.
         await receive()
 

@@ -26,7 +26,7 @@ from sandbox.answers import Answer, ApiError, BrokenResponse, Wire
 from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
 from sandbox.service import Environment, RequestContext, RouteName, Sandbox, open_sandbox
 from sandbox.switches import Switches
-from sandbox.views import admin_routes, page_routes
+from sandbox.views import Pages, admin_routes
 
 PREFIX: Final = "/api/public/v1"
 Handler = Callable[[Sandbox, RequestContext], Awaitable[Answer]]
@@ -60,11 +60,11 @@ def app_of(sandbox: Sandbox) -> Starlette:
 
     def respond_to_unknown(request: Request, error: Exception) -> Response:
         """Answer a path or method that does not exist with the error envelope."""
-        status = error.status_code if isinstance(error, HTTPException) else 404
         refusal = ApiError("not_found", f"There is nothing at {request.url.path}.")
-        if status != 404:
-            refusal = ApiError("invalid_request", f"{request.method} is not possible at {request.url.path}.", status=status)
-        refusal.headers = tuple(((error.headers if isinstance(error, HTTPException) else None) or {}).items())
+        if isinstance(error, HTTPException) and error.status_code != 404:
+            message = f"{request.method} is not possible at {request.url.path}."
+            headers = tuple((error.headers or {}).items())
+            refusal = ApiError("invalid_request", message, status=error.status_code, headers=headers)
         return _response(sandbox, refusal.answer(sandbox.environment.new_request_id()))
 
     def respond_to_failure(_: Request, __: Exception) -> Response:
@@ -74,7 +74,7 @@ def app_of(sandbox: Sandbox) -> Starlette:
 
     public = [_route(sandbox, path, handlers) for path, handlers in _PUBLIC.items()]
     app = Starlette(
-        routes=[*public, *page_routes(sandbox), *admin_routes(sandbox)],
+        routes=[*public, *Pages(sandbox).routes(), *admin_routes(sandbox)],
         exception_handlers={HTTPException: respond_to_unknown, Exception: respond_to_failure},
         lifespan=lifespan,
     )

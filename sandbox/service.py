@@ -1,4 +1,4 @@
-"""One running sandbox: its parts, and the steps that every public request goes through."""
+"""One running sandbox: its parts, and the steps that every public request goes through: API key, rate limit, idempotency key."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import secrets
 import time
 import zoneinfo
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Final, Literal, Protocol
 
 from starlette.requests import Request
 
@@ -25,10 +25,9 @@ from sandbox.store import (
     ApiKey,
     Attempt,
     Channel,
-    Keyring,
     Store,
-    StoredAnswer,
     classifications,
+    digest_of,
     make_key,
     open_database,
     seed_keys,
@@ -38,102 +37,26 @@ from sandbox.validation import Rules
 
 HEADER: Final = "Idempotency-Key"
 _SOON_S: Final = 0.2
-
-
-class Slot(NamedTuple):
-    """The scope of one idempotency key: the API key's name, the route, the key itself."""
-
-    key_name: str
-    route: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class NewWork:
-    """The work is still to be done; its answer is stored in `slot`, or nowhere if None."""
-
-    slot: Slot | None
-    digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """The work was done before and is not repeated."""
-
-    answer: Answer
-
-
-class IdempotencyKeys:
-    """Decides whether a key means new work or a stored answer. Work in progress is kept in memory: a crash ends it."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._in_progress: set[Slot] = set()
-
-    def enter(self, slot: Slot | None, digest: bytes, switches: Switches, now: float) -> NewWork | Replay:
-        """Begin the work of a request, or return its stored answer. Raises ApiError 409; call `leave` afterwards."""
-        if slot is None or switches.idempotency == "ignore":
-            return NewWork(None, digest)
-        if slot in self._in_progress:
-            raise _in_progress(switches, now)
-        stored = self._store.stored_answer(slot)
-        if stored is None or (switches.idempotency_memory_s and now - stored.at >= switches.idempotency_memory_s):
-            self._in_progress.add(slot)
-            return NewWork(slot, digest)
-        return _replay(stored, digest, switches)
-
-    def store(self, work: NewWork, answer: Answer, now: float) -> None:
-        """Store the answer: the key will never bring another one."""
-        if work.slot is not None:
-            self._store.store_answer(work.slot, StoredAnswer(work.digest, answer, now))
-
-    def leave(self, decision: NewWork | Replay) -> None:
-        """End what `enter` began."""
-        if isinstance(decision, NewWork) and decision.slot is not None:
-            self._in_progress.discard(decision.slot)
+RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
+"""The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
+Slot = tuple[str, str, str]
+"""The scope of one idempotency key: the API key's name, the route, the key itself."""
 
 
 def read_key(headers: Mapping[str, str], switches: Switches) -> str:
     """Return the request's idempotency key, "" without one. Raises ApiError 400 for a blank or overlong one."""
     key = headers.get(HEADER)
-    if key is None:
-        return ""
-    if not key.strip():
+    if key is not None and not key.strip():
         raise invalid(HEADER, "must not be blank")
-    if len(key) > switches.key_max_chars:
+    if key is not None and len(key) > switches.key_max_chars:
         raise invalid(HEADER, f"must not be longer than {switches.key_max_chars} characters")
-    return key
-
-
-def digest_of(body: bytes) -> bytes:
-    """Return the digest by which two bodies are the same: 16 bytes of BLAKE2b."""
-    return blake2b(body, digest_size=16).digest()
-
-
-def _replay(stored: StoredAnswer, digest: bytes, switches: Switches) -> Replay:
-    if switches.idempotency == "refuse":
-        raise ApiError("conflict", "This Idempotency-Key was used before.")
-    if stored.digest != digest and switches.idempotency_other_body == "conflict":
-        raise ApiError("conflict", "This Idempotency-Key was used before with another body.")
-    return Replay(stored.answer)
+    return key or ""
 
 
 def uses_up_key(answer: Answer, switches: Switches) -> bool:
     """Whether an answer is stored under its key, as the switches say."""
-    match switches.stored_refusals:
-        case "all":
-            return True
-        case "validation":
-            return answer.code in {"", "invalid_request"}
-        case "none":
-            return answer.code == ""
-
-
-def _in_progress(switches: Switches, now: float) -> ApiError:
-    refusal = ApiError("conflict", "The first request with this Idempotency-Key is still in progress.")
-    if switches.in_progress == "retry_after":
-        refusal.headers = retry_after(switches.retry_after, _SOON_S, now)
-    return refusal
+    codes = {"validation": {"", "invalid_request"}, "none": {""}}
+    return switches.stored_refusals == "all" or answer.code in codes[switches.stored_refusals]
 
 
 class Meter(Protocol):
@@ -227,69 +150,26 @@ class SlidingWindow:
             self._taken.popleft()
 
 
-class Limiter:
-    """All meters of a sandbox. A meter starts again when its policy is switched."""
-
-    def __init__(self) -> None:
-        self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
-
-    def admit(self, route: str, key_name: str, rate: Rate | None, switches: Switches, now: float) -> tuple[tuple[str, str], ...]:
-        """Count one request and return the rate limit headers. Raises ApiError 429 with `Retry-After`."""
-        if rate is None:
-            return ()
-        slot, policy = (route, key_name), (switches.rate_kind, rate, switches.rate_burst)
-        if slot not in self._meters or self._meters[slot][0] != policy:
-            self._meters[slot] = (policy, _new_meter(*policy))
-        meter = self._meters[slot][1]
-        wait_s = meter.take(now)
-        headers = _limit_headers(switches.rate_headers, rate, meter.left(now), wait_s)
-        if wait_s <= 0:
-            return headers
-        refusal = ApiError(
-            "rate_limited", f"The limit of {rate} on this route is used up. Wait, then send the same request again."
-        )
-        refusal.headers = (*headers, *retry_after(switches.retry_after, wait_s, now))
-        raise refusal
-
-    def reset(self) -> None:
-        """Forget every count."""
-        self._meters.clear()
-
-
-def _new_meter(kind: RateKind, rate: Rate, burst: int) -> Meter:
-    match kind:
-        case "bucket":
-            return TokenBucket(rate, burst)
-        case "window":
-            return FixedWindow(rate)
-        case "sliding":
-            return SlidingWindow(rate)
+METERS: Final[Mapping[RateKind, Callable[[Rate, int], Meter]]] = {
+    "bucket": TokenBucket,
+    "window": lambda rate, _: FixedWindow(rate),
+    "sliding": lambda rate, _: SlidingWindow(rate),
+}
 
 
 def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:
     reset_s = math.ceil(wait_s) or rate.period_s
-    match style:
-        case "none":
-            return ()
-        case "x-ratelimit":
-            return (
-                ("X-RateLimit-Limit", str(rate.count)),
-                ("X-RateLimit-Remaining", str(left)),
-                ("X-RateLimit-Reset", str(reset_s)),
-            )
-        case "ratelimit":  # draft-ietf-httpapi-ratelimit-headers
-            return (
-                ("RateLimit-Policy", f'"default";q={rate.count};w={rate.period_s}'),
-                ("RateLimit", f'"default";r={left};t={reset_s}'),
-            )
-
-
-RouteName = Literal["channels", "classifications", "events", "events_list", "media", "openapi"]
-"""The public routes, as limits, idempotency and audit name them; `events` is POST, `events_list` GET."""
-_SLUGS: Final = {
-    "first": frozenset(one.slug for one in classifications("first")[1]),
-    "revised": frozenset(one.slug for one in classifications("revised")[1]),
-}
+    policy = ("RateLimit-Policy", f'"default";q={rate.count};w={rate.period_s}')
+    headers: Mapping[RateHeaders, tuple[tuple[str, str], ...]] = {
+        "none": (),
+        "x-ratelimit": (
+            ("X-RateLimit-Limit", str(rate.count)),
+            ("X-RateLimit-Remaining", str(left)),
+            ("X-RateLimit-Reset", str(reset_s)),
+        ),
+        "ratelimit": (policy, ("RateLimit", f'"default";r={left};t={reset_s}')),  # draft-ietf-httpapi-ratelimit-headers
+    }
+    return headers[style]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,18 +200,19 @@ class Sandbox:
         self.api_key = api_key
         self.environment = environment
         self.store = store
-        self.idempotency_keys = IdempotencyKeys(store)
-        self.limiter = Limiter()
         self.fault_plan = FaultPlan()
+        self._in_progress: set[Slot] = set()  # in memory, as a crash ends that work
         self.channels: dict[int, Channel] = {}
-        self.keyring = Keyring(())
+        self.keys: dict[str, ApiKey] = {}
+        self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
         self._zones = frozenset(zoneinfo.available_timezones())
         self._seed_if_new()
 
     @property
     def rules(self) -> Rules:
         """The rules for payloads under the switches of this moment."""
-        return Rules(_SLUGS[self.switches.classification_list], self._zones, self.store.image_ids, self.switches)
+        slugs = frozenset(one.slug for one in classifications(self.switches.classification_list)[1])
+        return Rules(slugs, self._zones, self.store.image_ids, self.switches)
 
     def begin(self, request: Request, route: RouteName) -> RequestContext:
         """Return the context of a request that has just come in."""
@@ -341,17 +222,66 @@ class Sandbox:
 
     def admit(self, context: RequestContext, scope: str) -> ApiKey:
         """Return the caller's key and count its request; `scope` "none" requires none. Raises ApiError 401, 403 or 429."""
-        key = self.keyring.bearer(context.request.headers.get("authorization"), context.attempt.at)
+        key = self._bearer(context.request.headers.get("authorization", ""))
         context.attempt.key_name = key.name
         if scope != "none" and scope not in key.scopes:
             raise ApiError(self.switches.missing_scope, f"This API key lacks the scope {scope}.")
         self.count(context)
         return key
 
+    def _bearer(self, header: str) -> ApiKey:
+        scheme, _, secret = header.partition(" ")
+        if scheme.lower() != "bearer" or not secret.strip():
+            raise ApiError("invalid_api_key", "Send the API key as `Authorization: Bearer <API_KEY>`.")
+        key = self._by_digest.get(digest_of(secret.strip()))
+        if key is None:
+            raise ApiError("invalid_api_key", "This API key is not known.")
+        if key.state != "active":
+            raise ApiError("invalid_api_key", f"This API key is {key.state}.")
+        return key
+
     def count(self, context: RequestContext) -> None:
-        """Count the request against its route's limit. Raises ApiError 429."""
-        attempt, rate = context.attempt, _rate(context.route, self.switches)
-        context.limit_headers = self.limiter.admit(attempt.route, attempt.key_name, rate, self.switches, attempt.at)
+        """Count the request against its route's limit, with a new meter where that was switched. Raises ApiError 429."""
+        attempt, switches = context.attempt, self.switches
+        rates = {"events": switches.rate_events, "media": switches.rate_media, "openapi": None}
+        rate = rates.get(context.route, switches.rate_lists)
+        if rate is None:
+            return
+        slot, policy = (attempt.route, attempt.key_name), (switches.rate_kind, rate, switches.rate_burst)
+        if slot not in self._meters or self._meters[slot][0] != policy:
+            self._meters[slot] = policy, METERS[switches.rate_kind](rate, switches.rate_burst)
+        meter = self._meters[slot][1]
+        wait_s = meter.take(attempt.at)
+        headers = _limit_headers(switches.rate_headers, rate, meter.left(attempt.at), wait_s)
+        if wait_s > 0:
+            message = f"The limit of {rate} on this route is used up. Wait, then send the same request again."
+            raise ApiError("rate_limited", message, headers=(*headers, *retry_after(switches.retry_after, wait_s, attempt.at)))
+        context.limit_headers = headers
+
+    def stored_answer(self, slot: Slot, digest: bytes, now: float) -> Answer | None:
+        """Return the answer that is stored under a key, None for a new one. Raises ApiError 409."""
+        switches = self.switches
+        if slot in self._in_progress:
+            is_named = switches.in_progress == "retry_after"
+            headers = retry_after(switches.retry_after, _SOON_S, now) if is_named else ()
+            raise ApiError("conflict", "The first request with this Idempotency-Key is still in progress.", headers=headers)
+        stored = self.store.stored_answer(slot)
+        if stored is None or (switches.idempotency_memory_s and now - stored.at >= switches.idempotency_memory_s):
+            return None
+        if switches.idempotency == "refuse":
+            raise ApiError("conflict", "This Idempotency-Key was used before.")
+        if stored.digest != digest and switches.idempotency_other_body == "conflict":
+            raise ApiError("conflict", "This Idempotency-Key was used before with another body.")
+        return stored.answer
+
+    @contextmanager
+    def working_on(self, slot: Slot | None) -> Iterator[None]:
+        """Keep the key in progress for the length of the block, if there is one."""
+        self._in_progress |= {slot} if slot else set()
+        try:
+            yield
+        finally:
+            self._in_progress -= {slot} if slot else set()
 
     def end(self, context: RequestContext, answer: Answer) -> None:
         """Write the request's audit line, unless it was written with its work."""
@@ -365,17 +295,14 @@ class Sandbox:
         attempt.status, attempt.code = answer.status, answer.code
         self.store.add_attempt(attempt)
 
-    def channel_for(self, key: ApiKey, channel_id: int) -> Channel:
-        """Return the channel, if the key's owner may use it now. Raises ApiError as the switches say."""
-        channel = self.channels.get(channel_id)
+    def check_channel(self, key: ApiKey, channel_id: int) -> None:
+        """Check that the key's owner may use the channel now. Raises ApiError as the switches say."""
+        channel, unknown = self.channels.get(channel_id), self.switches.channel_unknown
         if channel is None:
-            field = "channelId" if self.switches.channel_unknown == "invalid_request" else ""
-            raise ApiError(
-                self.switches.channel_unknown, f"There is no channel {channel_id}.", field=field, issue="no such channel"
-            )
+            field = "channelId" if unknown == "invalid_request" else ""
+            raise ApiError(unknown, f"There is no channel {channel_id}.", field=field, issue="no such channel")
         if key.owner not in channel.owners:
             raise ApiError(self.switches.channel_denied, f"The owner of this API key has no access to channel {channel_id}.")
-        return channel
 
     def channels_of(self, key: ApiKey) -> list[Channel]:
         """Return the channels that the key's owner may use now, by id."""
@@ -384,7 +311,8 @@ class Sandbox:
     def read_access(self) -> None:
         """Read channels, access and API keys again, after they were changed."""
         self.channels = {channel.id: channel for channel in self.store.channels()}
-        self.keyring = Keyring(self.store.api_keys())
+        self.keys = {key.name: key for key in self.store.api_keys()}
+        self._by_digest = {key.digest: key for key in self.keys.values()}
 
     async def pause(self, wait_ms: int) -> None:
         """Wait as long as a switch says; 0 is no wait at all."""
@@ -395,9 +323,8 @@ class Sandbox:
         """Delete what callers left, and restore the seed's keys and access. Switches and added keys stay."""
         with self.store.transaction():
             self.store.clear()
-            self.store.clear_access()
             self._seed()
-        self.limiter.reset()
+        self._meters.clear()
         self.fault_plan.reset()
         self.read_access()
 
@@ -432,15 +359,3 @@ def open_sandbox(
     """
     secret = api_key or f"sandbox_{secrets.token_urlsafe(24)}"
     return Sandbox(Store(open_database(state)), switches, secret, environment or Environment())
-
-
-def _rate(route: RouteName, switches: Switches) -> Rate | None:
-    match route:
-        case "events":
-            return switches.rate_events
-        case "media":
-            return switches.rate_media
-        case "openapi":
-            return None
-        case _:
-            return switches.rate_lists

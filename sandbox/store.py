@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeVar
 
-import orjson
+from sandbox.answers import Answer
 
-from sandbox.answers import Answer, ApiError
-
+K = TypeVar("K")
 KeyState = Literal["active", "revoked", "disabled", "expired"]
 KEY_STATES: Final[tuple[KeyState, ...]] = ("active", "revoked", "disabled", "expired")
 STARTING_SCOPES: Final = frozenset({"channels:read", "events:create"})
@@ -23,7 +23,7 @@ STARTING_SCOPES: Final = frozenset({"channels:read", "events:create"})
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key as the service knows it. `expires_at`: seconds since the epoch, None for never."""
+    """One key as the service knows it."""
 
     name: str
     owner: str
@@ -31,13 +31,6 @@ class ApiKey:
     last_four: str
     state: KeyState
     scopes: frozenset[str]
-    expires_at: float | None = None
-
-    def state_at(self, now: float) -> KeyState:
-        """Return the state at `now`: an active key expires by itself."""
-        if self.state == "active" and self.expires_at is not None and self.expires_at <= now:
-            return "expired"
-        return self.state
 
 
 def make_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: KeyState = "active") -> ApiKey:
@@ -48,40 +41,6 @@ def make_key(name: str, owner: str, secret: str, scopes: Iterable[str], state: K
 def digest_of(secret: str) -> bytes:
     """Return the SHA-256 digest of a secret, 32 bytes: all that is stored of it."""
     return hashlib.sha256(secret.encode()).digest()
-
-
-class Keyring:
-    """The keys of a sandbox, found by their secret's digest."""
-
-    def __init__(self, keys: Iterable[ApiKey]) -> None:
-        self._by_name = {key.name: key for key in keys}
-        self._by_digest = {key.digest: key for key in self._by_name.values()}
-
-    def bearer(self, header: str | None, now: float) -> ApiKey:
-        """Return the active key of an `Authorization` header. Raises ApiError 401 for any other one."""
-        scheme, _, secret = (header or "").partition(" ")
-        if scheme.lower() != "bearer" or not secret.strip():
-            raise _unauthorized("Send the API key as `Authorization: Bearer <API_KEY>`.")
-        key = self._by_digest.get(digest_of(secret.strip()))
-        if key is None:
-            raise _unauthorized("This API key is not known.")
-        state = key.state_at(now)
-        if state != "active":
-            raise _unauthorized(f"This API key is {state}.")
-        return key
-
-    def named(self, name: str) -> ApiKey | None:
-        """Return the key of that name, if there is one."""
-        return self._by_name.get(name)
-
-
-def key_in_state(key: ApiKey, state: KeyState) -> ApiKey:
-    """Return the key in another state; one made active again does not expire."""
-    return replace(key, state=state, expires_at=None if state == "active" else key.expires_at)
-
-
-def _unauthorized(message: str) -> ApiError:
-    return ApiError("invalid_api_key", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +136,12 @@ class StoredAnswer(NamedTuple):
 
 _FIRST_EVENT_ID: Final = 100_001
 _FIRST_MEDIA_ID: Final = 5_001
-_NEXT_EVENT: Final = "SELECT coalesce(max(id) + 1, ?) FROM events"
-_NEXT_IMAGE: Final = "SELECT coalesce(max(id) + 1, ?) FROM media"
-_IN_CHANNELS: Final = "SELECT count(*) FROM events WHERE channel_id IN (SELECT value FROM json_each(?))"
 _NEWEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ? OFFSET ?"
 _OLDEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id ASC LIMIT ? OFFSET ?"
-_PROGRAMME: Final = "SELECT * FROM events WHERE channel_id = ? ORDER BY starts_at, id LIMIT ? OFFSET ?"
-_AFTER: Final = "SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?"
-_ATTEMPTS: Final = "SELECT * FROM audit WHERE id > ? AND (? = '' OR route = ?) ORDER BY id LIMIT ?"
-_FORGET: Final = ("DELETE FROM events", "DELETE FROM media", "DELETE FROM used_keys", "DELETE FROM audit")
+_CLEAR: Final = (
+    *("DELETE FROM events", "DELETE FROM media", "DELETE FROM used_keys"),
+    *("DELETE FROM audit", "DELETE FROM access"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +178,7 @@ class Attempt:
 
 
 # Not `astuple`, whose deep copies would be the slowest part of a request.
+_KEY_ROW: Final = attrgetter("name", "owner", "digest", "last_four", "state")
 _EVENT_ROW: Final = attrgetter(*(one.name for one in fields(StoredEvent)))
 _ATTEMPT_ROW: Final = attrgetter(*(one.name for one in fields(Attempt)))
 
@@ -238,8 +195,8 @@ class Store:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._db = database
-        self._next_event_id = self._next(_NEXT_EVENT, _FIRST_EVENT_ID)
-        self._next_media_id = self._next(_NEXT_IMAGE, _FIRST_MEDIA_ID)
+        self._next_event_id = self._number("SELECT coalesce(max(id) + 1, ?) FROM events", _FIRST_EVENT_ID)
+        self._next_media_id = self._number("SELECT coalesce(max(id) + 1, ?) FROM media", _FIRST_MEDIA_ID)
         self.image_ids: set[int] = {number for (number,) in database.execute("SELECT id FROM media")}
 
     def close(self) -> None:
@@ -261,39 +218,32 @@ class Store:
         """Add a channel with its owners' access, unless it is there."""
         self._db.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (channel.id, channel.slug, channel.name))
         for owner in channel.owners:
-            self.give_access(owner, channel.id)
+            self.set_access(owner, channel.id, is_allowed=True)
 
     def channels(self) -> list[Channel]:
         """Return all channels by id, each with the owners that may use it now."""
-        owners: dict[int, set[str]] = {}
-        for owner, channel_id in self._db.execute("SELECT owner, channel_id FROM access"):
-            owners.setdefault(channel_id, set()).add(owner)
+        access = self._db.execute("SELECT channel_id, owner FROM access").fetchall()
         rows = self._db.execute("SELECT id, slug, name FROM channels ORDER BY id")
-        return [Channel(number, slug, name, frozenset(owners.get(number, ()))) for number, slug, name in rows]
+        return [Channel(row[0], row[1], row[2], frozenset(owner for number, owner in access if number == row[0])) for row in rows]
 
-    def give_access(self, owner: str, channel_id: int) -> None:
-        """Let `owner` use the channel from now on."""
-        self._db.execute("INSERT OR IGNORE INTO access VALUES (?, ?)", (owner, channel_id))
-
-    def take_access(self, owner: str, channel_id: int) -> None:
-        """End `owner`'s use of the channel."""
-        self._db.execute("DELETE FROM access WHERE owner = ? AND channel_id = ?", (owner, channel_id))
-
-    def clear_access(self) -> None:
-        """End the use of every channel."""
-        self._db.execute("DELETE FROM access")
+    def set_access(self, owner: str, channel_id: int, *, is_allowed: bool) -> None:
+        """Let `owner` use the channel from now on, or not."""
+        change = "INSERT OR IGNORE INTO access (owner, channel_id) VALUES (?, ?)"
+        if not is_allowed:
+            change = "DELETE FROM access WHERE owner = ? AND channel_id = ?"
+        self._db.execute(change, (owner, channel_id))
 
     def put_key(self, key: ApiKey) -> None:
         """Add an API key, or replace the one of its name."""
-        row = (key.name, key.owner, key.digest, key.last_four, key.state, " ".join(sorted(key.scopes)), key.expires_at)
-        self._db.execute("INSERT OR REPLACE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        statement = "INSERT OR REPLACE INTO keys (name, owner, digest, last_four, state, scopes) VALUES (?, ?, ?, ?, ?, ?)"
+        self._db.execute(statement, (*_KEY_ROW(key), " ".join(sorted(key.scopes))))
 
     def api_keys(self) -> list[ApiKey]:
         """Return all API keys by name."""
-        rows = self._db.execute("SELECT name, owner, digest, last_four, state, scopes, expires_at FROM keys ORDER BY name")
+        rows = self._db.execute("SELECT name, owner, digest, last_four, state, scopes FROM keys ORDER BY name")
         return [
-            ApiKey(name, owner, digest, last_four, state, frozenset(scopes.split()), expires_at)
-            for name, owner, digest, last_four, state, scopes, expires_at in rows
+            ApiKey(name, owner, digest, four, state, frozenset(scopes.split()))
+            for name, owner, digest, four, state, scopes in rows
         ]
 
     def stored_answer(self, slot: tuple[str, str, str]) -> StoredAnswer | None:
@@ -301,7 +251,7 @@ class Store:
         row = self._db.execute(
             "SELECT digest, status, body, code, at FROM used_keys WHERE key_name = ? AND route = ? AND idempotency_key = ?", slot
         ).fetchone()
-        return StoredAnswer(row[0], Answer(row[1], row[2], row[3]), row[4]) if row else None
+        return StoredAnswer(row[0], Answer(*row[1:4]), row[4]) if row else None
 
     def store_answer(self, slot: tuple[str, str, str], stored: StoredAnswer) -> None:
         """Store an idempotency key's answer, in place of a forgotten one."""
@@ -328,31 +278,34 @@ class Store:
 
     def image(self, number: int) -> tuple[str, bytes] | None:
         """Return an image's media type and bytes."""
-        row = self._db.execute("SELECT media_type, image FROM media WHERE id = ?", (number,)).fetchone()
-        return (row[0], row[1]) if row else None
+        found: tuple[str, bytes] | None = self._db.execute(
+            "SELECT media_type, image FROM media WHERE id = ?", (number,)
+        ).fetchone()
+        return found
 
     def count(self, channel_ids: Iterable[int]) -> int:
         """Count the events of the channels."""
-        return int(self._db.execute(_IN_CHANNELS, (_json_list(channel_ids),)).fetchone()[0])
+        statement = "SELECT count(*) FROM events WHERE channel_id IN (SELECT value FROM json_each(?))"
+        return self._number(statement, json.dumps(list(channel_ids)))
 
     def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
         """Return a page of the channels' events in the order of their creation."""
-        return self._events(_NEWEST if newest_first else _OLDEST, (_json_list(channel_ids), limit, offset))
+        statement = _NEWEST if newest_first else _OLDEST
+        return self._events(statement, json.dumps(list(channel_ids)), limit, offset)
 
     def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:
         """Return a page of a channel's events in the order in which they start."""
-        return self._events(_PROGRAMME, (channel_id, limit, offset))
+        return self._events(
+            "SELECT * FROM events WHERE channel_id = ? ORDER BY starts_at, id LIMIT ? OFFSET ?", channel_id, limit, offset
+        )
 
     def after(self, event_id: int, limit: int) -> list[StoredEvent]:
         """Return up to `limit` events with a higher id, by id."""
-        return self._events(_AFTER, (event_id, limit))
+        return self._events("SELECT * FROM events WHERE id > ? ORDER BY id LIMIT ?", event_id, limit)
 
-    def per_channel(self) -> dict[int, dict[str, int]]:
+    def count_by_status(self) -> dict[int, dict[str, int]]:
         """Count the events of each channel by status."""
-        counts: dict[int, dict[str, int]] = {}
-        for channel_id, status, count in self._db.execute("SELECT channel_id, status, count(*) FROM events GROUP BY 1, 2"):
-            counts.setdefault(channel_id, {})[status] = count
-        return counts
+        return _nested(self._db.execute("SELECT channel_id, status, count(*) FROM events GROUP BY 1, 2"))
 
     def add_attempt(self, attempt: Attempt) -> None:
         """Write a request's audit line."""
@@ -360,7 +313,8 @@ class Store:
 
     def attempts(self, route: str, after: int, limit: int) -> list[tuple[int, Attempt]]:
         """Return up to `limit` audit lines of a route ("" for all) with a number above `after`, with their numbers."""
-        rows = self._db.execute(_ATTEMPTS, (after, route, route, limit))
+        statement = "SELECT * FROM audit WHERE id > ? AND (? = '' OR route = ?) ORDER BY id LIMIT ?"
+        rows = self._db.execute(statement, (after, route, route, limit))
         return [(row[0], Attempt(*row[1:])) for row in rows]
 
     def uses(self) -> dict[str, KeyUse]:
@@ -370,26 +324,26 @@ class Store:
 
     def outcomes(self) -> dict[str, dict[str, int]]:
         """Count the requests of each route by outcome."""
-        counts: dict[str, dict[str, int]] = {}
-        for route, outcome, count in self._db.execute("SELECT route, outcome, count(*) FROM audit GROUP BY 1, 2"):
-            counts.setdefault(route, {})[outcome] = count
-        return counts
+        return _nested(self._db.execute("SELECT route, outcome, count(*) FROM audit GROUP BY 1, 2"))
 
     def clear(self) -> None:
-        """Delete all that callers left, used keys included. Ids are not used again."""
-        for statement in _FORGET:
+        """Delete all that callers left, used keys and access included. Ids are not used again."""
+        for statement in _CLEAR:
             self._db.execute(statement)
         self.image_ids.clear()
 
-    def _next(self, statement: str, first: int) -> int:
-        return int(self._db.execute(statement, (first,)).fetchone()[0])
+    def _number(self, statement: str, value: object) -> int:
+        return int(self._db.execute(statement, (value,)).fetchone()[0])
 
-    def _events(self, statement: str, values: tuple[object, ...]) -> list[StoredEvent]:
+    def _events(self, statement: str, *values: object) -> list[StoredEvent]:
         return [StoredEvent(*row) for row in self._db.execute(statement, values)]
 
 
-def _json_list(channel_ids: Iterable[int]) -> str:
-    return orjson.dumps(list(channel_ids)).decode()
+def _nested(rows: Iterable[tuple[K, str, int]]) -> dict[K, dict[str, int]]:
+    counts: dict[K, dict[str, int]] = {}
+    for outer, inner, count in rows:
+        counts.setdefault(outer, {})[inner] = count
+    return counts
 
 
 _SCHEMA: Final = """
@@ -398,7 +352,7 @@ CREATE TABLE IF NOT EXISTS access (
   owner TEXT NOT NULL, channel_id INTEGER NOT NULL, PRIMARY KEY (owner, channel_id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS keys (
   name TEXT PRIMARY KEY, owner TEXT NOT NULL, digest BLOB NOT NULL, last_four TEXT NOT NULL, state TEXT NOT NULL,
-  scopes TEXT NOT NULL, expires_at REAL) WITHOUT ROWID;
+  scopes TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS events (
   id INTEGER PRIMARY KEY, channel_id INTEGER NOT NULL, title TEXT NOT NULL, status TEXT NOT NULL, starts_at REAL NOT NULL,
   body BLOB NOT NULL, key_name TEXT NOT NULL, idempotency_key TEXT NOT NULL, request_id TEXT NOT NULL, created_at REAL NOT NULL);

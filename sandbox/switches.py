@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import types
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import cache
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 ErrorKind = Literal["error_408", "error_425", "error_429", "error_500", "error_503", "stored_500"]
@@ -51,17 +50,9 @@ class Rate:
         return f"{self.count}/{self.period}"
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The whole numbers that a switch accepts, both ends included."""
-
-    least: int
-    most: int
-
-
-def _switch(default: object, says: str, *between: int) -> Any:
-    """Return a switch's field with its line in the reference; `between`: the least and the most of a number."""
-    return field(default=default, metadata={"says": says, "bounds": Bounds(*between) if between else None})
+def _switch(default: object, says: str, *bounds: int) -> Any:
+    """Return a switch's field with its line in the reference; `bounds`: the least and the most of a number."""
+    return field(default=default, metadata={"says": says, "bounds": bounds})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,16 +153,18 @@ class SwitchError(ValueError):
         self.problems = problems
 
 
+_FIELDS: Final = {one.name: one for one in dataclasses.fields(Switches)}
+_TYPES: Final = get_type_hints(Switches)
+_RATE: Final = re.compile(r"([1-9][0-9]*)/([smh])", re.ASCII)
+
+
 def parse_switches(words: Iterable[str], base: Switches | None = None) -> Switches:
     """Return `base` (the defaults if None) with each `name=value` of `words` applied, the last of a name winning.
 
     Raises SwitchError with every word that names no switch or no value of it.
     """
-    values: dict[str, str | None] = {}
-    for word in words:
-        name, sign, value = (part.strip() for part in word.partition("="))
-        values[name] = value if sign else None
-    return _applied(values, base or Switches())
+    pairs = [word.partition("=") for word in words]
+    return _applied({name.strip(): value.strip() if sign else None for name, sign, value in pairs}, base or Switches())
 
 
 def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
@@ -180,7 +173,6 @@ def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
 
 
 def _applied(values: Mapping[str, str | None], base: Switches) -> Switches:
-    """Return `base` with `values` applied; None is a name that came without a value."""
     problems: list[str] = []
     settings: dict[str, Any] = {}
     for name, value in values.items():
@@ -195,98 +187,70 @@ def _applied(values: Mapping[str, str | None], base: Switches) -> Switches:
 
 def format_switches(switches: Switches) -> dict[str, str]:
     """Return every switch's name and value, as `parse_switches` would read them back."""
-    return {name: _format(getattr(switches, name)) for name in _switch_fields()}
+    return {name: _format(getattr(switches, name)) for name in _FIELDS}
 
 
 def reference() -> str:
     """Return the table of the documentation: one line of Markdown per switch, in the order of the class."""
     lines = ["| switch | values (default first) | what it decides |", "|---|---|---|"]
-    lines += [f"| `{one.name}` | {_values_of(one)} | {one.metadata['says']} |" for one in _switch_fields().values()]
+    for name, one in _FIELDS.items():
+        default, words = _format(one.default), _words(name)
+        values = f"`{default}`; {_accepted(name)}"
+        if get_origin(_TYPES[name]) is Literal:
+            values = _join((default, *(word for word in words if word != default)))
+        lines.append(f"| `{name}` | {values} | {one.metadata['says']} |")
     return "\n".join(lines)
 
 
-@cache
-def _switch_fields() -> dict[str, Field[Any]]:
-    return {one.name: one for one in dataclasses.fields(Switches)}
-
-
-@cache
-def _type_of(name: str) -> Any:
-    return get_type_hints(Switches)[name]
-
-
-def _parse(name: str, value: str | None) -> object:
-    known = _switch_fields()
-    if name not in known:
-        raise ValueError(f"no switch is called `{name}`{_nearest(name, known)}")
-    if value is None:
-        raise ValueError(f"`{name}` has no value: write {name}=VALUE with {_accepted(name)}")
-    kind = _type_of(name)
-    if bounds := known[name].metadata.get("bounds"):
-        return _parse_whole(name, value, bounds)
-    if get_origin(kind) is tuple:
-        return tuple(_parse_word(name, word.strip(), get_args(get_args(kind)[0])) for word in value.split("+"))
-    if isinstance(kind, types.UnionType):
-        return _parse_rate(name, value)
-    return _parse_word(name, value, get_args(kind))
-
-
-def _parse_word(name: str, value: str, words: tuple[Any, ...]) -> object:
-    for word in words:
-        if str(word) == value:
-            return word
-    raise ValueError(f"`{name}` cannot be `{value}`: it is {_accepted(name)}{_nearest(value, map(str, words))}")
-
-
-def _parse_whole(name: str, value: str, bounds: Bounds) -> int:
-    if value.isascii() and value.isdigit() and bounds.least <= int(value) <= bounds.most:
-        return int(value)
-    raise ValueError(f"`{name}` cannot be `{value}`: it is {_accepted(name)}")
-
-
-def _parse_rate(name: str, value: str) -> Rate | None:
-    if value == "off":
-        return None
-    count, _, period = value.partition("/")
-    match period:
-        case "s" | "m" | "h" if count.isascii() and count.isdigit() and int(count) > 0:
-            return Rate(int(count), period)
-        case _:
-            raise ValueError(f"`{name}` cannot be `{value}`: it is {_accepted(name)}")
+def _words(name: str) -> dict[str, Any]:
+    """Return the words that a switch knows, each with its value; none for a number or a rate."""
+    kind = _TYPES[name]
+    kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    return {str(word): word for word in get_args(kind)} if get_origin(kind) is Literal else {}
 
 
 def _accepted(name: str) -> str:
-    kind = _type_of(name)
-    if bounds := _switch_fields()[name].metadata.get("bounds"):
-        return f"a whole number from {bounds.least} to {bounds.most}"
-    if get_origin(kind) is tuple:
-        return f"one or several of {_join(get_args(get_args(kind)[0]))}, joined by `+`"
-    if get_origin(kind) is Literal:
-        return f"one of {_join(get_args(kind))}"
-    return f"`off` or a rate such as {', '.join(f'`50/{period}`' for period in PERIODS_S)}"
+    words, bounds = _words(name), _FIELDS[name].metadata["bounds"]
+    if bounds:
+        return f"a whole number from {bounds[0]} to {bounds[1]}"
+    if not words:
+        return f"`off` or a rate such as {_join(f'50/{period}' for period in PERIODS_S)}"
+    several = get_origin(_TYPES[name]) is tuple
+    return f"one or several of {_join(words)}, joined by `+`" if several else f"one of {_join(words)}"
 
 
-def _values_of(one: Field[Any]) -> str:
-    default, kind = _format(one.default), _type_of(one.name)
-    if get_origin(kind) is Literal:
-        return _join((default, *(word for word in get_args(kind) if str(word) != default)))
-    return f"`{default}`; {_accepted(one.name)}"
+def _parse(name: str, value: str | None) -> object:
+    """Return the value of a switch. Raises ValueError with what would be one."""
+    if name not in _FIELDS:
+        raise ValueError(f"no switch is called `{name}`{_nearest(name, _FIELDS)}")
+    if value is None:
+        raise ValueError(f"`{name}` has no value: write {name}=VALUE with {_accepted(name)}")
+    bounds, words = _FIELDS[name].metadata["bounds"], _words(name)
+    wrong, is_tuple = value, get_origin(_TYPES[name]) is tuple
+    if bounds and value.isascii() and value.isdigit() and bounds[0] <= int(value) <= bounds[1]:
+        return int(value)
+    if words:
+        parts = [part.strip() for part in value.split("+")] if is_tuple else [value]
+        wrong = next((part for part in parts if part not in words), "")
+        if all(part in words for part in parts):
+            return tuple(words[part] for part in parts) if is_tuple else words[value]
+    elif not bounds and value == "off":
+        return None
+    elif not bounds and (rate := _RATE.fullmatch(value)):
+        return Rate(int(rate[1]), rate[2])  # type: ignore[arg-type]  # the pattern knows the periods only
+    raise ValueError(f"`{name}` cannot be `{wrong}`: it is {_accepted(name)}{_nearest(wrong, words)}")
 
 
-def _join(words: Iterable[object]) -> str:
+def _join(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
 def _format(value: object) -> str:
-    match value:
-        case None:
-            return "off"
-        case tuple():
-            return "+".join(value)
-        case _:
-            return str(value)
+    if value is None:
+        return "off"
+    return "+".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    near = get_close_matches(word, list(known), n=1, cutoff=0.5)
+    near = get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean `{near[0]}`?" if near else ""

@@ -57,32 +57,15 @@ def apply_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str,
             return event
 
 
-Payload = Mapping[str, Any]
-
-
 # ISO 8601 as RFC 3339 profiles it, seconds optional; whether the day exists is left to `fromisoformat`.
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s/?#]+\S*")
-EVENT_FIELDS: Final = frozenset(
-    {
-        "channelId",
-        "title",
-        "startAt",
-        "endAt",
-        "timezone",
-        "status",
-        "classifications",
-        "approxLocation",
-        "locationName",
-        "coverImage",
-        "offers",
-    }
+_EVENT_FIELDS: Final = (
+    *("channelId", "title", "startAt", "endAt", "timezone", "status", "classifications", "approxLocation"),
+    *("locationName", "coverImage", "offers"),
 )
 """The fields of the create payload that the specification names."""
-_LOCATION_FIELDS: Final = frozenset({"city"})
-_CITY_FIELDS: Final = frozenset({"placeId", "name", "countryCode"})
-_OFFER_FIELDS: Final = frozenset({"name", "url", "availability"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,141 +88,115 @@ class NewEvent:
     starts_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """One value of the payload at its path. Each method raises ApiError 400 with the path unless the value is of that kind."""
+
+    value: Any
+    path: str
+    switches: Switches
+
+    def object(self, *known: str) -> _Value:
+        if not isinstance(self.value, dict):
+            raise invalid(self.path or "body", "must be an object")
+        if self.switches.unknown_fields == "refused" and (strange := self.value.keys() - known):
+            raise invalid(self._inside(min(strange)), "is not a known field")
+        return self
+
+    def field(self, name: str) -> _Value:
+        if name not in self.value:
+            raise invalid(self._inside(name), "is required")
+        return _Value(self.value[name], self._inside(name), self.switches)
+
+    def optional(self, name: str) -> list[_Value]:
+        """Return the field, or nothing where it is not given."""
+        is_absent = name not in self.value or (self.value[name] is None and self.switches.null_fields == "omitted")
+        return [] if is_absent else [self.field(name)]
+
+    def _inside(self, name: str) -> str:
+        return f"{self.path}.{name}" if self.path else name
+
+    def items(self) -> list[_Value]:
+        self.check(isinstance(self.value, list), "must be an array")
+        return [_Value(one, f"{self.path}[{index}]", self.switches) for index, one in enumerate(self.value)]
+
+    def whole(self) -> int:
+        # A bool is an int to Python, not to JSON.
+        self.check(isinstance(self.value, int) and not isinstance(self.value, bool), "must be an integer")
+        return int(self.value)
+
+    def text(self, max_chars: int | None = None) -> str:
+        self.check(isinstance(self.value, str), "must be a string")
+        longest = max_chars or self.switches.max_text_chars
+        self.check(bool(self.value.strip()), "must not be blank")
+        self.check(len(self.value) <= longest, f"must not be longer than {longest} characters")
+        return str(self.value)
+
+    def instant(self) -> float:
+        self.check(isinstance(self.value, str), "must be a string")
+        is_instant = _INSTANT.fullmatch(self.value) is not None
+        self.check(is_instant, "must be an ISO 8601 datetime with a UTC offset, such as 2026-05-01T19:30:00+02:00")
+        try:
+            return datetime.fromisoformat(self.value).timestamp()
+        except (ValueError, OverflowError) as impossible:
+            raise invalid(self.path, f"is not a date and time that exists: {impossible}") from impossible
+
+    def check(self, is_good: bool, issue: str) -> None:
+        if not is_good:
+            raise invalid(self.path, issue)
+
+
 def read_event(payload: object, rules: Rules) -> NewEvent:
     """Return the event of a parsed JSON body. Raises ApiError 400 naming the first field that is wrong."""
-    event = apply_contract(_fields(payload, "body", "", EVENT_FIELDS, rules), rules.switches)
-    channel_id = _whole(_required(event, "channelId"), "channelId")
-    title = _text(_required(event, "title"), "title", rules.switches.max_title_chars)
-    starts_at = _span(event, rules)
-    _zone(_required(event, "timezone"), rules)
-    status = _status(event, rules)
-    _classifications(_required(event, "classifications"), rules)
-    _place(_required(event, "approxLocation"), rules)
-    _optional_text(event, "locationName", "locationName", rules)
-    _cover(event, rules)
-    _offers(event, rules)
+    switches = rules.switches
+    body = _Value(payload, "", switches).object(*_EVENT_FIELDS)
+    event = _Value(apply_contract(body.value, switches), "", switches)
+    channel_id = event.field("channelId").whole()
+    title = event.field("title").text(switches.max_title_chars)
+    starts_at = event.field("startAt").instant()
+    for end in event.optional("endAt"):
+        end.check(end.instant() >= starts_at, "must not be before startAt")
+    zone = event.field("timezone")
+    zone.check(isinstance(zone.value, str), "must be a string")
+    zone.check(zone.value in rules.zones, f"`{zone.value[:60]}` is not an IANA timezone identifier")
+    status = switches.default_status
+    for given in event.optional("status"):
+        given.check(given.value in ("draft", "published"), "must be `draft` or `published`")
+        status = given.value
+    slugs = event.field("classifications")
+    slugs.check(isinstance(slugs.value, list) and all(isinstance(one, str) for one in slugs.value), "must be an array of strings")
+    is_allowed = bool(slugs.value) or switches.empty_classifications == "accepted"
+    slugs.check(is_allowed, "must name at least one classification")
+    for slug in slugs.value:
+        slugs.check(slug in rules.classifications, f"unknown classification slug `{slug[:60]}`")
+    city = event.field("approxLocation").object("city").field("city").object("placeId", "name", "countryCode")
+    _check_place(city)
+    for venue in event.optional("locationName"):
+        venue.text()
+    for image in event.optional("coverImage"):
+        image.check(image.whole() in rules.images, f"no media doc has the id {image.value}")
+    for offers in event.optional("offers"):
+        items = offers.items()
+        offers.check(len(items) <= switches.max_offers, f"must not hold more than {switches.max_offers} offers")
+        for offer in items:
+            _check_offer(offer)
     return NewEvent(channel_id, title, status, starts_at)
 
 
-def _fields(value: object, path: str, prefix: str, known: frozenset[str], rules: Rules) -> Payload:
-    if not isinstance(value, dict):
-        raise invalid(path, "must be an object")
-    if rules.switches.unknown_fields == "refused" and (strange := value.keys() - known):
-        raise invalid(f"{prefix}{min(strange)}", "is not a known field")
-    return value
+def _check_place(city: _Value) -> None:
+    city.field("placeId").text()
+    for name in city.optional("name"):
+        name.text()
+    for code in city.optional("countryCode"):
+        code.check(isinstance(code.value, str) and bool(_COUNTRY.fullmatch(code.value)), "must be two uppercase letters")
 
 
-def _required(holder: Payload, name: str, prefix: str = "") -> Any:
-    if name not in holder:
-        raise invalid(f"{prefix}{name}", "is required")
-    return holder[name]
-
-
-def _is_given(holder: Payload, name: str, rules: Rules) -> bool:
-    return name in holder and not (holder[name] is None and rules.switches.null_fields == "omitted")
-
-
-def _whole(value: object, path: str) -> int:
-    # A bool is an int to Python, not to JSON.
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise invalid(path, "must be an integer")
-    return value
-
-
-def _text(value: object, path: str, max_chars: int) -> str:
-    if not isinstance(value, str):
-        raise invalid(path, "must be a string")
-    if not value.strip():
-        raise invalid(path, "must not be blank")
-    if len(value) > max_chars:
-        raise invalid(path, f"must not be longer than {max_chars} characters")
-    return value
-
-
-def _optional_text(holder: Payload, name: str, path: str, rules: Rules) -> str | None:
-    return _text(holder[name], path, rules.switches.max_text_chars) if _is_given(holder, name, rules) else None
-
-
-def _span(event: Payload, rules: Rules) -> float:
-    starts_at = _instant(_required(event, "startAt"), "startAt")
-    if _is_given(event, "endAt", rules) and _instant(event["endAt"], "endAt") < starts_at:
-        raise invalid("endAt", "must not be before startAt")
-    return starts_at
-
-
-def _instant(value: object, path: str) -> float:
-    if not isinstance(value, str):
-        raise invalid(path, "must be a string")
-    if not _INSTANT.fullmatch(value):
-        raise invalid(path, "must be an ISO 8601 datetime with a UTC offset, such as 2026-05-01T19:30:00+02:00")
-    try:
-        return datetime.fromisoformat(value).timestamp()
-    except (ValueError, OverflowError) as impossible:
-        raise invalid(path, f"is not a date and time that exists: {impossible}") from impossible
-
-
-def _zone(value: object, rules: Rules) -> None:
-    if not isinstance(value, str):
-        raise invalid("timezone", "must be a string")
-    if value not in rules.zones:
-        raise invalid("timezone", f"`{value[:60]}` is not an IANA timezone identifier")
-
-
-def _status(event: Payload, rules: Rules) -> str:
-    if not _is_given(event, "status", rules):
-        return rules.switches.default_status
-    match event["status"]:
-        case "draft" | "published" as status:
-            return str(status)
-        case _:
-            raise invalid("status", "must be `draft` or `published`")
-
-
-def _classifications(value: object, rules: Rules) -> None:
-    if not isinstance(value, list) or not all(isinstance(slug, str) for slug in value):
-        raise invalid("classifications", "must be an array of strings")
-    if not value and rules.switches.empty_classifications == "refused":
-        raise invalid("classifications", "must name at least one classification")
-    for slug in value:
-        if slug not in rules.classifications:
-            raise invalid("classifications", f"unknown classification slug `{slug[:60]}`")
-
-
-def _place(value: object, rules: Rules) -> None:
-    location = _fields(value, "approxLocation", "approxLocation.", _LOCATION_FIELDS, rules)
-    inside = "approxLocation.city"
-    city = _fields(_required(location, "city", "approxLocation."), inside, f"{inside}.", _CITY_FIELDS, rules)
-    _text(_required(city, "placeId", f"{inside}."), f"{inside}.placeId", rules.switches.max_text_chars)
-    _optional_text(city, "name", f"{inside}.name", rules)
-    if _is_given(city, "countryCode", rules):
-        code = city["countryCode"]
-        if not isinstance(code, str) or not _COUNTRY.fullmatch(code):
-            raise invalid(f"{inside}.countryCode", "must be two uppercase letters")
-
-
-def _cover(event: Payload, rules: Rules) -> None:
-    if _is_given(event, "coverImage", rules) and _whole(event["coverImage"], "coverImage") not in rules.images:
-        raise invalid("coverImage", f"no media doc has the id {event['coverImage']}")
-
-
-def _offers(event: Payload, rules: Rules) -> None:
-    if not _is_given(event, "offers", rules):
-        return
-    offers = event["offers"]
-    if not isinstance(offers, list):
-        raise invalid("offers", "must be an array")
-    if len(offers) > rules.switches.max_offers:
-        raise invalid("offers", f"must not hold more than {rules.switches.max_offers} offers")
-    for index, offer in enumerate(offers):
-        _offer(offer, f"offers[{index}]", rules)
-
-
-def _offer(value: object, path: str, rules: Rules) -> None:
-    offer = _fields(value, path, f"{path}.", _OFFER_FIELDS, rules)
-    _optional_text(offer, "name", f"{path}.name", rules)
-    url = _optional_text(offer, "url", f"{path}.url", rules)
-    if url is not None and not _URL.fullmatch(url):
-        raise invalid(f"{path}.url", "must be an http or https address")
-    availability = _optional_text(offer, "availability", f"{path}.availability", rules)
-    if availability not in {None, "available"} and rules.switches.availability == "available":
-        raise invalid(f"{path}.availability", "must be `available`")
+def _check_offer(offer: _Value) -> None:
+    offer.object("name", "url", "availability")
+    for name in offer.optional("name"):
+        name.text()
+    for url in offer.optional("url"):
+        url.check(bool(_URL.fullmatch(url.text())), "must be an http or https address")
+    for stock in offer.optional("availability"):
+        is_usual = stock.text() == "available"
+        stock.check(is_usual or offer.switches.availability == "any", "must be `available`")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from connectors.event_api.answers import Kind, in_short
@@ -17,14 +16,10 @@ from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN
-from mappings.lookup_table import Table
 from mappings.outcome import did_you_mean
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
-from mappings.spec.values import Choose, FirstOf, From, Items, TableValue, Value
-from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
-from mappings.strict import Policy, UsePolicy
 from pipelines.cli.findings import LiveFinding
 from pipelines.cli.service_lists import ServiceAnswers, ask_everything
 from pipelines.cli.state_reader import open_state
@@ -37,7 +32,6 @@ from state.notes import ServiceNotes
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
 _ORDER = "`events:create` unless the service looks at fields before scopes"
-_OWN_FILE = "the mapping file"
 _SHOWN = 5
 _LISTED = 60
 TEST = Message("eventsync: a test", "This is where notices about feeds arrive. Nothing is wrong.", Tone.RELIEF)
@@ -148,9 +142,9 @@ def _channels(channels: Mapping[str, int], mapping: FeedMapping) -> LiveFinding:
 
 
 def _classifications(known: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> LiveFinding:
-    value = mapping.event.root.get("classifications")
-    named = {} if value is None else dict(_slugs(value, mapping))
-    unknown = {slug: file for slug, file in named.items() if slug not in known.slugs}
+    sent = outgoing_of(mapping).fields.get("classifications")
+    named = sorted(map(str, (sent.item.values if sent and sent.item else None) or ()))
+    unknown = [slug for slug in named if slug not in known.slugs]
     changed = _changed(known, mapping, memory)
     if not unknown and changed:
         return _unwise("classifications", changed)
@@ -158,9 +152,11 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
         version = f"version {known.version}, {len(known.slugs)} of them"
         return _well("classifications", f"{version}; the {len(named)} that the mapping names are known")
     slugs, texts = sorted(known.slugs), []
-    for slug, file in islice(unknown.items(), _SHOWN):
+    for slug in unknown[:_SHOWN]:
+        files = [name for name, table in mapping.tables.items() if any(slug in row for row in table.rows)]
         near = did_you_mean(slug, slugs)
-        texts.append(f'{file} names "{slug}", which the service does not know{near and f", {near}"}')
+        text = f'{files[0] if files else "the mapping file"} names "{slug}", which the service does not know'
+        texts.append(f"{text}, {near}" if near else text)
     if len(unknown) > _SHOWN:
         texts.append(f"and {len(unknown) - _SHOWN} more")
     if FILL_IN in unknown:  # what there is to choose from
@@ -182,69 +178,6 @@ def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | No
         unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
         return f"the mapping was written for version {written_for}, {unknown}"
     return f"the mapping was written for version {written_for}; {change_between(before, now, mapping)}"
-
-
-Named = tuple[str, str]
-"""A slug that a mapping names, and the file that names it."""
-
-
-def _slugs(value: Value, mapping: FeedMapping) -> Iterator[Named]:  # noqa: C901  # one arm per kind of value
-    """Yield the slugs that a value can give."""
-    if isinstance(value, str):
-        if not value.startswith("$"):
-            yield value, _OWN_FILE
-        elif value[1:] in mapping.let:
-            yield from _slugs(mapping.let[value[1:]], mapping)
-        return
-    match value:
-        case Items():
-            yield from _slugs_of_all(value.root, mapping)
-        case FirstOf() if not value.do:
-            yield from _slugs_of_all(value.first_of, mapping)
-        case Choose():
-            otherwise = () if value.otherwise is None else (value.otherwise,)
-            yield from _slugs_of_all((*(choice.then for choice in value.choose), *otherwise), mapping)
-        case From():
-            yield from _slugs_of_steps(value, mapping)
-        case TableValue():
-            yield from _slugs_of_table(mapping.tables[value.lookup], len(value.by), value.take)
-            yield from _slugs_of_policy(value.on_miss)
-        case _:
-            pass
-    if isinstance(value, From | FirstOf | Choose | TableValue):
-        yield from _slugs_of_policy(value.on_empty)
-        yield from _slugs_of_policy(value.on_error)
-
-
-def _slugs_of_all(values: Iterable[Value], mapping: FeedMapping) -> Iterator[Named]:
-    for value in values:
-        yield from _slugs(value, mapping)
-
-
-def _slugs_of_steps(value: From, mapping: FeedMapping) -> Iterator[Named]:
-    """Only the last step's results are the value's."""
-    match value.do[-1] if value.do else None:
-        case Map() as step:
-            yield from ((slug, _OWN_FILE) for slugs in step.table.values() for slug in slugs)
-            yield from _slugs_of_policy(step.policy)
-        case Lookup() | LastIn() as step:
-            yield from _slugs_of_table(mapping.tables[step.file], 1, step.take)
-            yield from _slugs_of_policy(step.policy)
-        case None if value.source.startswith("$"):
-            yield from _slugs(value.source, mapping)
-        case _:
-            pass
-
-
-def _slugs_of_table(table: Table, keys: int, take: tuple[str, ...] | None) -> Iterator[Named]:
-    places = [table.columns.index(column) for column in split_columns(table, keys, take)[1]]
-    yield from ((row[place], table.name) for row in table.rows for place in places if row[place])
-
-
-def _slugs_of_policy(policy: Policy | None) -> Iterator[Named]:
-    if isinstance(policy, UsePolicy):
-        slugs = (policy.use,) if isinstance(policy.use, str) else policy.use
-        yield from ((slug, _OWN_FILE) for slug in slugs)
 
 
 def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:

@@ -25,7 +25,6 @@ if IS_WORKING:
     from mappings.errors import ConfigError, TransientError
     from mappings.yaml.loader import load_folder
     from pipelines.before_serving import prepare_dagster_home
-    from pipelines.cli.feed_files import require_folder
     from pipelines.cli.output.console import Output
     from pipelines.cli.reload import watching
     from pipelines.cli.run import run_in_process
@@ -34,9 +33,8 @@ if IS_WORKING:
     from pipelines.orchestration.names import LOCATION
     from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
     from pipelines.run.options import RunOptions
-    from pipelines.run.service import require_service
     from pipelines.run.signals import wait_to_be_stopped
-    from pipelines.settings import PACKAGED_FEEDS, Settings, current_settings, read_settings
+    from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
     from pipelines.telemetry.logs import configure_logs
     from pipelines.telemetry.metrics import MetricsPage, serving_metrics
     from state.private_files import make_private_folder
@@ -79,32 +77,6 @@ class Demo(TypedDict):
 
 SANDBOX = "sandbox"
 """The service's folder inside the demo's, by which a demo's folder is recognised."""
-
-
-def show_demo_ui(folder: Path, port: int) -> int:
-    """Run the demo, then leave the sandbox and the Dagster UI running until Ctrl-C.
-
-    Raises:
-        SyncError: something does not start.
-    """
-    output = Output()
-    with stage_set(folder) as (sandbox, environ):
-        settings = read_settings(environ, Path.cwd())
-        play_round(settings, output, "Syncing the sample feeds", show_accounts)
-        return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
-
-
-def show_ui(port: int) -> int:
-    """Run the Dagster UI over the configured feeds until Ctrl-C.
-
-    Raises:
-        SyncError: the service is not configured, there is no folder of mapping files, or the UI does not start.
-    """
-    settings = current_settings()
-    require_folder(settings)
-    require_service(settings)
-    prepare_dagster_home(settings.dagster_home)
-    return leave_running(settings, os.environ, port, [])
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from connectors.sources.errors import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
-from mappings.lint.lookups import LookedAt, asked, has_lists
+from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
 from mappings.outcome import REASON_TEXTS, MappedRow, Rejection, SourceRow
 from mappings.positions import MappingProblem
@@ -40,7 +40,7 @@ def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     document = document_of(mapping.path)
     if not has_lists(mapping, document):
         return
-    noting = asked(mapping)
+    noting = LookupUse(mapping)
     mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
     count = 0
 
@@ -53,7 +53,7 @@ def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
         deque(mapper.over(counting(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
     if count <= _MOST_ROWS:
-        yield from noting.find_unasked(document, LookedAt(_file_name(mapping), count), _shared(mapping))
+        yield from noting.find_unasked(document, _file_name(mapping), count, _shared(mapping))
 
 
 def _file_name(mapping: FeedMapping) -> str:

@@ -154,11 +154,11 @@ class Preview(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A row that a run would hold: it looks like a copy of the row with the key `twin_key`."""
+    """A row that a run would hold: it looks like a copy of the row with the key `original_key`."""
 
     location: RowLocation
     row_key: RowKey
-    twin_key: RowKey
+    original_key: RowKey
     part: Part
 
 
@@ -343,7 +343,7 @@ def outcome_document(outcome: Foreseen) -> Outcome:
         case Rejection():
             document["rejected"] = outcome.reasons
         case Held():
-            document["held"] = outcome.twin_key
+            document["held"] = outcome.original_key
         case Skipped():
             document["skipped"] = outcome.because
         case Absorbed():
@@ -366,7 +366,7 @@ def outcome_text(outcome: Foreseen) -> str:
         case Rejection():
             head, lines = f"REJECTED {key}".rstrip(), [_reason_text(reason) for reason in outcome.reasons]
         case Held():
-            head = f"HELD {key}: it looks like a copy of {outcome.twin_key}"
+            head = f"HELD {key}: it looks like a copy of {outcome.original_key}"
         case Skipped():
             head = f'left out by the rule labelled "{outcome.because}"'
         case Absorbed():

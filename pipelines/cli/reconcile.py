@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from typing_extensions import TypedDict
@@ -16,7 +17,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import FeedSession, open_feed_session
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
-    from pipelines.run.reconcile import ListRead, ReconcileJob, RowVerdict, Verdict
+    from pipelines.run.reconcile import ListRead, RowVerdict, Verdict
     from pipelines.run.reconcile import reconcile as reconcile_rows
     from pipelines.run.service import open_api, require_service
     from pipelines.settings import current_settings
@@ -61,9 +62,15 @@ def reconcile(
             with session.deciding("reconcile"):
                 pass  # a long list is not read for nothing: what is found cannot be recorded while a run holds the feed
         with output.progress(f"{name}: events read") as bar:
-            reconciled = reconcile_rows(_job(session, sought, bar.advance, is_dry=dry_run))
-    read, counts = reconciled.read, cast("SoughtCounts", reconciled.counts())
-    rows = [_document(name, read, one, is_dry=dry_run) for one in reconciled.verdicts]
+            read, verdicts = _reconcile(session, sought, bar.advance, is_dry=dry_run)
+    found = Counter(one.verdict for one in verdicts)
+    counts = SoughtCounts(
+        sought=len(verdicts),
+        found=found[Verdict.FOUND],
+        candidates=found[Verdict.CANDIDATE],
+        absent=found[Verdict.ABSENT],
+    )
+    rows = [_document(name, read, one, is_dry=dry_run) for one in verdicts]
     output.document(Reconciliation(feed=name, counts=counts, list=read, rows=rows, is_dry=dry_run))
     output.note(*_lines(name, read, counts, is_dry=dry_run))
     output.table(f"{name}: rows looked for", _COLUMNS, map(_row, rows[:_SHOWN]))
@@ -108,12 +115,14 @@ _SHOWN = 100
 _NAMED = 3
 
 
-def _job(session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool) -> ReconcileJob:
+def _reconcile(
+    session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool
+) -> tuple[ListRead, Sequence[RowVerdict]]:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with session.deciding("reconcile") as decisions:
             return decisions.record_found(found)
 
-    return ReconcileJob(
+    return reconcile_rows(
         rows=rows,
         open_api=lambda: open_api(session.settings, session.policy(), session.engine),
         owners=lambda event_ids: session.books.owners(session.book.destination, event_ids),

@@ -124,7 +124,7 @@ def run(  # the options of the surface
                 require_service(settings)
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output)
-            tell_before(settings, mappings)
+            notify_before(settings, mappings)
             reports.collect(run_feeds(settings, mappings, options, output, uses_dagster=not no_dagster))
         except KeyboardInterrupt:
             reports.show(ExitCode.INTERRUPTED)
@@ -135,7 +135,7 @@ def run(  # the options of the surface
         reports.show(exit_code)
         for error in broken:
             output.error(error)
-        tell_after(settings, mappings, reports.reports, broken if all_feeds else None)
+        notify_after(settings, mappings, reports.reports, broken if all_feeds else None)
         return exit_code
 
 
@@ -212,21 +212,18 @@ def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) 
     return [feed.mapping for feed in feeds]
 
 
-def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
+def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
     from pipelines.notifications.notices import nothing_fails, notifier_of
 
     with nothing_fails(), open_context(settings) as context:
-        notifier_of(settings, context.engine).tell_of_lost_runs(feeds)
+        notifier_of(settings, context.engine).notify_of_lost_runs(feeds)
 
 
-def tell_after(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    reports: Iterable[RunReport],
-    broken: Sequence[MappingFileError] | None,
+def notify_after(
+    settings: Settings, feeds: Sequence[FeedMapping], reports: Iterable[RunReport], broken: Sequence[MappingFileError] | None
 ) -> None:
     """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.
 
@@ -246,7 +243,7 @@ def tell_after(
         notifier = notifier_of(settings, context.engine)
         files, concerns = ((), {}) if broken is None else notifier.files(broken, feeds)
         about = {one.feed: one for one in (*files, *feeds)}
-        notifier.tell(about.values(), {**crashes, **concerns})
+        notifier.notify(about.values(), {**crashes, **concerns})
 
 
 @dataclass(slots=True)
@@ -314,12 +311,7 @@ def _with_engine(
 
 
 def _on_webserver(
-    server: Webserver,
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    launched_by: str,
+    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, launched_by: str
 ) -> Iterator[RunReport]:
     for mapping in feeds:
         run_id = server.launch(mapping, options, launched_by)
@@ -337,12 +329,7 @@ def _on_webserver(
 
 
 def run_in_process(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    *,
-    launched_by: str = "cli",
+    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, *, launched_by: str = "cli"
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
     prepare_dagster_home(settings.dagster_home)

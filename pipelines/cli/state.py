@@ -18,7 +18,7 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import Settings, current_settings
-    from state.archive.export import Carried, export_to, import_from
+    from state.archive.export import export_to, import_from
     from state.archive.moving import migrate as migrate_database
     from state.archive.moving import rename_service
     from state.archive.verify import Finding, examine
@@ -138,7 +138,7 @@ def export(
     with _present(settings) as engine, output.progress("writing rows") as bar:
         done = export_to(engine, file, now(), bar.expect, bar.advance)
     size = file.stat().st_size
-    output.document(Exported(state_db=name, file=file, bytes=size, rows=done.rows))
+    output.document(Exported(state_db=name, file=file, bytes=size, rows=done))
     return _show(output, f"{name} → {file}, {size / 1_000_000:,.1f} MB", done)
 
 
@@ -162,7 +162,7 @@ def import_(
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one")
     with _opened(settings.state_url) as engine, output.progress("writing rows, then reading them back") as bar:
         done = import_from(engine, file, bar.advance)
-    output.document(Imported(state_db=name, file=file, rows=done.rows))
+    output.document(Imported(state_db=name, file=file, rows=done))
     advice = "what was written was read back and is the same; `eventsync state verify` looks at what it says"
     return _show(output, f"{file} → {name}", done, advice)
 
@@ -194,7 +194,7 @@ def migrate(
         raise ConfigError(str(error).replace("EVENTSYNC_STATE_URL", "URL"), hint=error.hint) from error
     with _present(settings) as source, _opened(url) as target, output.progress("copying rows, then comparing them") as bar:
         done = migrate_database(source, target, now, bar.expect, bar.advance)
-    output.document({"from": name, "to": there, "rows": done.rows})
+    output.document({"from": name, "to": there, "rows": done})
     advice = (
         f"every row is there, and the same. Now set EVENTSYNC_STATE_URL to {there} wherever eventsync runs, "
         f"and take {name} away: a run that goes on with it would not know what the others have sent"
@@ -256,9 +256,9 @@ def _opened(url: str) -> Iterator[StateDb]:
         engine.dispose()
 
 
-def _show(output: Output, title: str, done: Carried, *advice: str) -> int:
-    rows = [(table, count) for table, count in done.rows.items() if count]
-    output.table(title, _COLUMNS, [*rows, ("in all", done.total)])
+def _show(output: Output, title: str, done: dict[str, int], *advice: str) -> int:
+    rows = [(table, count) for table, count in done.items() if count]
+    output.table(title, _COLUMNS, [*rows, ("in all", sum(done.values()))])
     output.note(*advice)
     return ExitCode.DONE
 

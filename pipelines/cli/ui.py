@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,13 @@ import typer
 from pipelines.cli.options import IS_WORKING, DemoFolder
 
 if IS_WORKING:
-    from pipelines.cli.demo import show_demo_ui, show_ui
+    from pipelines.before_serving import prepare_dagster_home
+    from pipelines.cli.demo import leave_running, play_round, stage_set
+    from pipelines.cli.feed_files import require_folder
+    from pipelines.cli.output.console import Output
+    from pipelines.cli.run_report import show_accounts
+    from pipelines.run.service import require_service
+    from pipelines.settings import current_settings, read_settings
 
 
 def ui(
@@ -29,4 +36,13 @@ def ui(
 
     `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
     """
-    return show_demo_ui(folder, port) if demo else show_ui(port)
+    if demo:
+        with stage_set(folder) as (sandbox, environ):
+            settings = read_settings(environ, Path.cwd())
+            play_round(settings, Output(), "Syncing the sample feeds", show_accounts)
+            return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
+    settings = current_settings()
+    require_folder(settings)
+    require_service(settings)
+    prepare_dagster_home(settings.dagster_home)
+    return leave_running(settings, os.environ, port, [])

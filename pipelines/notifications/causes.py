@@ -5,7 +5,7 @@ All is read from the state DB, so that a run and the sensor find the same; broke
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -62,15 +62,13 @@ class Cause(StrEnum):
     VANISHED = "vanished"
     EARLIER = "earlier"
 
-    @property
-    def is_of_runs(self) -> bool:
-        """Whether the feed as a whole is affected."""
-        return self in _OF_RUNS
 
-
+_TIME = "%Y-%m-%d %H:%M UTC"
 _GRACE = timedelta(minutes=5)
 """A lease counts for so much longer: clocks of machines differ, and a machine that slept goes on with its own."""
-_OF_RUNS = frozenset({Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE})
+CAUSES_OF_RUNS = frozenset(
+    {Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE}
+)
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,
@@ -86,14 +84,26 @@ class Concern:
     """One cause of one feed: its text and what would help. `rows`: how many rows it is about, 0 for a cause of runs."""
 
     cause: Cause
-    told: str
+    text: str
     hint: str
     rows: int = 0
 
 
-def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) -> tuple[Concern, ...]:
-    """Return the concerns of a feed, the gravest first. `runs`: its latest, the youngest first."""
-    return (*_of_runs(status, runs, now), *_of_rows(status))
+def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) -> Iterator[Concern]:
+    """Yield the concerns of a feed, the gravest first. `runs`: its latest, the youngest first."""
+    feed = status.book.feed
+    if was_lost(status, now) and status.last_run is not None:
+        text = f"run {status.last_run.run_id} ended without a word: its process was killed, or the machine went down"
+        yield Concern(Cause.LOST, text, f"the state is intact: the next run goes on; `eventsync run {feed}` does at once")
+    run = next(filter(is_conclusive, runs), None)
+    if run is not None:
+        cause = Cause.FAILED if run.outcome == "failed" else _CAUSES.get(ExitCode(run.exit_code or 0))
+        if cause is not None:
+            yield Concern(cause, *message_and_hint(run.message))
+    for cause in Cause:
+        if count := status.waiting.get(cause.value, 0):
+            rows = "1 row" if count == 1 else f"{count:,} rows"
+            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", HELP[cause.value].format(feed=feed), count)
 
 
 def was_lost(status: FeedStatus, now: datetime) -> bool:
@@ -103,37 +113,9 @@ def was_lost(status: FeedStatus, now: datetime) -> bool:
     return run is not None and run.finished_at is None and not is_at_work
 
 
-def is_telling(run: RunRecord) -> bool:
+def is_conclusive(run: RunRecord) -> bool:
     """Whether a run's end says something about the feed."""
     return run.exit_code is not None and run.exit_code not in SILENT
-
-
-def _of_runs(status: FeedStatus, runs: Iterable[RunRecord], now: datetime) -> Iterator[Concern]:
-    if was_lost(status, now) and status.last_run is not None:
-        run_id = status.last_run.run_id
-        yield lost(f"run {run_id} ended without a word: its process was killed, or the machine went down", status.book.feed)
-    telling = next(filter(is_telling, runs), None)
-    if telling is None:
-        return
-    cause = Cause.FAILED if telling.outcome == "failed" else _CAUSES.get(ExitCode(telling.exit_code or 0))
-    if cause is not None:
-        message, hint = message_and_hint(telling.message)
-        yield Concern(cause, message, hint)
-
-
-def lost(told: str, feed: FeedName) -> Concern:
-    """Return the concern that a run of a feed ended before it could write down why."""
-    return Concern(Cause.LOST, told, f"the state is intact: the next run goes on; `eventsync run {feed}` does at once")
-
-
-def _of_rows(status: FeedStatus) -> Iterator[Concern]:
-    for cause in Cause:
-        if count := status.waiting.get(cause.value, 0):
-            rows = "1 row" if count == 1 else f"{count:,} rows"
-            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", HELP[cause.value].format(feed=status.book.feed), count)
-
-
-_SPELT = "%Y-%m-%d %H:%M UTC"
 
 
 def runs_came(engine: StateDb, destination: str) -> Mapping[FeedName, datetime]:
@@ -151,22 +133,15 @@ def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, no
     A tick counts once it is an hour old; where ticks come more often, once the next one has come. A feed that never ran
     may be new.
     """
-    if schedule is None or came is None:
-        return None
-    due = _due(schedule, now)
-    if due is None or came >= due:
-        return None
-    told = f"no run has come since {came:{_SPELT}}: one was due at {due:{_SPELT}} by its schedule, {schedule}"
-    hint = f"is the daemon running, and its schedule on? `eventsync status {feed}` tells whether a run is still at work"
-    return Concern(Cause.OVERDUE, told, f"{hint}; `eventsync run {feed}` runs it now")
-
-
-def _due(schedule: Schedule, now: datetime) -> datetime | None:
-    """Return the last tick that is old enough."""
-    if schedule.cron is None:
+    if schedule is None or schedule.cron is None or came is None:
         return None
     grace_min = min(HOUR, *gaps_of_day(ticks_of_day(schedule.cron)))
-    return last_tick(schedule, now - timedelta(minutes=grace_min))
+    due = last_tick(schedule, now - timedelta(minutes=grace_min))
+    if due is None or came >= due:
+        return None
+    text = f"no run has come since {came:{_TIME}}: one was due at {due:{_TIME}} by its schedule, {schedule}"
+    hint = f"is the daemon running, and its schedule on? `eventsync status {feed}` tells whether a run is still at work"
+    return Concern(Cause.OVERDUE, text, f"{hint}; `eventsync run {feed}` runs it now")
 
 
 class Owned(Protocol):
@@ -199,12 +174,10 @@ def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -
     """Yield each broken file with its concern. `taken`: sound feeds, whose names a broken file may claim by mistake."""
     for error in errors:
         document = readable_document(error.path)
-        name = document.get("feed")
+        name, owner, notify = (document.get(word) for word in ("feed", "owner", "notify"))
         is_named = isinstance(name, str) and bool(name.strip()) and name not in taken
-        called = FeedName(str(name) if is_named else error.path.name)
-        owner, notify = document.get("owner"), document.get("notify")
-        channels = notify if isinstance(notify, list) else [notify]
-        file = FileOfFeed(called, owner if isinstance(owner, str) else "", tuple(one for one in channels if isinstance(one, str)))
+        channels = tuple(one for one in (notify if isinstance(notify, list) else [notify]) if isinstance(one, str))
         first, more = error.problems[0] if error.problems else error, len(error.problems) - 1
-        told = f"its mapping file cannot be used: {first}{f' (and {more} more)' if more > 0 else ''}"
-        yield file, Concern(Cause.FILE, told, error.hint)
+        text = f"its mapping file cannot be used: {first}{f' (and {more} more)' if more > 0 else ''}"
+        feed = FeedName(str(name) if is_named else error.path.name)
+        yield FileOfFeed(feed, owner if isinstance(owner, str) else "", channels), Concern(Cause.FILE, text, error.hint)

@@ -23,7 +23,7 @@ from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
 from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.notices import Notifier, notifier_of, tell_of_lost_books
+from pipelines.notifications.notices import Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
 from pipelines.run.backfill import BACKFILL, SCHEDULE
@@ -285,7 +285,7 @@ def _notify(
     files, concerns = notifier.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
     crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}
-    notifier.tell(about.values(), {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}, overdue)
+    notifier.notify(about.values(), {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}, overdue)
     return tuple(about)
 
 
@@ -321,7 +321,7 @@ def _after_failed_tick(
 ) -> NoticesCursor:
     """Return the cursor after a tick without the state DB; report the loss once it has lasted for some ticks."""
     lost = cursor.lost + 1
-    is_reported = cursor.is_loss_reported or (lost >= LOST_AFTER and tell_of_lost_books(feeds, settings, error))
+    is_reported = cursor.is_loss_reported or (lost >= LOST_AFTER and notify_of_lost_state_db(feeds, settings, error))
     return replace(cursor, lost=lost, is_loss_reported=is_reported)
 
 

@@ -20,7 +20,7 @@ from pipelines.orchestration import names
 from pipelines.orchestration.assets import StepContext, as_failures, interrupted_for_good
 from pipelines.orchestration.automation import ENDED
 from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, has_days, usual_way
-from pipelines.run.brakes import raise_if_braked
+from pipelines.run.brakes import brake_error
 from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions, Window
@@ -106,7 +106,8 @@ def _backfill(context: StepContext, run_context: RunContext, mapping: FeedMappin
     launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL)
     run = FeedRun(run_context, mapping, RunIdentity(context.run.run_id, launched_by, context.run.run_id), options)
     staged = run.stage()
-    raise_if_braked(staged.stopping, mapping.feed)
+    if staged.stopping:
+        raise brake_error(staged.stopping, mapping.feed)
     published = run.publish()
     if published.cause is not None:
         raise published.cause

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
-from typing import Literal, assert_never, get_args
+from typing import Literal, get_args
 
 from pydantic import ValidationError
 
@@ -22,13 +21,20 @@ from pipelines.run.options import By, Window
 from state.backfills import BackfillRecord, SliceRecord
 from state.notes import ServiceNotes
 
-"""What a row's day is: when it last changed, the date of its file, or when its event starts."""
 FIRST_SHOWN = date(2015, 1, 1)
 """The first day that Dagster shows; earlier days can be backfilled all the same."""
+MOST_SLICES = 5_000
+BACKFILL = "backfill"
+SCHEDULE = "schedule"
+"""Launchers of runs, at the end of a lease holder's name."""
+PATIENCE_S = 2.0
+"""How often a patient run asks again for a feed that another run holds."""
+_LATELY = timedelta(seconds=2.5 * PATIENCE_S)
+_DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 
 
 def usual_way(source: SourceSpec) -> By:
-    """Return the way that reads least for a window."""
+    """Return the way that reads least for a window: when a row changed, the date of its file, or when its event starts."""
     if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
         return "file"
     return "cursor" if isinstance(source, SalesforceSource) and source.incremental else "event"
@@ -45,18 +51,19 @@ def check_way(mapping: FeedMapping, window: Window) -> None:
     Raises:
         ConfigError: it cannot; the hint names a way that it can.
     """
-    source = mapping.source
-    usual = usual_way(source)
+    usual = usual_way(mapping.source)
     if window.by == "file" and usual != "file":
         message = f"{mapping.feed} cannot be read by file: its source is one file, and none of several days"
         raise ConfigError(message, hint=f'use --by {usual}; or write {{date:%Y%m%d}} into "source.path"')
-    if window.by == "cursor" and not window.column and not (isinstance(source, SalesforceSource) and source.incremental):
+    if window.by == "cursor" and not window.column and usual != "cursor":
         message = f"{mapping.feed} cannot be read by cursor: its source does not say when a row changed"
         raise ConfigError(message, hint=f"name the column that does, with --column; or use --by {usual}")
 
 
 def within(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> FeedMapping:
     """Return the feed with a source that is narrowed to the window as far as it can be; its rows still have to be filtered.
+
+    Days of records that changed are those of UTC.
 
     Raises:
         ConfigError: the source cannot be asked so, or several of its rows make one event, of which a window tears some apart.
@@ -67,41 +74,17 @@ def within(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> Fe
     if mapper.needs_all_rows and window.by != "event":
         message = f"several rows of {mapping.feed} may make one event: a window by {window.by} would tear them apart"
         raise ConfigError(message, hint="use --by event")
-    return mapping.model_copy(update={"source": _narrowed(mapping.source, window)})
-
-
-def _narrowed(source: SourceSpec, window: Window) -> SourceSpec:
-    match window.by, source:
-        case "event", _:
-            return source
-        case "cursor", SalesforceSource() if source.incremental and not window.column:
-            tests = _changed_in(source.incremental.by, window)
-            return source.model_copy(update={"where": (*source.where, *tests), "incremental": None})
-        case "cursor", _:
-            return source.model_copy(update={"required": (*source.required, window.column)})
-        case "file", FileSource():
-            days = TheseDays(first=window.first, last=window.last, zone=source.days.zone)
-            return source.model_copy(update={"files": "new", "days": days})
-        case "file", _:
-            return source
-        case _:
-            assert_never(window.by)
-
-
-def _changed_in(field: str, window: Window) -> tuple[FieldTest, FieldTest]:
-    """Return the conditions for records last changed in the window, in days of UTC."""
-    begin, end = (datetime.combine(day, time(), UTC).isoformat() for day in (window.first, window.last + timedelta(days=1)))
-    return FieldTest(field=field, op=">=", value=(begin,)), FieldTest(field=field, op="<", value=(end,))
-
-
-MOST_SLICES = 5_000
-_DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
-_WORDS = ("day", "week", "month")
-
-
-def usual_slice(by: By) -> str:
-    """Return the default slice: by event each slice reads the source again, so that there should be few."""
-    return "month" if by == "event" else "day"
+    source, update = mapping.source, dict[str, object]()
+    if window.by == "cursor" and window.column:
+        update = {"required": (*source.required, window.column)}
+    elif window.by == "cursor" and isinstance(source, SalesforceSource) and source.incremental:
+        changed, end = source.incremental.by, window.last + timedelta(days=1)
+        begin, until = (datetime.combine(day, time(), UTC).isoformat() for day in (window.first, end))
+        tests = FieldTest(field=changed, op=">=", value=(begin,)), FieldTest(field=changed, op="<", value=(until,))
+        update = {"where": (*source.where, *tests), "incremental": None}
+    elif window.by == "file" and isinstance(source, FileSource):
+        update = {"files": "new", "days": TheseDays(first=window.first, last=window.last, zone=source.days.zone)}
+    return mapping.model_copy(update={"source": source.model_copy(update=update)})
 
 
 def cut(window: Window, slice_: str) -> tuple[Window, ...]:
@@ -110,24 +93,18 @@ def cut(window: Window, slice_: str) -> tuple[Window, ...]:
     Raises:
         ConfigError: the word is none of these, or there would be too many slices.
     """
-    if slice_ not in _WORDS and not _DAYS.fullmatch(slice_):
+    if slice_ not in {"day", "week", "month"} and not _DAYS.fullmatch(slice_):
         raise ConfigError(f"--slice {slice_} is no length", hint="say day, week, month, or a number of days")
-    days = (window.last - window.first).days + 1
-    slices = []
-    for first, last in _spans(window, slice_):
+    slices, first = list[Window](), window.first
+    while first <= window.last:
+        last = min(_last_of(first, slice_), window.last)
         slices.append(window.model_copy(update={"first": first, "last": last}))
+        first = last + timedelta(days=1)
         if len(slices) > MOST_SLICES:
+            days = (window.last - window.first).days + 1
             message = f"{days:,} days make more than {MOST_SLICES:,} slices by --slice {slice_}"
             raise ConfigError(message, hint="use a longer --slice, such as month")
     return tuple(slices)
-
-
-def _spans(window: Window, slice_: str) -> Iterator[tuple[date, date]]:
-    first = window.first
-    while first <= window.last:
-        last = min(_last_of(first, slice_), window.last)
-        yield first, last
-        first = last + timedelta(days=1)
 
 
 def _last_of(first: date, slice_: str) -> date:
@@ -185,20 +162,15 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
     try:
         window = Window.model_validate({"by": way, "first": first, "last": last, "column": column})
     except ValidationError as error:
-        told = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
-        raise ConfigError(told, hint="--from is the first day, --to the last one, and --column goes with --by cursor") from error
+        problems = "; ".join(str(one["msg"]).removeprefix("Value error, ") for one in error.errors())
+        raise ConfigError(
+            problems, hint="--from is the first day, --to the last one, and --column goes with --by cursor"
+        ) from error
     check_way(mapping, window)
-    plan = BackfillPlan(window=window, slice=slice_ or usual_slice(window.by))
+    # By event each slice reads the source again, so that there should be few.
+    plan = BackfillPlan(window=window, slice=slice_ or ("month" if way == "event" else "day"))
     cut(window, plan.slice)
     return plan
-
-
-BACKFILL = "backfill"
-SCHEDULE = "schedule"
-"""Launchers of runs, at the end of a lease holder's name."""
-PATIENCE_S = 2.0
-"""How often a patient run asks again for a feed that another run holds."""
-_LATELY = timedelta(seconds=2.5 * PATIENCE_S)
 
 
 def is_of(holder: str, launched_by: str) -> bool:

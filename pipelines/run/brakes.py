@@ -47,73 +47,82 @@ class BrakeResult:
 
 def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
     """Check every brake after a stage, those that a person accepted included."""
-    verdicts = (
+    results = (
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
         *(_copies(report), _scope(report), _keys(report)),
     )
     return tuple(
         BrakeResult(name, tripped, name in accepted, measured, allowed, sentence)
-        for name, tripped, measured, allowed, sentence in verdicts
+        for name, tripped, measured, allowed, sentence in results
     )
 
 
-_Answer = tuple[BrakeName, bool, float, float, str]
+_Result = tuple[BrakeName, bool, float, float, str]
 
 
-def _rejected(report: StageReport, limits: Brakes) -> _Answer:
-    rows, rejected = _in_rows(report)
+def _rejected(report: StageReport, limits: Brakes) -> _Result:
+    """Trip where more rows than allowed are rejected; one that gives sixty events counts as one all the same."""
+    counted = report.rows if report.rows is not None else report.account
+    rows, rejected = counted.wanted, counted.rejected
     share = rejected / rows if rows else 0.0
     tripped = _is_beyond(rejected, rows, limits.rejected) and rejected >= limits.rejected_at_least
-    allowed = 1.0 if limits.rejected is None else limits.rejected
+    allowed = _allowed(limits.rejected)
     patience = f"{allowed:.1%}, and up to {limits.rejected_at_least - 1} rows in any case"
     sentence = f"{written(rejected)} of {written(rows)} rows rejected ({share:.1%}; the feed allows {patience})"
     return "rejected", tripped, share, allowed, sentence
 
 
-def _in_rows(report: StageReport) -> tuple[float, float]:
-    """Return how many rows were wanted and how many of them rejected; one that gives sixty events counts as one all the same."""
-    if report.rows is not None:
-        return report.rows.wanted, report.rows.rejected
-    return report.account.wanted, report.account.rejected
-
-
-def _shrink(report: StageReport, limits: Brakes) -> _Answer:
+def _shrink(report: StageReport, limits: Brakes) -> _Result:
     """Trip where a whole read lost more than its share, or everything; rows known from partial reads count as a first read."""
     now = report.account.present
-    before = report.last_whole_read if report.last_whole_read is not None or now else report.known_before or None
+    before = (report.last_whole_read if report.last_whole_read is not None or now else report.known_before) or 0
     # Partners prune what is over: that is no loss, unless nothing is left.
-    lost = max((before or 0) - now - report.past_rows, 0) if report.is_whole else 0
-    is_empty = report.is_whole and now == 0 and bool(before)
-    tripped = limits.shrink is not None and (is_empty or _is_beyond(lost, before or 0, limits.shrink))
-    sentence = f"{now} rows read, {before} the time before" if before else f"{now} rows read, no earlier read to compare with"
+    lost = max(before - now - report.past_rows, 0) if report.is_whole else 0
+    is_empty = report.is_whole and now == 0 and before > 0
+    tripped = limits.shrink is not None and (is_empty or _is_beyond(lost, before, limits.shrink))
+    sentence = f"{now} rows read, " + (f"{before} the time before" if before else "no earlier read to compare with")
     sentence += f"; {report.past_rows} that are gone are over" if report.past_rows else ""
-    return "shrink", tripped, lost / before if before else 0.0, 1.0 if limits.shrink is None else limits.shrink, sentence
+    return "shrink", tripped, lost / before if before else 0.0, _allowed(limits.shrink), sentence
 
 
-def _new(report: StageReport, limits: Brakes) -> _Answer:
+def _left_out(report: StageReport, limits: Brakes) -> _Result:
+    """Trip where rules newly leave out more than their share of the events to come: a partner has renamed a word."""
+    count, rows = sum(report.left_out.values()), report.to_come
+    tripped = count >= AGREEING and _is_beyond(count, rows, limits.left_out)
+    named = ", ".join(f"{rule} leaves out {number}" for rule, number in report.left_out.items())
+    sentence = f"{named} of {rows} delivered rows whose events are to come" if named else "no rule newly leaves out many rows"
+    return "left_out", tripped, count / rows if rows else 0.0, _allowed(limits.left_out), sentence
+
+
+def _new(report: StageReport, limits: Brakes) -> _Result:
     """Trip where new rows do not add to what is known but replace it, or dwarf it: a partner's ids have changed. Or where
     most known rows changed at once, and each would become another draft.
 
     What an earlier run staged and no run has let out is as new as it was then. A feed whose reads replaced as much before,
     and went out, is used to it; only that is excused.
     """
-    known, new = report.known_before, report.account.new - report.restaged + report.waiting
-    wanted, gone = report.account.wanted, _gone(report, new)
+    known, new, wanted = report.known_before, report.account.new - report.restaged + report.waiting, report.account.wanted
+    if report.is_marking or not report.is_whole:
+        gone = report.vanished
+    else:  # how many known rows this read newly lacks is estimated from its length
+        gone = min(max((report.last_whole_read or 0) - (report.account.present - new), 0), known)
     # A whole read can only lack what was in the source before it, not what vanished long ago.
     stood = report.met + gone + report.past if report.is_whole else known
     is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
     is_still_braked = report.waiting > 0 and "new" in report.stood
     is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)
     is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
-    share = max(new, report.redrafted) / wanted if wanted else 0.0
     is_alike = report.alike >= AGREEING and report.alike > new / 2 and limits.new is not None
     is_usual = max(report.replaced_before, report.alike_before) >= TIMES_THAT_TELL
     tripped = (known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)) or (is_alike and not is_usual)
-    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}{_about_drafts(report)}{_named(report)}"
+    sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}"
+    if report.redrafted:
+        sentence += f"; {report.redrafted} delivered rows have changed, and each would become another draft"
+    sentence += _named(report)
     if is_alike:
         agree = "agree with rows that are gone in two of title, start and place: have dates, titles or keys changed?"
         sentence += f"; {report.alike} of the new rows {agree}"
-    return "new", tripped, share, 1.0 if limits.new is None else limits.new, sentence
+    return "new", tripped, max(new, report.redrafted) / wanted if wanted else 0.0, _allowed(limits.new), sentence
 
 
 def _beside(report: StageReport, gone: int) -> str:
@@ -121,44 +130,21 @@ def _beside(report: StageReport, gone: int) -> str:
     known, met = report.known_before, report.met
     if not report.is_whole or not known:
         return f"beside {known} known ones"
-    still = "all" if met >= known else "none" if not met else str(met)
-    told = f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source"
-    usual = ", as many as in earlier reads" if gone and report.replaced_before >= TIMES_THAT_TELL else ""
-    return told + (f" ({gone} since the last read are not{usual})" if gone else "")
+    still = "all" if met >= known else str(met or "none")
+    usual = ", as many as in earlier reads" if report.replaced_before >= TIMES_THAT_TELL else ""
+    lacking = f" ({gone} since the last read are not{usual})" if gone else ""
+    return f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source{lacking}"
 
 
-def _about_drafts(report: StageReport) -> str:
-    count = report.redrafted
-    return f"; {count} delivered rows have changed, and each would become another draft" if count else ""
-
-
-def _gone(report: StageReport, new: int) -> int:
-    """Return how many known rows this read newly lacks; where a feed marks none, estimated from its length."""
-    if report.is_marking or not report.is_whole:
-        return report.vanished
-    return min(max((report.last_whole_read or 0) - (report.account.present - new), 0), report.known_before)
-
-
-def _left_out(report: StageReport, limits: Brakes) -> _Answer:
-    """Trip where rules newly leave out more than their share of the events to come: a partner has renamed a word."""
-    count, rows = sum(report.left_out.values()), report.to_come
-    tripped = count >= AGREEING and _is_beyond(count, rows, limits.left_out)
-    named = ", ".join(f"{rule} leaves out {number}" for rule, number in report.left_out.items())
-    sentence = f"{named} of {rows} delivered rows whose events are to come" if named else "no rule newly leaves out many rows"
-    allowed = 1.0 if limits.left_out is None else limits.left_out
-    return "left_out", tripped, count / rows if rows else 0.0, allowed, sentence
-
-
-def _copies(report: StageReport) -> _Answer:
+def _copies(report: StageReport) -> _Result:
     elsewhere = report.alongside.held if report.alongside else 0
     held, new = max(report.account.held - report.ignored - elsewhere, 0), report.account.new
     share = held / (held + new) if held else 0.0
-    tripped = held >= HISTORY_THAT_COUNTS and share > 0.5
-    sentence = f"{held} rows look like copies of events sent under other keys, {new} do not"
-    return "copies", tripped, share, 0.5, sentence + (_named(report) if held else "")
+    sentence = f"{held} rows look like copies of events sent under other keys, {new} do not{_named(report) if held else ''}"
+    return "copies", held >= HISTORY_THAT_COUNTS and share > 0.5, share, 0.5, sentence
 
 
-def _scope(report: StageReport) -> _Answer:
+def _scope(report: StageReport) -> _Result:
     """Trip where a feed that never delivered has the rows of one that does: it was renamed, or its namespace was lost."""
     found = report.alongside
     if found is None:
@@ -174,7 +160,7 @@ def said_of_scope(feed: str, namespace: str) -> str:
     return f"{where}: {' and '.join(filter(None, remedies))}, or both would deliver them"
 
 
-def _keys(report: StageReport) -> _Answer:
+def _keys(report: StageReport) -> _Result:
     sentence = "the key is what it was"
     if report.has_new_keys:
         sentence = "the mapping's `key` has changed: every row gets another key, and would be sent once more"
@@ -183,19 +169,23 @@ def _keys(report: StageReport) -> _Answer:
 
 def _named(report: StageReport) -> str:
     """Name the first rows that look like copies of what was sent before, unless the brake `scope` speaks of them all."""
-    if report.alongside:
+    if report.alongside or not report.held:
         return ""
     some = [
         f"{row.origin}: {row.row_key} looks like {' '.join(filter(None, (row.twin_key, place_of(row.feed, row.namespace))))}"
         for row in report.held[:NAMED]
     ]
     more = report.account.held - report.ignored - len(some)
-    return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})" if some else ""
+    return f" ({'; '.join(some)}{f'; and {more} more' if more > 0 else ''})"
 
 
 def _is_beyond(part: float, whole: float, allowed: float | None) -> bool:
     """Whether `part` is a greater share of `whole` than `allowed` (None: any); exactly as much is not, to the last row."""
     return allowed is not None and part > allowed * whole + _ROUNDING
+
+
+def _allowed(share: float | None) -> float:
+    return 1.0 if share is None else share
 
 
 def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by: str) -> None:
@@ -215,31 +205,24 @@ def pass_the_gate(ledger: Ledger, mapping: FeedMapping, options: RunOptions, by:
     if set(gate.brakes) <= set(options.accept):
         ledger.open_gate(by)
         return
-    stopped, _, _ = gate.reason.partition("; ")
     raise BrakeError(
-        f"nothing is sent: {stopped}",
+        f"nothing is sent: {gate.reason.partition('; ')[0]}",
         brakes=gate.brakes,
         hint=f"`eventsync status {mapping.feed}` tells why; once that is mended, `eventsync run {mapping.feed}` reads the source "
         f"again; in spite of that: `eventsync run {mapping.feed} --publish-only {_accepting(gate.brakes)}`",
     )
 
 
-def raise_if_braked(stopping: Sequence[BrakeResult], feed: str) -> None:
-    """Raise a `BrakeError` where brakes stopped the stage."""
-    if stopping:
-        raise brake_error(stopping, feed)
-
-
 def brake_error(stopping: Sequence[BrakeResult], feed: str) -> BrakeError:
     """Return the error for these brakes, with how a person may pass them for one run."""
-    names = tuple(verdict.name for verdict in stopping)
+    names = tuple(result.name for result in stopping)
     in_spite = f"`eventsync run {feed} {_accepting(names)}`"
     return BrakeError(
-        "; ".join(verdict.sentence for verdict in stopping),
+        "; ".join(result.sentence for result in stopping),
         brakes=names,
         hint=f"mend the source or the mapping and run again; or send the good rows in spite of that: {in_spite}",
     )
 
 
-def _accepting(brakes: tuple[str, ...]) -> str:
+def _accepting(brakes: Sequence[str]) -> str:
     return " ".join(f"--accept {name}" for name in brakes)

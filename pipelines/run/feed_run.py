@@ -22,7 +22,7 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
 from pipelines.run.backfill import within
-from pipelines.run.brakes import brake_error, pass_the_gate, raise_if_braked
+from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
@@ -92,7 +92,8 @@ class FeedRun:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
                     staged = self._stage(lease)
-                    raise_if_braked(staged.stopping, self.mapping.feed)
+                    if staged.stopping:
+                        raise brake_error(staged.stopping, self.mapping.feed)
                     outcome = self._outcome_of_stage(staged)
                 if not self.options.stage_only:
                     published = self._publish(lease)

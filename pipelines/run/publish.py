@@ -26,7 +26,7 @@ from mappings.delivery import Answer, Intent, Postponed, Receipt, Superseded, Ve
 from mappings.errors import SyncError
 from pipelines.run.images import CoverImages, CoverProblem
 from pipelines.run.options import Advance
-from pipelines.run.signals import InterruptedRunError, run_async
+from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
 from pipelines.run.systemic_failure import CLEAR, CautiousStart, Outlook, Preflight, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
 from state.errors import StateBusyError
@@ -308,7 +308,7 @@ class Publisher:
             else:
                 drain.systemic.stopped_by = job.outbox.stopped_by
             loop = asyncio.get_running_loop()
-            job.on_loss(functools.partial(_call_in, loop, drain.leave))
+            job.on_loss(functools.partial(call_in_loop, loop, drain.leave))
             try:
                 if job.preflight is not None and job.outbox.owed:
                     await self._check_contract(job.preflight, api)
@@ -390,11 +390,6 @@ def _loggable(verdict: Verdict) -> dict[str, object]:
     elif isinstance(verdict, Postponed):
         fields["cause"] = str(verdict.cause)
     return fields
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, call: OnLoss, lost: SyncError) -> None:
-    with suppress(RuntimeError):  # the drain has ended by itself in this very moment
-        loop.call_soon_threadsafe(call, lost)
 
 
 def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, float]:

@@ -145,9 +145,10 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
 
     async def main() -> T:
         loop = asyncio.get_running_loop()
-        call = on_stop or partial(_cancel, asyncio.current_task())
+        task = asyncio.current_task()
+        call = on_stop or (lambda _count: task.cancel() if task else None)
         if _is_main() and _SIGNALS.depth:
-            _SIGNALS.on_stop = lambda count: _call_in(loop, call, count)
+            _SIGNALS.on_stop = partial(call_in_loop, loop, call)
             if _SIGNALS.is_pending:
                 _SIGNALS.is_pending = False
                 call(_SIGNALS.count)
@@ -170,14 +171,10 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
     return result
 
 
-def _cancel(task: asyncio.Task[Any] | None, _count: int) -> None:
-    if task is not None:
-        task.cancel()
-
-
-def _call_in(loop: asyncio.AbstractEventLoop, call: Callable[[int], None], count: int) -> None:
+def call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[T], object], value: T) -> None:
+    """Call a function in an event loop, from another thread or a signal handler."""
     with suppress(RuntimeError):  # the work has ended by itself in this very moment
-        loop.call_soon_threadsafe(call, count)
+        loop.call_soon_threadsafe(call, value)
 
 
 def wait_to_be_stopped() -> NoReturn:

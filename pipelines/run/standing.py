@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
@@ -48,82 +47,57 @@ _DRIFTS = {
 
 def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcome:
     """Return the outcome of a drain: its cause if it stopped early, else by what waits for a person."""
-    if isinstance(published.cause, SyncError):
+    if published.cause is not None:
         outcome = outcome_of(published.cause)
-        return replace(outcome, message="\n".join((outcome.message, *_about_copies(published.standing, mapping))))
-    return outcome_of_standing(published.standing, mapping, Outcome("done", ExitCode.DONE, _about_covers(published, mapping)))
+        return replace(outcome, message=_lines(outcome.message, _copies_line(published.standing, mapping)))
+    message, problems = "", published.cover_problems
+    if problems:
+        first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])
+        more = f"(all: `eventsync rows {mapping.feed} --state warning`)"
+        message = f"{len(problems)} cover images could not be used: {first} {more}"
+    return outcome_of_standing(published.standing, mapping, Outcome("done", ExitCode.DONE, message))
 
 
 def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Outcome) -> Outcome:
     """Return `needs attention` where what stands is beyond the feed's limits, else `otherwise`; both name what waits."""
-    red, others = list(_beyond(standing, mapping)), [*_within(standing, mapping), *_about_copies(standing, mapping)]
-    rows = f"see `eventsync rows {mapping.feed}`"
-    if red:
-        hint = " ".join(filter(None, (_who_decides(standing, mapping), rows)))
-        message = "\n".join(filter(None, ("; ".join(red), otherwise.message, *others)))
-        return Outcome("needs attention", ExitCode.ATTENTION, message, hint)
-    hint = "; ".join(filter(None, (otherwise.hint, rows if others else "")))
-    return Outcome(otherwise.name, otherwise.exit_code, "\n".join(filter(None, (otherwise.message, *others))), hint)
-
-
-def _beyond(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
-    if standing.conflict.count:
-        yield f"{standing.conflict} {STANDING_TEXTS[Waiting.CONFLICT]}"
-    if standing.forgotten.count:
-        yield f"{standing.forgotten} uncertain for so long that the service may have forgotten their keys"
-    if standing.blocked.count:
-        yield f"{standing.blocked} {STANDING_TEXTS[Waiting.BLOCKED]}"
-    if standing.uncertain.count:
-        yield f"{standing.uncertain} {STANDING_TEXTS[Waiting.UNCERTAIN]}"
-    if _is_beyond(standing, mapping):
-        yield f"{standing.refused} {STANDING_TEXTS[Waiting.REFUSED]}, more than the feed allows"
-
-
-def _within(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
-    for kind, rows in standing.rows.items():
-        match kind:
-            case Waiting.CONFLICT | Waiting.BLOCKED | Waiting.UNCERTAIN:
-                continue
-            case Waiting.REFUSED:
-                if not _is_beyond(standing, mapping):
-                    yield f"{rows} {STANDING_TEXTS[kind]}, within what the feed allows"
-            case Waiting.DRIFT:
-                yield f"{rows} {STANDING_TEXTS[kind]}: {_by_kind(standing)}"
-            case Waiting.UNCONFIRMED:
-                yield f"{rows} {STANDING_TEXTS[kind]}: `eventsync reconcile {mapping.feed}` looks it up"
-            case _:
-                yield f"{rows} {STANDING_TEXTS[kind]}"
-
-
-def _about_copies(standing: Standing, mapping: FeedMapping) -> Iterator[str]:
-    if standing.copies.count:
-        all_rows = f"eventsync rows {mapping.feed} --state {RESENT}"
-        yield f"where the service ignores Idempotency-Key, {standing.copies} (`{all_rows}`)"
-
-
-def _by_kind(standing: Standing) -> str:
-    return ", ".join(f"{standing.drifts[kind]:,} {words}" for kind, words in _DRIFTS.items() if standing.drifts.get(kind))
-
-
-def _is_beyond(standing: Standing, mapping: FeedMapping) -> bool:
-    limits, refused = mapping.publish.brakes, standing.refused.count
-    return limits.rejected is not None and refused >= limits.rejected_at_least and refused > limits.rejected * standing.asked
-
-
-def _who_decides(standing: Standing, mapping: FeedMapping) -> str:
-    """Return the commands that help, where a person has to decide."""
-    first = (*standing.conflict.first, *standing.forgotten.first)
-    if not first:
-        return ""
-    return (
-        f"`eventsync reconcile {mapping.feed}` looks for them in the service's list;"
-        f" `eventsync resolve {mapping.feed} {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides;"
+    limits, refused = mapping.publish.brakes, standing.refused
+    share = limits.rejected
+    are_many = share is not None and refused.count >= limits.rejected_at_least and refused.count > share * standing.asked
+    beyond = (
+        (standing.conflict, STANDING_TEXTS[Waiting.CONFLICT]),
+        (standing.forgotten, "uncertain for so long that the service may have forgotten their keys"),
+        (standing.blocked, STANDING_TEXTS[Waiting.BLOCKED]),
+        (standing.uncertain, STANDING_TEXTS[Waiting.UNCERTAIN]),
     )
+    red = [f"{rows} {text}" for rows, text in beyond if rows.count]
+    red += [f"{refused} {STANDING_TEXTS[Waiting.REFUSED]}, more than the feed allows"] if are_many else []
+    drifts = (f"{standing.drifts[one]:,} {words}" for one, words in _DRIFTS.items() if standing.drifts.get(one))
+    details = {
+        Waiting.REFUSED: ", within what the feed allows",
+        Waiting.DRIFT: f": {', '.join(drifts)}",
+        Waiting.UNCONFIRMED: f": `eventsync reconcile {mapping.feed}` looks it up",
+    }
+    is_red = {Waiting.CONFLICT, Waiting.BLOCKED, Waiting.UNCERTAIN, *([Waiting.REFUSED] if are_many else [])}
+    within = {kind: rows for kind, rows in standing.rows.items() if kind not in is_red}
+    others = [f"{rows} {STANDING_TEXTS[kind]}{details.get(kind, '')}" for kind, rows in within.items()]
+    others += filter(None, [_copies_line(standing, mapping)])
+    message = _lines("; ".join(red), otherwise.message, *others)
+    hint = f"see `eventsync rows {mapping.feed}`"
+    if not red:
+        return replace(otherwise, message=message, hint="; ".join(filter(None, (otherwise.hint, hint if others else ""))))
+    if first := (*standing.conflict.first, *standing.forgotten.first):
+        hint = (
+            f"`eventsync reconcile {mapping.feed}` looks for them in the service's list; `eventsync resolve {mapping.feed}"
+            f" {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides; {hint}"
+        )
+    return Outcome("needs attention", ExitCode.ATTENTION, message, hint)
 
 
-def _about_covers(published: PublishReport, mapping: FeedMapping) -> str:
-    problems = published.cover_problems
-    if not problems:
+def _copies_line(standing: Standing, mapping: FeedMapping) -> str:
+    if not standing.copies.count:
         return ""
-    first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])
-    return f"{len(problems)} cover images could not be used: {first} (all: `eventsync rows {mapping.feed} --state warning`)"
+    return f"where the service ignores Idempotency-Key, {standing.copies} (`eventsync rows {mapping.feed} --state {RESENT}`)"
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(filter(None, lines))

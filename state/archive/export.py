@@ -1,4 +1,8 @@
-"""All that a state DB holds, table by table: read in a fixed form, summed, and written into an empty state DB."""
+"""All that a state DB holds, table by table: in one file that fills any SQLite or PostgreSQL, or straight into another state DB.
+
+The file is gzip, a line of JSON for each row: first a line about the file, then for each table a line with its name and columns,
+its rows, and a line with their number and the sum of their digests; last a line that ends it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import orjson
 from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Row, Table, func, insert, inspect, literal, select, text
@@ -28,17 +32,31 @@ from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, SCOPE
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not DUPLICATE_MARK)
 """The tables that are copied, each after those that it refers to. Left out: an index that is made anew."""
-PAGE = 1_000
-LONGEST_KEY = 2_000
-"""Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
 Advance = Callable[[int], None]
 """Called with the number of rows that were read or written since the last call."""
+_Rows = Iterator[Row[*tuple[Any, ...]]]
+TableContent = tuple[Table, int, _Rows]
+"""A table; the highest id that was ever given there, as none is used twice (0 without ids); its rows."""
 _BLANK: Mapping[str, Mapping[str, object]] = {LEASE.name: {"holder": ""}, SCOPE.name: {"marked_id": 0}}
 """Columns that mean nothing in a copy: its feeds are free, and its index of duplicates is empty. Fencing tokens only grow."""
+_PAGE = 1_000
+_LONGEST_KEY = 2_000
+"""Bytes of the longest row key that is taken in; ledgers of version 0.1 may hold longer ones."""
+_KIND = "eventsync state"
+_VERSION = 1
+_LEVEL = 4  # a third more time than the quickest for a fifth less room
+_NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker"}
+_LONGEST_LINE = 64 << 20
+"""A body may be long, a file of another kind may be one line without end."""
+_Item = TypeVar("_Item")
 
 
-class UnlikeError(StateUnavailableError):
+class CopyDiffersError(StateUnavailableError):
     """What was written is not what was to be written."""
+
+
+class StrangeLineError(ValueError):
+    """A line is not what an export has there: cut, damaged, or of another file."""
 
 
 @dataclass(slots=True)
@@ -58,27 +76,18 @@ class Sum:
         return f"{self.digest:032x}"
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One table to copy. `highest_id`: the highest that was ever given there, as none is used twice; 0 without ids."""
-
-    table: Table
-    highest_id: int
-    rows: Iterator[Row[*tuple[Any, ...]]]
-
-
-def parts_of(connection: Connection) -> Iterator[Part]:
+def contents_of(connection: Connection) -> Iterator[TableContent]:
     """Yield all tables as they are at one moment; each has to be read to its end before the next."""
     for table in TABLES:
-        yield Part(table, _highest_id(connection, table), rows_of(connection, table))
+        yield table, _highest_id(connection, table), rows_of(connection, table)
 
 
-def rows_of(connection: Connection, table: Table) -> Iterator[Row[*tuple[Any, ...]]]:
+def rows_of(connection: Connection, table: Table) -> _Rows:
     """Yield the rows of a table as a copy has them, by its primary key."""
     blank = _BLANK.get(table.name, {})
     columns = [literal(blank[each.name], each.type).label(each.name) if each.name in blank else each for each in table.columns]
     query = select(*columns).order_by(*table.primary_key.columns)
-    yield from connection.execution_options(yield_per=PAGE).execute(query)
+    yield from connection.execution_options(yield_per=_PAGE).execute(query)
 
 
 def line_of(row: Sequence[object]) -> bytes:
@@ -110,15 +119,25 @@ def sums_of(connection: Connection, tables: Iterable[Table], advance: Advance) -
     return sums
 
 
-def put(connection: Connection, parts: Iterable[Part], advance: Advance) -> dict[str, Sum]:
-    """Write all parts into an empty state DB, in the caller's transaction, read them back, and return their sums.
+def fill(connection: Connection, contents: Iterable[TableContent], advance: Advance) -> dict[str, Sum]:
+    """Write all tables into an empty state DB, in the caller's transaction, read them back, and return their sums.
 
     Raises:
         ConfigError: there is something in it already.
-        UnlikeError: what can be read there is not what was written; the transaction must not commit.
+        CopyDiffersError: what can be read there is not what was written; the transaction must not commit.
     """
     _refuse_unless_empty(connection)
-    sums = {part.table.name: _put_part(connection, part, advance) for part in parts}
+    sums: dict[str, Sum] = {}
+    for table, highest_id, rows in contents:
+        found = sums[table.name] = Sum()
+        for page in _pages(rows):
+            for row in page:
+                found.add(line_of(row))
+            if table is ENTRY and any(len(row.row_key.encode()) > _LONGEST_KEY for row in page):
+                _allow_long_keys(connection)
+            connection.execute(insert(table), [row._asdict() for row in page])
+            advance(len(page))
+        _set_highest_id(connection, table, highest_id)
     compare(sums, sums_of(connection, TABLES, advance))
     return sums
 
@@ -127,15 +146,13 @@ def compare(wanted: Mapping[str, Sum], found: Mapping[str, Sum]) -> None:
     """Compare the sums of tables.
 
     Raises:
-        UnlikeError: they differ; it names the tables, and by how much.
+        CopyDiffersError: they differ; it names the tables, and by how much.
     """
     unlike = [name for name, one in wanted.items() if name in found and found[name] != one]
     if unlike:
         differences = ", ".join(f"{name} ({wanted[name].rows:,} rows, then {found[name].rows:,})" for name in unlike)
-        raise UnlikeError(
-            f"the copy is not like its original: {differences}",
-            hint="nothing was kept of it; end whatever else works on either state DB, and start again",
-        )
+        hint = "nothing was kept of it; end whatever else works on either state DB, and start again"
+        raise CopyDiffersError(f"the copy is not like its original: {differences}", hint=hint)
 
 
 def _refuse_unless_empty(connection: Connection) -> None:
@@ -150,32 +167,20 @@ def _refuse_unless_empty(connection: Connection) -> None:
         )
 
 
-def _put_part(connection: Connection, part: Part, advance: Advance) -> Sum:
-    found = Sum()
-    for page in _pages(part.rows):
-        for row in page:
-            found.add(line_of(row))
-        if part.table is ENTRY and any(len(row.row_key.encode()) > LONGEST_KEY for row in page):
-            _allow_long_keys(connection)
-        connection.execute(insert(part.table), [row._asdict() for row in page])
-        advance(len(page))
-    set_highest_id(connection, part.table, part.highest_id)
-    return found
-
-
-def _pages(rows: Iterator[Row[*tuple[Any, ...]]]) -> Iterator[Sequence[Row[*tuple[Any, ...]]]]:
-    while page := list(islice(rows, PAGE)):
+def _pages(rows: Iterator[_Item]) -> Iterator[list[_Item]]:
+    while page := list(islice(rows, _PAGE)):
         yield page
 
 
 def _allow_long_keys(connection: Connection) -> None:
     """Let PostgreSQL hold row keys that its B-trees cannot (2,704 bytes): only ledgers that have them pay for two indexes."""
-    if connection.dialect.name != "postgresql":
-        return
-    connection.execute(text("ALTER TABLE ledger_entry DROP CONSTRAINT IF EXISTS uq_ledger_entry_scope_id_row_key"))
-    unique = "CREATE UNIQUE INDEX IF NOT EXISTS uq_ledger_entry_scope_id_md5 ON ledger_entry (scope_id, md5(row_key))"
-    connection.execute(text(unique))
-    connection.execute(text("CREATE INDEX IF NOT EXISTS ix_ledger_entry_row_key ON ledger_entry USING hash (row_key)"))
+    if connection.dialect.name == "postgresql":
+        for statement in (
+            "ALTER TABLE ledger_entry DROP CONSTRAINT IF EXISTS uq_ledger_entry_scope_id_row_key",
+            "CREATE UNIQUE INDEX IF NOT EXISTS uq_ledger_entry_scope_id_md5 ON ledger_entry (scope_id, md5(row_key))",
+            "CREATE INDEX IF NOT EXISTS ix_ledger_entry_row_key ON ledger_entry USING hash (row_key)",
+        ):
+            connection.execute(text(statement))
 
 
 def _highest_id(connection: Connection, table: Table) -> int:
@@ -191,7 +196,7 @@ def _highest_id(connection: Connection, table: Table) -> int:
     return max(given or 0, connection.execute(select(func.max(table.c.id))).scalar() or 0)
 
 
-def set_highest_id(connection: Connection, table: Table, highest: int) -> None:
+def _set_highest_id(connection: Connection, table: Table, highest: int) -> None:
     """Let the next id be higher than every one that was given at the original."""
     if highest <= 0 or table.autoincrement_column is None:
         return
@@ -200,155 +205,41 @@ def set_highest_id(connection: Connection, table: Table, highest: int) -> None:
         values["name"] = _sequence(connection, table)
         connection.execute(text("SELECT setval(CAST(:name AS regclass), :highest)"), values)
     elif table.dialect_options["sqlite"]["autoincrement"]:
-        changed = connection.execute(text("UPDATE sqlite_sequence SET seq = :highest WHERE name = :name"), values).rowcount
-        if not changed:
-            connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :highest)"), values)
+        connection.execute(text("DELETE FROM sqlite_sequence WHERE name = :name"), values)
+        connection.execute(text("INSERT INTO sqlite_sequence (name, seq) VALUES (:name, :highest)"), values)
 
 
 def _sequence(connection: Connection, table: Table) -> Any:
-    asked = {"table": table.name, "column": "id"}
-    return connection.execute(text("SELECT pg_get_serial_sequence(:table, :column)"), asked).scalar_one()
+    return connection.execute(text("SELECT pg_get_serial_sequence(:table, 'id')"), {"table": table.name}).scalar_one()
 
 
-_KIND = "eventsync state"
-_VERSION = 1
-_LEVEL = 4  # a third more time than the quickest for a fifth less room
-_NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker"}
-_LONGEST = 64 << 20
-"""Bytes of the longest line that is read: a body may be long, a file of another kind may be one line without end."""
+def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance: Advance) -> dict[str, int]:
+    """Write all that a state DB holds at one moment to a file that only its owner can read; return the rows by table.
 
-
-class StrangeLineError(ValueError):
-    """A line is not what an export has there: cut, damaged, or of another file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Carried:
-    """What was copied: rows by table."""
-
-    rows: Mapping[str, int]
-
-    @property
-    def total(self) -> int:
-        """How many rows in all."""
-        return sum(self.rows.values())
-
-
-def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance: Advance) -> Carried:
-    """Write all that a state DB holds at one moment to a file that only its owner can read; runs may be at work meanwhile.
-
-    There is the whole file or none. `expect` is called with the number of rows.
+    Runs may be at work meanwhile. There is the whole file or none. `expect` is called with the number of rows.
 
     Raises:
         ConfigError: there is such a file already, or it cannot be written.
         SyncError: the state DB cannot be read.
     """
+    counts: dict[str, int] = {}
     with _whole_file(file) as stream, reading(engine) as connection:
         expect(count_rows(connection))
         header = {"file": _KIND, "version": _VERSION, "schema": HEAD, "from": engine.dialect.name, "at": at.isoformat()}
         _write(stream, header)
-        rows = {part.table.name: _write_part(stream, part, advance) for part in parts_of(connection)}
-        _write(stream, {"end": _KIND, "rows": sum(rows.values())})
-    return Carried(rows)
-
-
-def import_from(engine: Engine, file: Path, advance: Advance) -> Carried:
-    """Fill an empty state DB from such a file, in one transaction; what was written is read back and compared.
-
-    The file first fills a temporary SQLite file of the schema that it was written at, which is upgraded and copied.
-
-    Raises:
-        ConfigError: it is no such file, it is damaged or of another version, or the state DB is not empty.
-        SyncError: the state DB cannot be written.
-    """
-    with _opened(file) as lines, TemporaryDirectory(prefix="eventsync-") as folder:
-        schema = _schema_in(_header(lines, "file"))
-        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False)
-        try:
-            with writing(copy) as connection:
-                upgrade(connection, schema)
-                _fill(connection, lines, advance)
-                upgrade(connection)
-            with reading(copy) as source, writing(engine) as target:
-                sums = put(target, parts_of(source), advance)
-        finally:
-            copy.dispose()
-    return Carried({name: one.rows for name, one in sums.items()})
-
-
-def _fill(connection: Connection, lines: Iterator[tuple[int, bytes]], advance: Advance) -> None:
-    """Insert the rows of a file into the tables of its schema on SQLite, where times are the text that the file has."""
-    rows = 0
-    missing = set(inspect(connection).get_table_names()) - _NOT_EXPORTED
-    while "table" in (header := _object(*next(lines, (0, b"")))):
-        name = header["table"]
-        if name not in missing:
-            raise StrangeLineError(f"there is no table {name}, or it is there twice")
-        missing.remove(name)
-        rows += _fill_table(connection, name, header, lines, advance)
-    if missing or header.get("end") != _KIND or _whole_number(header, "rows") != rows:
-        raise StrangeLineError("its tables or rows are not as many as it says")
-    if next(lines, None) is not None:  # gzip's own sum is compared once nothing more is found
-        raise StrangeLineError("there is something after its end")
-
-
-def _fill_table(
-    connection: Connection, name: str, header: Mapping[str, Any], lines: Iterator[tuple[int, bytes]], advance: Advance
-) -> int:
-    table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
-    columns = header.get("columns")
-    if not isinstance(columns, list) or set(columns) != set(table.c.keys()) or len(columns) != len(table.c):
-        raise StrangeLineError(f"{name} has other columns")
-    found = Sum()
-    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
-    rows = (_values(line, is_binary) for line in _lines_of(name, lines, found))
-    statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
-    try:
-        while page := list(islice(rows, PAGE)):
-            connection.exec_driver_sql(statement, page)
-            advance(len(page))
-    except IntegrityError as error:
-        raise StrangeLineError(f"rows of {name} contradict each other: {error.orig}") from error
-    if name in METADATA.tables:
-        set_highest_id(connection, METADATA.tables[name], _whole_number(header, "mark"))
-    return found.rows
-
-
-def _values(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
-    try:
-        return tuple(
-            base64.b64decode(value, validate=True) if binary and value is not None else value
-            for binary, value in zip(is_binary, orjson.loads(line), strict=True)
-        )
-    except (ValueError, TypeError) as error:
-        raise StrangeLineError(str(error)) from error
-
-
-def _lines_of(table: str, lines: Iterator[tuple[int, bytes]], found: Sum) -> Iterator[bytes]:
-    """Yield the lines of a table, and compare their number and sum at its end."""
-    for number, line in lines:
-        if line.startswith(b"{"):
-            end = _object(number, line)
-            if (end.get("end"), end.get("rows"), end.get("sum")) != (table, found.rows, str(found)):
-                raise StrangeLineError(f"line {number}: the rows of {table} are not those that were written")
-            return
-        found.add(line)
-        yield line
-    raise StrangeLineError(f"it ends within {table}")
-
-
-def _write_part(stream: IO[bytes], part: Part, advance: Advance) -> int:
-    _write(stream, {"table": part.table.name, "mark": part.highest_id, "columns": part.table.columns.keys()})
-    found = Sum()
-    for row in part.rows:
-        line = line_of(row)
-        found.add(line)
-        stream.write(line + b"\n")
-        if found.rows % PAGE == 0:
-            advance(PAGE)
-    advance(found.rows % PAGE)
-    _write(stream, {"end": part.table.name, "rows": found.rows, "sum": str(found)})
-    return found.rows
+        for table, highest_id, rows in contents_of(connection):
+            _write(stream, {"table": table.name, "mark": highest_id, "columns": table.columns.keys()})
+            found = Sum()
+            for page in _pages(rows):
+                for row in page:
+                    line = line_of(row)
+                    found.add(line)
+                    stream.write(line + b"\n")
+                advance(len(page))
+            _write(stream, {"end": table.name, "rows": found.rows, "sum": str(found)})
+            counts[table.name] = found.rows
+        _write(stream, {"end": _KIND, "rows": sum(counts.values())})
+    return counts
 
 
 def _write(stream: IO[bytes], line: Mapping[str, object]) -> None:
@@ -379,12 +270,104 @@ def _whole_file(file: Path) -> Iterator[IO[bytes]]:
         beside.unlink(missing_ok=True)
 
 
+def import_from(engine: Engine, file: Path, advance: Advance) -> dict[str, int]:
+    """Fill an empty state DB from such a file, in one transaction, and return the rows by table; all is read back and compared.
+
+    The file first fills a temporary SQLite file of the schema that it was written at, which is upgraded and copied.
+
+    Raises:
+        ConfigError: it is no such file, it is damaged or of another version, or the state DB is not empty.
+        SyncError: the state DB cannot be written.
+    """
+    with _opened(file) as lines, TemporaryDirectory(prefix="eventsync-") as folder:
+        header = _object(next(lines, b""))
+        if (header.get("file"), header.get("version")) != (_KIND, _VERSION):
+            raise StrangeLineError(f"it says to be {header.get('file')!r}, version {header.get('version')}")
+        check_revision(f"{header.get('schema')}", "that export")
+        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False)
+        try:
+            with writing(copy) as connection:
+                upgrade(connection, f"{header['schema']}")
+                _read_tables(connection, lines, advance)
+                upgrade(connection)
+            with reading(copy) as source, writing(engine) as target:
+                sums = fill(target, contents_of(source), advance)
+        finally:
+            copy.dispose()
+    return {name: one.rows for name, one in sums.items()}
+
+
+def _read_tables(connection: Connection, lines: Iterator[bytes], advance: Advance) -> None:
+    """Insert the rows of a file into the tables of its schema on SQLite, where times are the text that the file has."""
+    total = 0
+    missing = set(inspect(connection).get_table_names()) - _NOT_EXPORTED
+    while "table" in (header := _object(next(lines, b""))):
+        if header["table"] not in missing:
+            raise StrangeLineError(f"there is no table {header['table']}, or it is there twice")
+        missing.remove(header["table"])
+        total += _read_table(connection, header, lines, advance)
+    if missing or (header.get("end"), header.get("rows")) != (_KIND, total):
+        raise StrangeLineError("its tables or rows are not as many as it says")
+    if next(lines, None) is not None:  # gzip's own sum is compared once nothing more is found
+        raise StrangeLineError("there is something after its end")
+
+
+def _read_table(connection: Connection, header: Mapping[str, Any], lines: Iterator[bytes], advance: Advance) -> int:
+    name, columns, highest_id = header["table"], header.get("columns"), header.get("mark")
+    table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
+    if not isinstance(columns, list) or sorted(map(str, columns)) != sorted(table.c.keys()) or type(highest_id) is not int:
+        raise StrangeLineError(f"{name} has other columns")
+    found = Sum()
+    is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
+    rows = (_values(line, is_binary) for line in _lines_of(name, lines, found))
+    statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
+    try:
+        for page in _pages(rows):
+            connection.exec_driver_sql(statement, page)
+            advance(len(page))
+    except IntegrityError as error:
+        raise StrangeLineError(f"rows of {name} contradict each other: {error.orig}") from error
+    if name in METADATA.tables:
+        _set_highest_id(connection, METADATA.tables[name], highest_id)
+    return found.rows
+
+
+def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]:
+    """Yield the lines of a table, and compare their number and sum at its end."""
+    for line in lines:
+        if line.startswith(b"{"):
+            end = _object(line)
+            if (end.get("end"), end.get("rows"), end.get("sum")) != (table, found.rows, str(found)):
+                raise StrangeLineError(f"the rows of {table} are not those that were written")
+            return
+        found.add(line)
+        yield line
+    raise StrangeLineError(f"it ends within {table}")
+
+
+def _values(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
+    try:
+        return tuple(
+            base64.b64decode(value, validate=True) if binary and value is not None else value
+            for binary, value in zip(is_binary, orjson.loads(line), strict=True)
+        )
+    except (ValueError, TypeError) as error:
+        raise StrangeLineError(str(error)) from error
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    found = orjson.loads(line)
+    if not isinstance(found, dict):
+        raise StrangeLineError("there is a row where there should be none")
+    return found
+
+
 @contextmanager
-def _opened(file: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a file for reading: its lines with their numbers. Raises `ConfigError` for all that is wrong with it."""
+def _opened(file: Path) -> Iterator[Iterator[bytes]]:
+    """Open a file for reading: its lines. Raises `ConfigError` for all that is wrong with it."""
     try:
         with gzip.open(file) as stream:
-            yield _numbered(stream)
+            yield _lines_in(stream)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one") from error
     except (gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
@@ -396,44 +379,8 @@ def _opened(file: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}", hint="choose another file") from error
 
 
-def _numbered(stream: Any) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := stream.readline(_LONGEST):
-        number += 1
+def _lines_in(stream: Any) -> Iterator[bytes]:
+    while line := stream.readline(_LONGEST_LINE):
         if not line.endswith(b"\n"):
-            raise StrangeLineError(f"line {number} has no end")
-        yield number, line[:-1]
-
-
-def _schema_in(header: Mapping[str, Any]) -> str:
-    """Return the schema that a file was written at."""
-    if (header["file"], header.get("version")) != (_KIND, _VERSION):
-        raise StrangeLineError(f"it says to be {header['file']!r}, version {header.get('version')}")
-    schema = f"{header.get('schema')}"
-    check_revision(schema, "that export")
-    return schema
-
-
-def _header(lines: Iterator[tuple[int, bytes]], name: str) -> Mapping[str, Any]:
-    number, line = next(lines, (0, b""))
-    header = _object(number, line)
-    if name not in header:
-        raise StrangeLineError(f"line {number} names no {name}")
-    return header
-
-
-def _object(number: int, line: bytes) -> Mapping[str, Any]:
-    try:
-        found = orjson.loads(line)
-    except ValueError as error:
-        raise StrangeLineError(f"line {number} is no JSON") from error
-    if not isinstance(found, dict):
-        raise StrangeLineError(f"line {number} is a row, where there should be none")
-    return found
-
-
-def _whole_number(header: Mapping[str, Any], name: str) -> int:
-    value = header.get(name)
-    if type(value) is not int or value < 0:
-        raise StrangeLineError(f"{name} is {value!r}")
-    return value
+            raise StrangeLineError("a line has no end")
+        yield line[:-1]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, Select, Table, delete, insert, litera
 from mappings.delivery import destination_of, service_of, split_destination
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
-from state.archive.export import TABLES, Advance, Carried, compare, count_rows, parts_of, put, sums_of
+from state.archive.export import TABLES, Advance, compare, contents_of, count_rows, fill, sums_of
 from state.database import open_database, reading, writing
 from state.ledger.accounts import READS_THAT_TELL
 from state.ledger.duplicates import DuplicateIndex
@@ -28,6 +28,7 @@ from state.tables import (
     LEASE,
     MEDIA,
     MEDIA_ADDRESS,
+    METADATA,
     NOTICE_SENT,
     PROBLEM,
     ROUTE_PACE,
@@ -42,11 +43,13 @@ MOVER = "eventsync state migrate"
 """The holder that other runs see while a move holds their feeds."""
 _OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
 """What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
-_BY_DESTINATION = (SCOPE, MEDIA, MEDIA_ADDRESS, ROUTE_PACE, SERVICE_NOTE, NOTICE_SENT, BACKFILL)
+_BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
+_PAGE = 1_000
+_BODIES = frozenset({"body", "drift_body", "baseline_body", "answer", "undo"})
 
 
-def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Advance, advance: Advance) -> Carried:
+def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Advance, advance: Advance) -> dict[str, int]:
     """Copy all of one state DB into an empty one, in one transaction there, and compare the two. The original stays as it is.
 
     Every feed is held meanwhile. What was copied is read back, and the original is read again: was it changed meanwhile,
@@ -55,18 +58,17 @@ def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect:
     Raises:
         HeldByAnotherError: a run is at work.
         ConfigError: the target is not empty.
-        UnlikeError: the original was changed meanwhile, or the copy is not like it.
+        CopyDiffersError: the original was changed meanwhile, or the copy is not like it.
         SyncError: either of them cannot be read or written.
     """
     with _held(source, now) as leases, writing(target) as connection:
-        heartbeat = _Heartbeat(leases, connection, now, advance)
+        renew = _renewing(leases, connection, now, advance)
         with reading(source) as origin:
-            expect(count_rows(origin) * 3)  # read and written, read back, and looked at once more
-            sums = put(connection, parts_of(origin), heartbeat.advance)
-        tables = [table for table in TABLES if table.name not in _OF_NO_FEED]
+            expect(count_rows(origin) * 3)  # read and written, read back, and compared once more
+            sums = fill(connection, contents_of(origin), renew)
         with reading(source) as origin:
-            compare(sums, sums_of(origin, tables, heartbeat.advance))
-    return Carried({name: one.rows for name, one in sums.items()})
+            compare(sums, sums_of(origin, [table for table in TABLES if table.name not in _OF_NO_FEED], renew))
+    return {name: one.rows for name, one in sums.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,8 @@ def _refuse_unless_free(connection: Connection, moved: tuple[str, ...], old: str
         raise ConfigError(f"the state DB knows no feed at {old}", hint=f"it knows {', '.join(known) or 'none anywhere'}")
     at_new = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(SCOPE.c.service == new).limit(1)
     if connection.execute(at_new).first() is not None:
-        told = f"the state DB knows rows at {new} already: two ledgers cannot become one"
-        raise ConfigError(told, hint="go on with the new address, or restore a backup from before its first run")
+        problem = f"the state DB knows rows at {new} already: two ledgers cannot become one"
+        raise ConfigError(problem, hint="go on with the new address, or restore a backup from before its first run")
 
 
 def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
@@ -134,32 +136,24 @@ def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...]
     with reading(engine) as connection:
         scopes = connection.execute(wanted.where(SCOPE.c.service.in_(services)) if services else wanted).all()
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(
-                Ledger(engine, scope.destination, FeedName(scope.feed), namespace="", now=now).acquire_lease(MOVER)
-            )
-            for scope in scopes
-        ]
+        ledgers = [Ledger(engine, scope.destination, FeedName(scope.feed), namespace="", now=now) for scope in scopes]
+        yield [stack.enter_context(ledger.acquire_lease(MOVER)) for ledger in ledgers]
 
 
-class _Heartbeat:
-    """Keeps the leases at the original, and the transaction at the copy, from being given up as silent."""
+def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> Advance:
+    """Return `advance`, which also keeps the leases, and the transaction at the copy, from being given up as silent."""
+    last = now()
 
-    def __init__(self, leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> None:
-        self._leases, self._connection, self._now, self._advance = leases, connection, now, advance
-        self._last = now()
-
-    def advance(self, rows: int) -> None:
-        self._advance(rows)
-        if abs(self._now() - self._last) >= _RENEWED_EVERY:
-            self._last = self._now()
-            self._connection.execute(select(literal(1)))
-            for lease in self._leases:
+    def renew(rows: int) -> None:
+        nonlocal last
+        advance(rows)
+        if abs(now() - last) >= _RENEWED_EVERY:
+            last = now()
+            connection.execute(select(literal(1)))
+            for lease in leases:
                 lease.renew()
 
-
-_PAGE = 1_000
-_BODIES = frozenset({"body", "drift_body", "baseline_body", "answer", "undo"})
+    return renew
 
 
 @contextmanager
@@ -206,8 +200,8 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
 
 def _without_bodies(scope_id: int) -> Select[Any]:
     """Select the columns of a feed's entries by which duplicates are found."""
-    kept = (column for column in ENTRY.c if column.name not in _BODIES)
-    return select(*kept, literal(b"").label("body")).where(ENTRY.c.scope_id == scope_id).order_by(ENTRY.c.id)
+    columns = (column for column in ENTRY.c if column.name not in _BODIES)
+    return select(*columns, literal(b"").label("body")).where(ENTRY.c.scope_id == scope_id).order_by(ENTRY.c.id)
 
 
 def _copy_rows(source: Connection, target: Connection, table: Table, rows: Select[Any]) -> None:

@@ -6,7 +6,7 @@ No entry of the ledger is ever deleted, nor anything else that keeps a row from 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ _PAGE = 1_000
 _PAGE_OF_BACKFILLS = 10
 """They may have thousands of slices each."""
 _IS_ENDED = BACKFILL.c.state != BackfillState.OPEN.value
+_Clause = ColumnElement[bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class Pruned:
     `notices`: that something is over, which did not reach their recipients in all that time.
 
     `standing_problems`, `telling_runs` and `open_backfills` are as old and stay: those on a feed's present list, those that a
-    feed's next run, its brakes or a person may still ask about, and those of which slices are left.
+    feed's next run, its brakes or a person may still need, and those of which slices are left.
     """
 
     problems: int = 0
@@ -54,87 +55,62 @@ def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, i
     """
     with reading(engine) as connection:
         scopes = connection.execute(select(SCOPE.c.id).order_by(SCOPE.c.id)).scalars().all()
-        old, kept = _count(connection, scopes, before)
+        old = Counter[str]()
+        for name, table, _, which in _HISTORY:
+            old[name] += sum(_count(connection, table, which(connection, scope_id, before)) for scope_id in scopes)
+        old["backfills"] = _count(connection, BACKFILL, and_(BACKFILL.c.updated_at < before, _IS_ENDED))
+        old["notices"] = _count(connection, NOTICE_SENT, _old_notices(before))
+        kept = {
+            "standing_problems": _count(connection, PROBLEM, PROBLEM.c.seen_at < before) - old["problems"],
+            "telling_runs": _count(connection, RUN, RUN.c.started_at < before) - old["runs"],
+            "open_backfills": _count(connection, BACKFILL, and_(BACKFILL.c.updated_at < before, ~_IS_ENDED)),
+        }
     if not is_dry:
-        old = _delete(engine, scopes, before, advance)
+        old.clear()
+        for name, count in _delete(engine, scopes, before):
+            old[name] += count
+            advance(count)
     return Pruned(**old, **kept)
 
 
-def _count(connection: Connection, scopes: Sequence[int], before: datetime) -> tuple[Counter[str], Counter[str]]:
-    """Count what is to be deleted, and what is as old and stays."""
-    old, kept = Counter[str](), Counter[str]()
+def _count(connection: Connection, table: Table, which: _Clause) -> int:
+    return connection.execute(select(func.count()).select_from(table).where(which)).scalar_one()
 
-    def count(table: Table, *which: ColumnElement[bool]) -> int:
-        return connection.execute(select(func.count()).select_from(table).where(*which)).scalar_one()
 
+def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator[tuple[str, int]]:
+    """Delete page by page, each in a transaction of its own, and yield what each page had."""
     for scope_id in scopes:
-        for name, table, _, which in _HISTORY:
-            old[name] += count(table, which(connection, scope_id, before))
-        kept["standing_problems"] += count(PROBLEM, PROBLEM.c.scope_id == scope_id, PROBLEM.c.seen_at < before)
-        kept["telling_runs"] += count(RUN, RUN.c.scope_id == scope_id, RUN.c.started_at < before)
-    kept["standing_problems"] -= old["problems"]
-    kept["telling_runs"] -= old["runs"]
-    old["backfills"] = count(BACKFILL, BACKFILL.c.updated_at < before, _IS_ENDED)
-    old["notices"] = count(NOTICE_SENT, _old_notices(before))
-    kept["open_backfills"] = count(BACKFILL, BACKFILL.c.updated_at < before, ~_IS_ENDED)
-    return old, kept
-
-
-def _delete(engine: Engine, scopes: Sequence[int], before: datetime, advance: Callable[[int], None]) -> Counter[str]:
-    done = Counter[str]()
-
-    def in_pages(name: str, delete_page: Callable[[Connection], int]) -> None:
-        while True:
-            with writing(engine) as connection:
-                count = delete_page(connection)
-            if not count:
-                return
-            done[name] += count
-            advance(count)
-
-    for scope_id in scopes:
-        for name, table, key, which in _HISTORY:
-            in_pages(name, _Pages(scope_id, before, table, key, which).delete_page)
-    in_pages("backfills", lambda connection: _delete_backfills(connection, before))
-    with writing(engine) as connection:
-        done["notices"] = connection.execute(delete(NOTICE_SENT).where(_old_notices(before))).rowcount
-    if done["notices"]:
-        advance(done["notices"])
-    return done
-
-
-@dataclass(slots=True)
-class _Pages:
-    """One kind of history of one feed, deleted page by page in the order of its key; of entries and events only the answers."""
-
-    scope_id: int
-    before: datetime
-    table: Table
-    key: ColumnElement[Any]
-    which: Callable[[Connection, int, datetime], ColumnElement[bool]]
-    after: Any = None
-
-    def delete_page(self, connection: Connection) -> int:
-        # Every transaction of a stage and of a drain writes the feed's lease: who has it locked is alone with the feed.
-        connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == self.scope_id).with_for_update()).all()
-        old = self.which(connection, self.scope_id, self.before)
-        rest = old if self.after is None else and_(old, self.key > self.after)
-        page = connection.execute(select(self.key).where(rest).order_by(self.key).limit(_PAGE)).scalars().all()
+        for name, table, key, old in _HISTORY:
+            after: Any = None
+            while True:
+                with writing(engine) as connection:
+                    # Every transaction of a stage and of a drain writes the feed's lease: its lock keeps them out.
+                    connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
+                    which = old(connection, scope_id, before)
+                    rest = which if after is None else and_(which, key > after)
+                    page = connection.execute(select(key).where(rest).order_by(key).limit(_PAGE)).scalars().all()
+                    if not page:
+                        break
+                    after = page[-1]
+                    emptied = delete(table) if table in (PROBLEM, RUN) else update(table).values(answer=None)
+                    count = connection.execute(emptied.where(which, key.between(page[0], page[-1]))).rowcount
+                yield name, count
+    while True:
+        with writing(engine) as connection:
+            ended = select(BACKFILL.c.id).where(BACKFILL.c.updated_at < before, _IS_ENDED).order_by(BACKFILL.c.id)
+            page = connection.execute(ended.limit(_PAGE_OF_BACKFILLS).with_for_update()).scalars().all()
+            connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(page)))
+            connection.execute(delete(BACKFILL).where(BACKFILL.c.id.in_(page)))
         if not page:
-            return 0
-        self.after = page[-1]
-        emptied = delete(self.table) if self.table in (PROBLEM, RUN) else update(self.table).values(answer=None)
-        return connection.execute(emptied.where(old, self.key.between(page[0], page[-1]))).rowcount
+            break
+        yield "backfills", len(page)
+    with writing(engine) as connection:
+        count = connection.execute(delete(NOTICE_SENT).where(_old_notices(before))).rowcount
+    if count:
+        yield "notices", count
 
 
-def _delete_backfills(connection: Connection, before: datetime) -> int:
-    which = select(BACKFILL.c.id).where(BACKFILL.c.updated_at < before, _IS_ENDED).order_by(BACKFILL.c.id)
-    page = connection.execute(which.limit(_PAGE_OF_BACKFILLS).with_for_update()).scalars().all()
-    connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(page)))
-    return connection.execute(delete(BACKFILL).where(BACKFILL.c.id.in_(page))).rowcount
-
-
-def _old_problems(connection: Connection, scope_id: int, before: datetime) -> ColumnElement[bool]:
+def _old_problems(connection: Connection, scope_id: int, before: datetime) -> _Clause:
     """Those that are not on the feed's present list. A warning is on it as long as its entry is there."""
     lists = _needed_runs(connection, scope_id, for_brakes=False)
     has_entry = exists().where(ENTRY.c.scope_id == PROBLEM.c.scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
@@ -143,18 +119,18 @@ def _old_problems(connection: Connection, scope_id: int, before: datetime) -> Co
     return and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.seen_at < before, ~is_listed)
 
 
-def _old_runs(connection: Connection, scope_id: int, before: datetime) -> ColumnElement[bool]:
+def _old_runs(connection: Connection, scope_id: int, before: datetime) -> _Clause:
     needed = _needed_runs(connection, scope_id, for_brakes=True)
     return and_(RUN.c.scope_id == scope_id, RUN.c.started_at < before, RUN.c.id.not_in(needed))
 
 
-def _old_answers(_connection: Connection, scope_id: int, before: datetime) -> ColumnElement[bool]:
+def _old_answers(_connection: Connection, scope_id: int, before: datetime) -> _Clause:
     """Of delivered rows alone, and of none that a person has decided about: that answer says what was decided, and by what."""
     is_delivered = and_(ENTRY.c.state == EntryState.DELIVERED.value, ENTRY.c.decision.is_(None))
     return and_(ENTRY.c.scope_id == scope_id, is_delivered, ENTRY.c.answer.is_not(None), ENTRY.c.updated_at < before)
 
 
-def _old_earlier_answers(_connection: Connection, scope_id: int, before: datetime) -> ColumnElement[bool]:
+def _old_earlier_answers(_connection: Connection, scope_id: int, before: datetime) -> _Clause:
     """Of events that a later draft has replaced."""
     ours = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
     return and_(EARLIER.c.entry_id.in_(ours), EARLIER.c.answer.is_not(None), EARLIER.c.replaced_at < before)
@@ -179,7 +155,7 @@ def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> 
     return sorted({run_id for query in queries for run_id in connection.execute(query).scalars()} - {""})
 
 
-def _old_notices(before: datetime) -> ColumnElement[bool]:
+def _old_notices(before: datetime) -> _Clause:
     """Of causes that are over, and not being sent at this moment; what still stands is sent, however late."""
     is_free = or_(NOTICE_SENT.c.claimed_until.is_(None), NOTICE_SENT.c.claimed_until < before)
     return and_(NOTICE_SENT.c.is_over, NOTICE_SENT.c.noted_at < before, is_free)

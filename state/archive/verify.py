@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import ValidationError
-from sqlalchemy import Connection, Engine, Row, and_, exists, func, select, union_all
+from sqlalchemy import Connection, Engine, Row, and_, exists, func, null, select, union_all
 
 from mappings.row_key import fingerprint, idempotency_key
 from state.database import reading, schema_revision
@@ -40,7 +41,7 @@ _ENTRIES = (
     .order_by(ENTRY.c.id)
 )
 _EARLIER = (
-    select(EARLIER, ENTRY.c.row_key, *_OF_FEED)
+    select(EARLIER, ENTRY.c.row_key, *_OF_FEED, *(null().label(name) for name in ("state", "cover_url", "baseline_body")))
     .join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
     .join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
     .order_by(EARLIER.c.entry_id)
@@ -75,78 +76,66 @@ def examine(engine: Engine) -> Examination:
 
     Raises `StateUnavailableError` or `StateBusyError` where the state DB cannot be read at all.
     """
-    examiner = _Examiner()
+    findings: list[Finding] = []
+    counts = Counter[str]()
     schema: str | None = None
     try:
         schema = schema_revision(engine)
         with reading(engine) as connection:
-            examiner.check(connection, schema)
+            findings += _check_file(connection)
+            findings += _check_schema(connection, schema)
+            if schema == HEAD and not any(finding.check == "tables" for finding in findings):
+                findings += _check_rows(connection, counts)
+                findings += _check_uniqueness(connection)
+                findings += _check_marks(connection)
+                for run in _streamed(connection, _RUNS):
+                    counts["runs"] += 1
+                    findings += _check_run(run)
     except StateDamagedError as damage:
-        examiner.findings.append(Finding("file", f"{damage}"))
-    return Examination(schema, examiner.entries, examiner.runs, tuple(examiner.findings))
+        findings.append(Finding("file", f"{damage}"))
+    return Examination(schema, counts["entries"], counts["runs"], tuple(findings))
 
 
-class _Examiner:
-    """One examination.
+def _check_rows(connection: Connection, counts: Counter[str]) -> Iterator[Finding]:
+    """Check the entries and the earlier events.
 
-    A body that does not agree with its fingerprint is in doubt until all entries were read: an image that could not be used
-    was left out of its body, with its address. In a feed with images such a body is sound.
+    A body that does not agree with its fingerprint is in doubt until all were read: an image that could not be used was left
+    out of its body, with its address. In a feed with images such a body is sound.
     """
+    with_covers: set[tuple[str, str]] = set()
+    in_doubt: list[Finding] = []
+    for row in chain(_streamed(connection, _ENTRIES), _streamed(connection, _EARLIER)):
+        yield from _check_row(row)
+        counts["entries"] += row.state is not None
+        for what, body, on_record, cover_url in _bodies_of(row):
+            if cover_url or _COVER in body:
+                with_covers.add((row.destination, row.feed))
+            if not _is_payload(body):
+                yield _finding("body", f"the {what} is no JSON object", row)
+            elif on_record and _COVER not in body and fingerprint(body, cover_url) != on_record:
+                in_doubt.append(_finding("body", f"the {what} is not the one whose fingerprint is on record", row))
+    yield from (finding for finding in in_doubt if (finding.destination, finding.feed) not in with_covers)
 
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        self.entries = 0
-        self.runs = 0
-        self._with_covers: set[tuple[str, str]] = set()
-        self._in_doubt: defaultdict[tuple[str, str], list[Finding]] = defaultdict(list)
 
-    def check(self, connection: Connection, schema: str | None) -> None:
-        """Check the file first, then the tables, then what they hold: each is of no use without the one before."""
-        self.findings += _check_file(connection)
-        self.findings += _check_schema(connection, schema)
-        if schema != HEAD or any(finding.check == "tables" for finding in self.findings):
-            return
-        for entry in _streamed(connection, _ENTRIES):
-            self.entries += 1
-            self._check_entry(entry)
-        for event in _streamed(connection, _EARLIER):
-            self._check_key(event)
-            self._check_body(event, "pinned body", event.body, event.fingerprint, "")
-        self.findings += (one for feed, found in self._in_doubt.items() if feed not in self._with_covers for one in found)
-        self.findings += _check_uniqueness(connection)
-        self.findings += _check_marks(connection)
-        for run in _streamed(connection, _RUNS):
-            self.runs += 1
-            self.findings += _check_run(run)
+def _bodies_of(row: Record) -> Iterator[tuple[str, bytes, str | None, str]]:
+    if row.state != EntryState.HELD or row.fingerprint or row.body:
+        yield "pinned body", row.body, row.fingerprint, row.cover_url or ""
+    if row.baseline_body is not None:
+        yield "baseline", row.baseline_body, row.baseline_fingerprint, row.cover_url or ""
 
-    def _check_entry(self, entry: Record) -> None:
-        self._check_key(entry)
-        if entry.state != EntryState.HELD or entry.fingerprint or entry.body:
-            self._check_body(entry, "pinned body", entry.body, entry.fingerprint, entry.cover_url or "")
-        if entry.baseline_body is not None:
-            self._check_body(entry, "baseline", entry.baseline_body, entry.baseline_fingerprint, entry.cover_url or "")
-        for problem in (*_unknown_words(entry), *_contradictions(entry)):
-            self._add("entry", problem, entry)
-        if entry.state == EntryState.DELIVERED and entry.event_id is None:
-            self._add("event", "it is delivered, and has no event id", entry)
 
-    def _check_key(self, record: Record) -> None:
-        due = idempotency_key(record.namespace, record.feed, record.row_key, revision=record.revision)
-        if record.idempotency_key != due:
-            self._add("key", f"it is {record.idempotency_key}, and should be {due}", record)
+def _check_row(row: Record) -> Iterator[Finding]:
+    due = idempotency_key(row.namespace, row.feed, row.row_key, revision=row.revision)
+    if row.idempotency_key != due:
+        yield _finding("key", f"it is {row.idempotency_key}, and should be {due}", row)
+    if row.state is not None:
+        yield from (_finding("entry", problem, row) for problem in (*_unknown_words(row), *_contradictions(row)))
+        if row.state == EntryState.DELIVERED and row.event_id is None:
+            yield _finding("event", "it is delivered, and has no event id", row)
 
-    def _check_body(self, record: Record, what: str, body: bytes, on_record: str | None, cover_url: str) -> None:
-        feed = (record.destination, record.feed)
-        if cover_url or _COVER in body:
-            self._with_covers.add(feed)
-        if not _is_payload(body):
-            self._add("body", f"the {what} is no JSON object", record)
-        elif on_record and _COVER not in body and fingerprint(body, cover_url) != on_record:
-            problem = f"the {what} is not the one whose fingerprint is on record"
-            self._in_doubt[feed].append(Finding("body", problem, *feed, record.row_key))
 
-    def _add(self, check: Check, problem: str, record: Record) -> None:
-        self.findings.append(Finding(check, problem, record.destination, record.feed, record.row_key))
+def _finding(check: Check, problem: str, row: Record) -> Finding:
+    return Finding(check, problem, row.destination, row.feed, row.row_key)
 
 
 def _is_payload(body: bytes) -> bool:
@@ -167,17 +156,17 @@ def _unknown_words(entry: Record) -> Iterator[str]:
         yield "the last answer cannot be read"
 
 
-def _contradictions(entry: Record) -> Iterator[str]:
-    if (entry.baseline_body is None) != (entry.baseline_fingerprint is None):
-        yield "its baseline has a body or a fingerprint, and not both"
-    if entry.state in {EntryState.HELD, EntryState.SUPERSEDED} and entry.event_id is not None:
-        yield f"it is {entry.state}, and has event {entry.event_id}"
-    if entry.state == EntryState.HELD and entry.attempts:
-        yield f"it is held, and counts {entry.attempts} attempts"
-    if entry.state == EntryState.SUPERSEDED and not entry.has_candidate:
-        yield "it is superseded, and no entry has its event"
-    if entry.attempts < 0:
-        yield f"it counts {entry.attempts} attempts"
+def _contradictions(entry: Record) -> list[str]:
+    is_held, is_superseded = entry.state == EntryState.HELD, entry.state == EntryState.SUPERSEDED
+    has_half = (entry.baseline_body is None) != (entry.baseline_fingerprint is None)
+    problems = {
+        "its baseline has a body or a fingerprint, and not both": has_half,
+        f"it is {entry.state}, and has event {entry.event_id}": (is_held or is_superseded) and entry.event_id is not None,
+        f"it is held, and counts {entry.attempts} attempts": is_held and entry.attempts,
+        "it is superseded, and no entry has its event": is_superseded and not entry.has_candidate,
+        f"it counts {entry.attempts} attempts": entry.attempts < 0,
+    }
+    return [problem for problem, is_there in problems.items() if is_there]
 
 
 def _streamed(connection: Connection, query: Any) -> Iterator[Record]:

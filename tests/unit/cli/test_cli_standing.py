@@ -190,7 +190,7 @@ def test_held_rows_and_earlier_events_are_reasons_to_notify_the_owner(decider: D
     engine = open_database(f"sqlite:///{decider.desk.state}")
     (status,) = LedgerQueries(engine, lambda: NOW).status()
     engine.dispose()
-    told = {concern.cause: concern.told for concern in concerns_of(status, (), NOW)}
+    told = {concern.cause: concern.text for concern in concerns_of(status, (), NOW)}
     assert told == {
         Cause.HELD: "1 row held back as likely copies of known events",
         Cause.EARLIER: "1 row with earlier events to be removed by hand",

@@ -67,7 +67,7 @@ class World:
         self.inbox.append((text, message))
         return ""
 
-    def teller(self, channels: str = "json://a.example/all ops=json://b.example/ops") -> Notifier:
+    def notifier(self, channels: str = "json://a.example/all ops=json://b.example/ops") -> Notifier:
         return Notifier(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
 
     def feed(self, feed: str = "agenda", owner: str = "", notify: str = "", cron: str = "") -> FeedMapping:
@@ -84,7 +84,7 @@ class World:
 
     def run(self, outcome: Outcome, feed: str = "agenda", launched_by: str = "a test") -> None:
         run_id, code = self.begin(feed, launched_by), int(outcome.exit_code)
-        self._ledger(feed).finish_run(run_id, outcome=outcome.name, exit_code=code, message=outcome.told)
+        self._ledger(feed).finish_run(run_id, outcome=outcome.name, exit_code=code, message=outcome.text)
 
     def hold(self, feed: str = "agenda") -> None:
         self._ledger(feed).acquire_lease("a run")
@@ -108,36 +108,36 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 def test_a_feed_that_is_well_is_no_news(world: World) -> None:
     world.run(OK)
-    world.teller().tell([world.feed()])
+    world.notifier().notify([world.feed()])
     assert world.heard() == []
 
 
 def test_a_feed_that_never_ran_is_no_news(world: World) -> None:
-    world.teller().tell([world.feed()])
+    world.notifier().notify([world.feed()])
     assert world.heard() == []
 
 
 def test_a_stopped_feed_is_told_once_however_often_it_runs_and_then_that_it_is_over(world: World) -> None:
-    feed, teller = world.feed(), world.teller()
+    feed, notifier = world.feed(), world.notifier()
     for _ in range(4):
         world.run(BRAKED)
-        teller.tell([feed])
+        notifier.notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
     world.run(OK)
-    teller.tell([feed])
-    teller.tell([feed])
+    notifier.notify([feed])
+    notifier.notify([feed])
     assert world.heard() == ["agenda: over"]
     world.run(BRAKED)
-    teller.tell([feed])
+    notifier.notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
 
 
 def test_one_cause_after_another_is_one_message(world: World) -> None:
-    feed, teller = world.feed(), world.teller()
+    feed, notifier = world.feed(), world.notifier()
     world.run(AWAY)
-    teller.tell([feed])
+    notifier.notify([feed])
     world.run(BRAKED)
-    teller.tell([feed])
+    notifier.notify([feed])
     (_, first), (_, second) = world.inbox
     assert first.title.endswith("agenda: paused")
     assert "What would help: come back at 12:15 UTC" in first.body
@@ -155,28 +155,28 @@ def test_one_cause_after_another_is_one_message(world: World) -> None:
 )
 def test_each_way_to_fail_has_its_own_title(world: World, outcome: Outcome, title: str) -> None:
     world.run(outcome)
-    world.teller().tell([world.feed()])
+    world.notifier().notify([world.feed()])
     assert world.heard() == [f"agenda: {title}"]
 
 
 @pytest.mark.parametrize(("name", "code"), [("held by another run", ExitCode.HELD), ("interrupted", ExitCode.INTERRUPTED)])
 def test_runs_that_were_held_or_stopped_by_somebody_say_nothing(world: World, name: str, code: ExitCode) -> None:
-    feed, teller = world.feed(), world.teller()
+    feed, notifier = world.feed(), world.notifier()
     world.run(Outcome(name, code))
-    teller.tell([feed])
+    notifier.notify([feed])
     world.run(BRAKED)
     for _ in range(12):
         world.run(Outcome(name, code))
-        teller.tell([feed])
+        notifier.notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
 
 
 def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_none_of_them(world: World) -> None:
-    teller = world.teller("json://mail.example/?to={owner} ops=json://b.example/ops")
+    notifier = world.notifier("json://mail.example/?to={owner} ops=json://b.example/ops")
     feeds = [world.feed("a", "ann@example.org"), world.feed("b", "ann@example.org", "ops"), world.feed("c", "bob@example.org")]
     for feed in "abc":
         world.run(BRAKED, feed)
-    teller.tell(feeds)
+    notifier.notify(feeds)
     assert {address: message.title for address, message in world.inbox} == {
         "json://mail.example/?to=ann@example.org": "eventsync: 2 feeds need somebody",
         "json://mail.example/?to=bob@example.org": "eventsync: c: stopped by a brake",
@@ -185,95 +185,95 @@ def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_non
 
 
 def test_who_cannot_be_reached_is_told_later_and_the_others_only_once(world: World) -> None:
-    feed, teller = world.feed(notify="ops"), world.teller()
+    feed, notifier = world.feed(notify="ops"), world.notifier()
     world.deaf = {"json://b.example/ops"}
     world.run(BRAKED)
     with capture_logs() as logs:
-        teller.tell([feed])
+        notifier.notify([feed])
     assert [(line["log_level"], line["recipient"], line["problem"]) for line in logs if "problem" in line] == [
         ("warning", "ops", "connection refused")
     ]
-    assert teller.unfinished() == {"agenda"}
-    teller.tell([feed])
+    assert notifier.unfinished() == {"agenda"}
+    notifier.notify([feed])
     assert (world.heard(), world.tries) == (["agenda: stopped by a brake"], 2)
     world.deaf, world.at = set(), world.at + timedelta(minutes=5)
-    teller.tell([feed])
+    notifier.notify([feed])
     assert [address for address, _ in world.inbox] == ["json://b.example/ops"]
-    assert teller.unfinished() == frozenset()
+    assert notifier.unfinished() == frozenset()
 
 
 def test_what_is_over_before_it_could_be_told_is_never_told(world: World) -> None:
-    feed, teller = world.feed(), world.teller()
+    feed, notifier = world.feed(), world.notifier()
     world.deaf = {"json://a.example/all"}
     world.run(AWAY)
-    teller.tell([feed])
+    notifier.notify([feed])
     world.deaf, world.at = set(), world.at + timedelta(hours=1)
     world.run(OK)
-    teller.tell([feed])
+    notifier.notify([feed])
     assert world.heard() == []
 
 
 def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_waited(world: World) -> None:
-    teller, feeds = world.teller(), [world.feed(f"feed-{number}") for number in range(20)]
+    notifier, feeds = world.notifier(), [world.feed(f"feed-{number}") for number in range(20)]
     for feed in feeds:
         world.run(AWAY, feed.feed)
-        teller.tell([feed])
+        notifier.notify([feed])
     assert len(world.heard()) == MOST_AN_HOUR
     world.at += timedelta(hours=1)
-    teller.tell(feeds)
+    notifier.notify(feeds)
     assert world.heard() == [f"{20 - MOST_AN_HOUR} feeds need somebody"]
 
 
 def test_a_run_that_was_lost_is_told_before_the_next_one_tries(world: World) -> None:
-    feed, teller = world.feed(), world.teller()
+    feed, notifier = world.feed(), world.notifier()
     world.run(OK)
-    teller.tell_of_lost_runs([feed])
+    notifier.notify_of_lost_runs([feed])
     world.begin()
-    teller.tell_of_lost_runs([feed])
+    notifier.notify_of_lost_runs([feed])
     assert world.heard() == ["agenda: a run was lost"]
     world.run(OK)
-    teller.tell([feed])
+    notifier.notify([feed])
     assert world.heard() == ["agenda: over"]
 
 
 def test_a_run_under_way_was_not_lost(world: World) -> None:
     world.begin()
     world.hold()
-    world.teller().tell_of_lost_runs([world.feed()])
+    world.notifier().notify_of_lost_runs([world.feed()])
     assert world.heard() == []
     world.at += timedelta(minutes=10)
-    world.teller().tell_of_lost_runs([world.feed()])
+    world.notifier().notify_of_lost_runs([world.feed()])
     assert world.heard() == ["agenda: a run was lost"]
 
 
 def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world: World) -> None:
-    feed, teller = world.feed(cron="0 6 * * *"), world.teller()
+    feed, notifier = world.feed(cron="0 6 * * *"), world.notifier()
     world.run(OK)  # on 2026-03-01 at 9:01 in Warsaw
     world.at = datetime(2026, 3, 2, 5, 59, tzinfo=UTC)
-    assert teller.newly_overdue([feed]) == frozenset()
+    assert notifier.newly_overdue([feed]) == frozenset()
     world.at = datetime(2026, 3, 2, 6, 1, tzinfo=UTC)
-    assert teller.newly_overdue([feed]) == {"agenda"}
-    teller.tell([feed])
+    assert notifier.newly_overdue([feed]) == {"agenda"}
+    notifier.notify([feed])
     assert world.heard() == []  # whoever looks for another reason does not know whether the daemon was away
-    teller.tell([feed], late=["agenda"])
+    notifier.notify([feed], late=["agenda"])
     for _ in range(2):
-        assert teller.newly_overdue([feed]) == frozenset()
-        teller.tell([feed])
+        assert notifier.newly_overdue([feed]) == frozenset()
+        notifier.notify([feed])
     (_, message) = world.inbox[0]
     assert world.heard() == ["agenda: no run has come"]
     assert "no run has come since 2026-03-01 08:01 UTC: one was due at 2026-03-02 05:00 UTC" in message.body
     world.run(OK)
-    teller.tell([feed])
+    notifier.notify([feed])
     assert world.heard() == ["agenda: over"]
 
 
 def test_a_run_that_came_and_did_not_get_through_says_why_itself(world: World) -> None:
-    feed, teller = world.feed(cron="0 6 * * *"), world.teller()
+    feed, notifier = world.feed(cron="0 6 * * *"), world.notifier()
     world.run(OK)
     world.at = datetime(2026, 3, 2, 9, tzinfo=UTC)
-    teller.tell([feed], late=["agenda"])
+    notifier.notify([feed], late=["agenda"])
     world.run(AWAY)
-    teller.tell([feed])
+    notifier.notify([feed])
     (_, message) = world.inbox[1]
     assert world.heard() == ["agenda: no run has come", "agenda: paused"]
     assert "- Over, told on 2026-03-02 09:00 UTC: no run has come since" in message.body
@@ -288,12 +288,12 @@ def test_a_run_that_came_and_did_not_get_through_says_why_itself(world: World) -
     ],
 )
 def test_some_runs_do_not_count_as_having_come(world: World, outcome: Outcome, launched_by: str) -> None:
-    feed, teller = world.feed(cron="0 6 * * *"), world.teller()
+    feed, notifier = world.feed(cron="0 6 * * *"), world.notifier()
     world.run(OK)
     world.at = datetime(2026, 3, 2, 9, tzinfo=UTC)
     world.run(outcome, launched_by=launched_by)
-    assert teller.newly_overdue([feed]) == {"agenda"}
-    teller.tell([feed], late=["agenda"])
+    assert notifier.newly_overdue([feed]) == {"agenda"}
+    notifier.notify([feed], late=["agenda"])
     assert world.heard() == ["agenda: no run has come"]
 
 
@@ -303,22 +303,22 @@ def test_a_run_at_work_has_come(world: World) -> None:
     world.hold()
     world.begin()
     world.at += timedelta(hours=2)
-    assert world.teller().newly_overdue([world.feed(cron="0 6 * * *")]) == frozenset()
+    assert world.notifier().newly_overdue([world.feed(cron="0 6 * * *")]) == frozenset()
 
 
 def test_feeds_without_a_clock_or_without_anybody_to_tell_are_not_looked_at(world: World) -> None:
     world.run(OK)
     world.at += timedelta(days=40)
-    assert world.teller().newly_overdue([world.feed()]) == frozenset()
-    nobodys = world.teller("ops=json://b.example/ops")
+    assert world.notifier().newly_overdue([world.feed()]) == frozenset()
+    nobodys = world.notifier("ops=json://b.example/ops")
     assert nobodys.newly_overdue([world.feed(cron="0 6 * * *")]) == frozenset()
 
 
 def test_what_the_books_do_not_know_of_is_told_by_whoever_knows(world: World) -> None:
-    feed, teller = world.feed(), world.teller()
+    feed, notifier = world.feed(), world.notifier()
     crash = Concern(Cause.FAILED, "run 17 failed in Dagster: out of memory", "look there")
-    teller.tell([feed], {feed.feed: crash})
-    teller.tell([feed], {feed.feed: crash})
+    notifier.notify([feed], {feed.feed: crash})
+    notifier.notify([feed], {feed.feed: crash})
     (_, message) = world.inbox[0]
     assert world.heard() == ["agenda: the run failed"]
     assert "out of memory" in message.body
@@ -328,56 +328,56 @@ def test_a_channel_that_is_not_configured_is_complained_of_and_fails_nothing(wor
     feed = world.feed(notify="opps")
     world.run(BRAKED)
     with capture_logs() as logs:
-        world.teller().tell([feed])
+        world.notifier().notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
     assert [line["channel"] for line in logs if "channel" in line] == ["opps"]
 
 
 def test_a_channel_that_a_feed_names_later_hears_what_is_open_and_one_it_leaves_hears_no_more(world: World) -> None:
-    teller = world.teller()
+    notifier = world.notifier()
     world.run(BRAKED)
-    teller.tell([world.feed()])
-    teller.tell([world.feed(notify="ops")])
+    notifier.notify([world.feed()])
+    notifier.notify([world.feed(notify="ops")])
     assert [address for address, _ in world.inbox] == ["json://a.example/all", "json://b.example/ops"]
     world.inbox.clear()
     world.run(OK)
-    teller.tell([world.feed()])
+    notifier.notify([world.feed()])
     assert [address for address, _ in world.inbox] == ["json://a.example/all"]
 
 
 def test_an_interrupted_message_is_due_again(world: World) -> None:
     feed = world.feed()
     world.run(BRAKED)
-    teller = world.teller()
+    notifier = world.notifier()
 
     def interrupted(_address: SecretStr, _message: Message) -> str:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Notifier(world.engine, HERE, teller.channels, interrupted, world.now).tell([feed])
-    teller.tell([feed])
+        Notifier(world.engine, HERE, notifier.channels, interrupted, world.now).notify([feed])
+    notifier.notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
 
 
 def test_a_file_that_cannot_be_used_is_told_to_its_owner_until_it_is_mended(world: World) -> None:
-    teller = world.teller("json://a.example/all ops=json://b.example/ops")
+    notifier = world.notifier("json://a.example/all ops=json://b.example/ops")
     sound = world.feed("crm")
     path = world.folder / "agenda.yaml"
     path.write_text("feed: agenda\nowner: x@example.org\nnotify: ops\nsource: {kind: csvv, path: x}\n", "utf-8")
     with pytest.raises(MappingFileError) as broken:
         load_feed(path)
     for _ in range(2):
-        teller.tell(*teller.files([broken.value], [sound]))
+        notifier.notify(*notifier.files([broken.value], [sound]))
     assert [address for address, _ in world.inbox] == ["json://b.example/ops", "json://a.example/all"]
     assert "agenda.yaml:" in world.inbox[0][1].body
     assert set(world.heard()) == {"agenda: its mapping file is broken"}
-    teller.tell(*teller.files([], [sound, world.feed(notify="ops")]))
+    notifier.notify(*notifier.files([], [sound, world.feed(notify="ops")]))
     assert world.heard() == ["agenda: over"] * 2
-    assert teller.files([], [sound]) == ([], {})
+    assert notifier.files([], [sound]) == ([], {})
 
 
 def test_a_file_without_a_name_is_called_by_its_own_and_one_that_takes_anothers_name_as_well(world: World) -> None:
-    teller, sound = world.teller(), world.feed("crm")
+    notifier, sound = world.notifier(), world.feed("crm")
     for name, text in (("odd.yaml", "what: is this"), ("copy.yaml", "feed: crm")):
         (world.folder / name).write_text(text, "utf-8")
     errors = []
@@ -385,10 +385,10 @@ def test_a_file_without_a_name_is_called_by_its_own_and_one_that_takes_anothers_
         with pytest.raises(MappingFileError) as broken:
             load_feed(world.folder / name)
         errors.append(broken.value)
-    teller.tell(*teller.files(errors, [sound]))
+    notifier.notify(*notifier.files(errors, [sound]))
     (_, message) = world.inbox[0]
     assert [block.partition("\n")[0] for block in message.body.split("\n\n")[:2]] == ["copy.yaml", "odd.yaml"]
     world.inbox.clear()
     (world.folder / "odd.yaml").unlink()
-    teller.tell(*teller.files(errors[1:], [sound]))
+    notifier.notify(*notifier.files(errors[1:], [sound]))
     assert world.heard() == ["odd.yaml: over"]

@@ -102,7 +102,7 @@ def test_what_a_key_does_at_the_classifications_is_a_switch(open_bench: Open, wo
 
 def test_a_secret_is_kept_as_a_digest_and_shown_by_its_last_four_characters(open_bench: Open, tmp_path: Path) -> None:
     bench = open_bench(state=tmp_path, secret="a-secret-of-the-tests-7788")
-    shown = bench.http.get("/developers/keys").text + bench.http.get("/_sandbox").text + repr(bench.app.state.sandbox.keyring)
+    shown = bench.http.get("/developers/keys").text + bench.http.get("/_sandbox").text + repr(bench.app.state.sandbox.keys)
     assert "7788" in shown
     assert "a-secret-of-the-tests" not in shown
     bench.close()

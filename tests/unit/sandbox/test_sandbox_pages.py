@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from html import escape
 from html.parser import HTMLParser
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 from unit.sandbox.bench import Bench, Event
 
 HOSTILE = "\"><script>alert(1)</script><img src=x onerror='alert(2)'>&amp;"

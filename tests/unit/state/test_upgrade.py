@@ -355,8 +355,8 @@ def test_an_export_of_an_earlier_version_fills_either_kind(request: pytest.Fixtu
     engine = open_database(url)
     counted: list[int] = []
     done = import_from(engine, EXPORT, counted.append)
-    assert done.rows["ledger_entry"] == 28 + 3
-    assert [*done.rows] == [table.name for table in TABLES]
+    assert done["ledger_entry"] == 28 + 3
+    assert [*done] == [table.name for table in TABLES]
     assert examine(engine).findings == ()
     entries = entries_of(engine)
     assert {key: entries[key].state for key in KEPT} == KEPT

@@ -27,9 +27,7 @@ from connectors.sources.formats.xml import XmlParser
 from connectors.sources.rows import (
     LARGEST_CELL,
     MOST_VALUES,
-    CellChecks,
     ColumnRequest,
-    RowChecks,
     column_letters,
     column_number,
     folded,
@@ -185,8 +183,8 @@ class Workbook:
         stored = _sheet_rows(package, part, area, spreads=self.spec.merged == "spread")
         present = read_header(self.spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
         columns = wanted_columns(present, self.asked, name)
-        checks = RowChecks(self.spec, columns.names, CellChecks(self.asked.columns, ()))
-        rows = grid.source_rows(stored, f"{sheet}!{column_letters(area.left)}", checks)
+        place = f"{sheet}!{column_letters(area.left)}"
+        rows = grid.source_rows(stored, place, self.spec, columns.names, self.asked.columns)
         return Reading(columns.names, within_limits(rows, self.spec)).with_empty(columns.absent)
 
 
@@ -336,11 +334,8 @@ def _sheet_rows(package: XlsxPackage, part: str, area: Area, *, spreads: bool) -
     Raises:
         BadSourceError: the sheet is damaged, or unpacks without end.
     """
-    rows = grid.with_gaps(_stored_rows(package, part, area), area.top)
-    if spreads:
-        refs = (merged.get("ref", "").upper() for _, merged in package.elements(part, "mergeCell"))
-        rows = grid.spread(rows, [Area.of(ref) for ref in refs if ":" in ref], area)
-    return grid.to_last_filled(rows)
+    refs = (merged.get("ref", "").upper() for _, merged in package.elements(part, "mergeCell")) if spreads else ()
+    return grid.whole_rows(_stored_rows(package, part, area), area, [Area.of(ref) for ref in refs if ":" in ref])
 
 
 def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetRow]:

@@ -54,6 +54,7 @@ class XmlParser:
         start: Callable[[str, dict[str, str]], None],
         end: Callable[[str], None] = _ignore,
         text: Callable[[str], None] = _ignore,
+        *,
         encoding: str | None = None,
     ) -> None:
         """`encoding` overrides what the document says of itself."""
@@ -220,7 +221,7 @@ class _RecordElements:
         self.ready: list[tuple[int, Any]] = []
         self.names: dict[str, None] = {}
         self.is_plausible = False
-        self.parser = XmlParser(file, self._start, self._end, self._text, "utf-8")
+        self.parser = XmlParser(file, self._start, self._end, self._text, encoding="utf-8")
         self._file = file
         self._way = spec.records.strip("/").split("/")
         self._drops = spec.namespaces == "drop"

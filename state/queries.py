@@ -222,14 +222,11 @@ class LedgerQueries:
 
     def candidates(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
         """Return the entries that these held rows, a page of them, resemble."""
-        held = select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(
-            ENTRY.c.row_key.in_(row_keys), ENTRY.c.candidate_id.is_not(None)
-        )
+        held = select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(ENTRY.c.candidate_id.is_not(None))
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            entries = dict(
-                connection.execute(held.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys))).tuples().all()
-            )
+            wanted = held.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys))
+            entries: dict[str, int] = {row.row_key: row.candidate_id for row in connection.execute(wanted)}
             found = _candidates(connection, scope_id, entries.values())
         return {RowKey(key): found[entry] for key, entry in entries.items() if entry in found}
 

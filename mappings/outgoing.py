@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
-from typing import Literal, TypeVar
+from typing import Literal
 
 from mappings.event import REQUIRED_FIELDS
 from mappings.spec.feed import FeedMapping
@@ -32,7 +32,6 @@ from mappings.steps.step import Kind, Step
 from mappings.steps.text import Truncate
 from mappings.strict import Policy, UsePolicy
 
-T = TypeVar("T")
 JsonKind = Literal["integer", "number", "string", "boolean", "array", "object"]
 
 
@@ -59,71 +58,43 @@ def one_of(texts: Iterable[str]) -> Outgoing:
     return Outgoing("string", values=values, longest=max(map(len, values), default=0))
 
 
-def after(policies: Iterable[Policy | None], found: Outgoing) -> Outgoing:
+def _after(found: Outgoing, *policies: Policy | None) -> Outgoing:
     """Add what the author's choices may put in a value's place, or leave out."""
     for policy in policies:
         if isinstance(policy, UsePolicy):
-            texts = (policy.use,) if isinstance(policy.use, str) else policy.use
-            found = replace(either([_in_place_of(found, texts), found]), is_always=found.is_always)
+            texts = one_of((policy.use,) if isinstance(policy.use, str) else policy.use)
+            stand_in = Outgoing("array", item=texts) if found.kind == "array" else texts
+            found = replace(_either(stand_in, found), is_always=found.is_always)
         elif policy in {"omit", "warn", "draft"}:
             found = replace(found, is_always=False)
     return found
 
 
-def _in_place_of(found: Outgoing, texts: tuple[str, ...]) -> Outgoing:
-    return Outgoing("array", item=one_of(texts)) if found.kind == "array" else one_of(texts)
-
-
-def with_promise(found: Outgoing, promise: Outgoing) -> Outgoing:
-    """Add what is known of a field, besides what the mapping file says of it."""
-    values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
-    if promise.kind == "integer" and values is not None:
-        values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
-    longest = promise.longest if found.longest is None else found.longest
-    return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
-
-
-def either(parts: Iterable[Outgoing]) -> Outgoing:
-    """Return what is one or the other of these, one at least."""
-    return reduce(_one_or_other, parts)
-
-
-def _one_or_other(one: Outgoing, other: Outgoing) -> Outgoing:
+def _either(one: Outgoing, other: Outgoing) -> Outgoing:
+    """Return what is one or the other of these."""
+    values = None if one.values is None or other.values is None else one.values | other.values
+    fields = {name: replace(found, is_always=False) for name, found in {**one.fields, **other.fields}.items()}
+    fields |= {name: _either(one.fields[name], other.fields[name]) for name in one.fields.keys() & other.fields.keys()}
     return Outgoing(
         kind=one.kind if one.kind == other.kind else None,
         is_always=one.is_always and other.is_always,
-        values=_agreed(one.values, other.values, frozenset.union),
-        longest=_agreed(one.longest, other.longest, max),
-        fields={name: _in_some(one.fields.get(name), other.fields.get(name)) for name in one.fields.keys() | other.fields.keys()},
-        item=_one_or_other(one.item or one, other.item or other) if one.item or other.item else None,
+        values=values,
+        longest=None if one.longest is None or other.longest is None else max(one.longest, other.longest),
+        fields=fields,
+        item=_either(one.item or one, other.item or other) if one.item or other.item else None,
     )
 
 
-def _in_some(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
-    if one is not None and other is not None:
-        return _one_or_other(one, other)
-    return replace(one or other or Outgoing(), is_always=False)
-
-
-def joined_objects(one: Outgoing, other: Outgoing) -> Outgoing:
+def _joined(one: Outgoing, other: Outgoing) -> Outgoing:
     """Join two readings of one object, each from a dotted name of its own."""
-    names = one.fields.keys() | other.fields.keys()
-    fields = {name: _of_two(one.fields.get(name), other.fields.get(name)) for name in names}
+    fields = dict(one.fields)
+    for name, found in other.fields.items():
+        fields[name] = _joined(fields[name], found) if name in fields else found
     return Outgoing("object", one.is_always or other.is_always, fields=fields)
 
 
-def _of_two(one: Outgoing | None, other: Outgoing | None) -> Outgoing:
-    if one is not None and other is not None:
-        return joined_objects(one, other)
-    return one or other or Outgoing()
-
-
-def _agreed(one: T | None, other: T | None, join: Callable[[T, T], T]) -> T | None:
-    return None if one is None or other is None else join(one, other)
-
-
+_UNKNOWN = Outgoing()
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
-_LISTED = frozenset({"classifications"})
 _NEEDED = frozenset(REQUIRED_FIELDS)
 """A row without one of these is rejected before it is sent."""
 _KNOWN: Mapping[str, Outgoing] = {
@@ -137,6 +108,8 @@ _KNOWN: Mapping[str, Outgoing] = {
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
 """What our own payload model promises of a field."""
+_KINDS: dict[Kind, JsonKind] = dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string")
+_KINDS |= {Kind.NUMBER: "number", Kind.BOOLEAN: "boolean", Kind.LIST: "array"}
 
 
 def outgoing_of(mapping: FeedMapping) -> Outgoing:
@@ -157,82 +130,77 @@ class _Reading:
             name, _, rest = dotted.partition(".")
             inner = f"{path}.{name}" if path else name
             read = self.object({rest: value}, inner) if rest else self.field(value, inner)
-            found[name] = joined_objects(found[name], read) if name in found else read
+            found[name] = _joined(found[name], read) if name in found else read
         return Outgoing("object", any(one.is_always for one in found.values()), fields=found)
 
     def field(self, value: Value, path: str) -> Outgoing:
         """Read the value of one field, and add what our payload model promises of it."""
         found = self.value(value, path)
-        if path in _LISTED:
-            texts = found.item or found
-            item = replace(texts, kind="string", is_always=True, item=None, fields={})
+        if path == "classifications":
+            item = replace(found.item or found, kind="string", is_always=True, item=None, fields={})
             return Outgoing("array", item=item)
         found = replace(found, is_always=found.is_always or path in _NEEDED)
-        return with_promise(found, _KNOWN[path]) if path in _KNOWN else found
+        if path not in _KNOWN:
+            return found
+        promise = _KNOWN[path]
+        values = found.values if promise.values is None else (found.values or promise.values) | {"draft"}
+        if promise.kind == "integer" and values is not None:
+            values = frozenset(int(one) if isinstance(one, str) and one.isascii() and one.isdigit() else one for one in values)
+        longest = promise.longest if found.longest is None else found.longest
+        return replace(found, kind=promise.kind, values=values, sample=promise.sample, longest=longest)
 
-    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0911, PLR0912  # one arm per kind of value
+    def value(self, value: Value, path: str) -> Outgoing:  # noqa: C901, PLR0912  # one arm per kind of value
         match value:
             case str():
-                return self._text(value, path)
+                return self._reference(value, path) or one_of([value.removeprefix("$")])
             case Fields():
                 return self.object(value.root, path)
             case ListEntry():
                 return replace(self.object(value.fields.root, path), is_always=False)
             case Items():
-                return self._items(value, path)
+                parts = [self.field(part, f"{path}[]") for part in value.root]
+                is_always = any(part.is_always for part in parts)
+                return Outgoing("array", is_always, item=replace(reduce(_either, parts), is_always=True))
+            case ImageValue():
+                return Outgoing("integer", is_always=False)
             case From():
-                found = self._steps(self._text(value.source, path) if value.source[0] == "$" else Outgoing("string"), value.do)
+                found = self._steps(self._reference(value.source, path) or Outgoing("string"), value.do)
             case FirstOf():
-                found = self._steps(either(self.value(part, path) for part in value.first_of), value.do)
+                found = self._steps(reduce(_either, [self.value(part, path) for part in value.first_of]), value.do)
             case JoinedText():
                 found = self._steps(Outgoing("string"), value.do)
             case Choose():
                 branches = [choice.then for choice in value.choose]
                 branches += [] if value.otherwise is None else [value.otherwise]
-                found = either(self.value(part, path) for part in branches)
+                found = reduce(_either, [self.value(part, path) for part in branches])
                 found = replace(found, is_always=found.is_always and value.otherwise is not None)
             case TableValue():
-                found = after((value.on_miss,), self._table(value.lookup, len(value.by), value.take, is_many=value.many))
+                found = _after(self._table(value.lookup, len(value.by), value.take, is_many=value.many), value.on_miss)
             case ForEach():
-                return after((value.on_empty, value.on_error), self._for_each(value, path))
+                found = Outgoing("array", item=replace(self.field(value.give, f"{path}[]"), is_always=True))
             case Meta():
                 found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
             case ChannelValue():
                 found = Outgoing("integer")
             case At() | InZoneValue():
                 found = _MOMENT
-            case ImageValue():
-                return Outgoing("integer", is_always=False)
-        return after((value.on_empty, value.on_error), found)
+        return _after(found, value.on_empty, value.on_error)
 
-    def _text(self, text: str, path: str) -> Outgoing:
-        if not text.startswith("$"):
-            return one_of([text])
-        if text.startswith("$$"):
-            return one_of([text[1:]])
+    def _reference(self, text: str, path: str) -> Outgoing | None:
+        """Read a named value; None for a text that names none."""
+        if not text.startswith("$") or text.startswith("$$"):
+            return None
         named = self._mapping.let.get(text[1:])
-        return Outgoing() if named is None else self.value(named, path)
+        return _UNKNOWN if named is None else self.value(named, path)
 
-    def _items(self, value: Items, path: str) -> Outgoing:
-        parts = [self.field(part, f"{path}[]") if isinstance(part, str) else self._item(part, path) for part in value.root]
-        return Outgoing("array", any(part.is_always for part in parts), item=replace(either(parts), is_always=True))
-
-    def _for_each(self, value: ForEach, path: str) -> Outgoing:
-        item = self._item(value.give, path) if isinstance(value.give, Fields | ListEntry) else self.field(value.give, f"{path}[]")
-        return Outgoing("array", item=replace(item, is_always=True))
-
-    def _item(self, part: Value, path: str) -> Outgoing:
-        return self.value(part, f"{path}[]")
-
-    def _steps(self, source: Outgoing, steps: Iterable[Step]) -> Outgoing:
-        return reduce(self._step, steps, source)
-
-    def _step(self, before: Outgoing, step: Step) -> Outgoing:
-        """Read what a step makes of what it is given; a text step works on each item of a list."""
-        found = self._made(before, step)
-        if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
-            found = Outgoing("array", before.is_always and found.is_always, item=found)
-        return after((step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error,), found)
+    def _steps(self, found: Outgoing, steps: Iterable[Step]) -> Outgoing:
+        """Read what steps make of what they are given; a text step works on each item of a list."""
+        for step in steps:
+            before, found = found, self._made(found, step)
+            if before.kind == "array" and step.takes is not Kind.LIST and found.kind != "array":
+                found = Outgoing("array", before.is_always and found.is_always, item=found)
+            found = _after(found, step.policy if isinstance(step, Map | Lookup | LastIn) else step.on_error)
+        return found
 
     def _made(self, before: Outgoing, step: Step) -> Outgoing:
         always = before.is_always
@@ -256,15 +224,3 @@ class _Reading:
         found = {name: replace(one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
         one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
         return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
-
-
-_KINDS: Mapping[Kind, JsonKind] = {
-    Kind.TEXT: "string",
-    Kind.DATE: "string",
-    Kind.CLOCK: "string",
-    Kind.WALL: "string",
-    Kind.MOMENT: "string",
-    Kind.NUMBER: "number",
-    Kind.BOOLEAN: "boolean",
-    Kind.LIST: "array",
-}

@@ -14,7 +14,7 @@ from connectors.sources.errors import SourceUnavailableError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import CHUNK_ROWS, ReadInputs, ReadPlan, Staged, StageJob, plan_read, stage
 
@@ -46,7 +46,7 @@ DAYS = '{explode: {columns: DAYS, by: " "}}'
 
 def feed_of(base: Path, *, on_change: str = "report", rows: str = "", brakes: str = NO_BRAKES) -> FeedMapping:
     """A feed whose source is read by what changed."""
-    return parse_feed(FEED_TEXT.format(rows=rows, on_change=on_change, brakes=brakes), base / "agenda.yaml", LookupShelf())
+    return parse_feed(FEED_TEXT.format(rows=rows, on_change=on_change, brakes=brakes), base / "agenda.yaml")
 
 
 @dataclass

@@ -18,7 +18,7 @@ from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
@@ -70,7 +70,7 @@ class Feed:
     def parsed(self, base: Path) -> FeedMapping:
         words = {name: getattr(self, name) for name in self.__dataclass_fields__}
         starts = EACH_DAY if "recur" in self.rows else ONCE
-        return parse_feed(FEED_TEXT.format(**words, starts=starts), base / "agenda.yaml", LookupShelf())
+        return parse_feed(FEED_TEXT.format(**words, starts=starts), base / "agenda.yaml")
 
 
 def write_rows(folder: Path, rows: Iterable[Cells]) -> None:

@@ -14,9 +14,9 @@ from mappings.lookup_table import Table
 from mappings.outcome import Reason, ReasonCode, Refusal, Repair, RowLocation, Silence
 from mappings.positions import MappingProblem, ValuePosition
 from mappings.row_key import NO_KEY, RowKey
-from mappings.spec.values import At, ChannelValue, Choose, FirstOf, InZoneValue, JoinedText, TableValue, Value, Valued
+from mappings.spec.values import Value, Valued
 from mappings.steps.step import Kind, Run, Step
-from mappings.strict import Policy, UsePolicy
+from mappings.strict import Policy, UsePolicy, union_members
 
 NOWHERE = RowLocation("")
 UNSET: Any = object()
@@ -185,24 +185,22 @@ ANYTHING = Flow(Kind.ANY)
 class CompiledStep:
     """One step as functions: `one` works on one item, `run` on all there is; `policy` is the step's own policy, if it has one.
 
-    `path`: the field of the event that the value is for. `uses_repaired`: a repaired value is used in spite of the policy.
+    `path`: the field of the event that the value is for.
     """
 
-    name: str
+    step: Step
+    path: str
     one: Run
     run: Run
     is_each: bool
-    works_on_empty: bool
     policy: Recover | None
-    path: str
-    uses_repaired: bool
 
     def recover(self, row: RowState, current: Any, refusal: Refusal, found: str, column: str) -> Any:
         """Apply the step's policy to what it refused, of a list to each item; what was `found` in the column is reported."""
         if not (self.is_each and isinstance(current, list)):
             return self._settle(row, refusal, found, column)
         results = []
-        for item in current if self.works_on_empty else present(current):
+        for item in current if self.step.works_on_empty else present(current):
             try:
                 results.append(self.one(item))
             except Refusal as refused:
@@ -210,14 +208,14 @@ class CompiledStep:
         return present(_flat(results)) or None
 
     def _settle(self, row: RowState, refusal: Refusal, found: str, column: str) -> Any:
-        reported = refusal.about(column, found, self.name)
-        if self.policy is not None:
-            recovered = self.policy(row, reported)
-            return refusal.value if isinstance(refusal, Repair) and self.uses_repaired else recovered
-        if not isinstance(refusal, Repair):
+        reported = refusal.about(column, found, self.step.name)
+        if self.policy is None and not isinstance(refusal, Repair):
             raise reported from refusal
-        row.warnings.append(reported.reason(self.path))
-        return refusal.value
+        if self.policy is None:
+            row.warnings.append(reported.reason(self.path))
+        recovered = None if self.policy is None else self.policy(row, reported)
+        # A repaired value is used unless the author chose to do without it.
+        return refusal.value if isinstance(refusal, Repair) and self.step.policy in (None, "warn", "draft") else recovered
 
 
 def _flat(results: list[Any]) -> list[Any]:
@@ -229,39 +227,39 @@ def present(items: list[Any]) -> list[Any]:
     return [item for item in items if not is_empty(item)]
 
 
-class MisfitError(ValueError):
-    """A step that cannot work on what it would get, said to the author."""
-
-
-_CODES = {
-    Kind.TEXT: ReasonCode.BAD_TEXT,
-    Kind.DATE: ReasonCode.NOT_A_DATE,
-    Kind.WALL: ReasonCode.NOT_A_DATE,
-    Kind.MOMENT: ReasonCode.NOT_A_DATE,
-    Kind.NUMBER: ReasonCode.NOT_A_NUMBER,
-    Kind.OBJECT: ReasonCode.BAD_TEXT,
+_CHECKS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
+    Kind.TEXT: (lambda value: type(value) is str, ReasonCode.BAD_TEXT),
+    Kind.DATE: (lambda value: isinstance(value, date), ReasonCode.NOT_A_DATE),
+    Kind.WALL: (lambda value: isinstance(value, datetime) and value.tzinfo is None, ReasonCode.NOT_A_DATE),
+    Kind.MOMENT: (lambda value: isinstance(value, datetime) and value.tzinfo is not None, ReasonCode.NOT_A_DATE),
+    Kind.NUMBER: (lambda value: isinstance(value, int | Decimal) and not isinstance(value, bool), ReasonCode.NOT_A_NUMBER),
+    Kind.OBJECT: (lambda value: isinstance(value, Mapping), ReasonCode.BAD_TEXT),
 }
-"""The kinds that are checked row by row where the file does not say what reaches a step."""
+"""What is checked row by row where the file does not say what reaches a step."""
+
+
+def find_misfit(step: Step, kind: Kind) -> str:
+    """Return why a step cannot work on what it would get, as far as the file says, "" if it can."""
+    if why := step.misfit(kind):
+        return f'the step "{step.name}" cannot be used here: {why}'
+    if step.takes not in (Kind.LIST, Kind.ANY, kind) and kind is not Kind.ANY:
+        return f'the step "{step.name}" works on a {step.takes}, and would get a {kind}'
+    return ""
 
 
 def compile_step(
     step: Step, flow: Flow, tables: Mapping[str, Table], path: str, watch: Watch | None = None
 ) -> tuple[CompiledStep, Flow]:
-    """Compile one step for what reaches it, and return what it passes on; each use is reported to `watch`.
-
-    Raises:
-        MisfitError: the step works on something else, as far as the file says.
-    """
-    takes_list = step.takes is Kind.LIST
-    _check_fit(step, flow.kind)
-    compiled, is_each, works_on_empty = step.compile(tables), flow.is_list and not takes_list, step.works_on_empty
-    is_checked = flow.kind is Kind.ANY and step.takes in _CODES
+    """Compile one step for what reaches it, and return what it passes on; each use is reported to `watch`."""
+    compiled, takes_list = step.compile(tables), step.takes is Kind.LIST
+    is_each, works_on_empty = flow.is_list and not takes_list, step.works_on_empty
+    fits, code = _CHECKS[step.takes] if flow.kind is Kind.ANY and step.takes in _CHECKS else (None, None)
 
     def one(value: Any) -> Any:
         if takes_list and type(value) is not list:  # one text where a list was possible counts as a list of one
             value = [value]
-        if is_checked and not _is_of_kind(value, step.takes):
-            raise Refusal(_CODES[step.takes], f"a {step.takes} is needed here")
+        if fits is not None and code is not None and not fits(value):
+            raise Refusal(code, f"a {step.takes} is needed here")
         return compiled(value)
 
     def each(items: Any) -> Any:
@@ -269,71 +267,48 @@ def compile_step(
             return single(items)
         return present(_flat([single(item) for item in (items if works_on_empty else present(items))]))
 
-    single = one if is_checked or (takes_list and not flow.is_list) else compiled
-    run = each if is_each else single
-    result = CompiledStep(
-        name=step.name,
-        one=single if watch is None else _watched(single, step.name, path, watch),
-        run=run if watch is None else _watched(run, step.name, path, watch),
-        is_each=is_each,
-        works_on_empty=works_on_empty,
-        policy=None if step.policy is None else compile_policy(step.policy, path),
-        path=path,
-        uses_repaired=step.policy in (None, "warn", "draft"),
-    )
+    single = one if fits is not None or (takes_list and not flow.is_list) else compiled
+    one_and_all = (single, each if is_each else single)
+    if watch is not None:
+        one_and_all = (_watched(one_and_all[0], step.name, path, watch), _watched(one_and_all[1], step.name, path, watch))
+    policy = None if step.policy is None else compile_policy(step.policy, path)
+    result = CompiledStep(step, path, *one_and_all, is_each, policy)
     if step.result is Kind.LIST:
         return result, Flow(step.lists, is_list=True)
     kind = flow.kind if step.result is Kind.ANY else Kind.ANY if step.result is Kind.UNKNOWN else step.result
     return result, Flow(kind, is_each or step.gives_several)
 
 
-def _check_fit(step: Step, kind: Kind) -> None:
-    if why := step.misfit(kind):
-        raise MisfitError(f'the step "{step.name}" cannot be used here: {why}')
-    if step.takes not in (Kind.LIST, Kind.ANY, kind) and kind is not Kind.ANY:
-        raise MisfitError(f'the step "{step.name}" works on a {step.takes}, and would get a {kind}')
+def _watched(call: Callable[[Any], Any], name: str, path: str, watch: Watch, *, is_step: bool = True) -> Callable[[Any], Any]:
+    """Return the same step, or value of a row, each use of which is reported."""
 
-
-def _watched(run: Run, name: str, path: str, watch: Watch) -> Run:
-    def watched(value: Any) -> Any:
+    def watched(given: Any) -> Any:
+        goes_in = given if is_step else None
         try:
-            result = run(value)
+            result = call(given)
         except Refusal as refusal:
-            watch(path, name, value, refusal.value if isinstance(refusal, Repair) else refusal)
+            if is_step or not refusal.column:  # what has a column was reported where it was refused
+                watch(path, name, goes_in, refusal.value if isinstance(refusal, Repair) else refusal)
             raise
-        watch(path, name, value, result)
+        watch(path, name, goes_in, result)
         return result
 
     return watched
-
-
-def _is_of_kind(value: Any, kind: Kind) -> bool:
-    match kind:
-        case Kind.TEXT:
-            return type(value) is str
-        case Kind.DATE:
-            return isinstance(value, date)
-        case Kind.WALL | Kind.MOMENT:
-            return isinstance(value, datetime) and (value.tzinfo is not None) is (kind is Kind.MOMENT)
-        case Kind.NUMBER:
-            return isinstance(value, int | Decimal) and not isinstance(value, bool)
-        case _:
-            return isinstance(value, Mapping)
 
 
 def stepped(  # noqa: C901 - written out, without calls for what a cell and a text need: it runs for every value (budget 3)
     read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = ""
 ) -> Getter:
     """Return what a getter gives, or the text of a column, once it has passed all steps; `source` names what refuses it."""
-    works_on_empty = any(step.works_on_empty for step in steps)
+    works_on_empty = any(one.step.works_on_empty for one in steps)
     cell, get = (read, None) if isinstance(read, str) else ("", read)
     column = policies.column
 
     def value(row: RowState) -> Any:  # noqa: C901 - as above
         if get is None:
             found: Any = row.cells.get(cell, "")
-            if not found.isascii():
-                found = nfc(found)
+            found = found if found.isascii() else nfc(found)
+            is_nothing = not found or found.isspace()
         else:
             try:
                 found = get(row)
@@ -341,20 +316,20 @@ def stepped(  # noqa: C901 - written out, without calls for what a cell and a te
                 if refusal.is_final or not (works_on_empty and refusal.is_empty):
                     return policies.apply(row, refusal.about(column, "", source) if source else refusal)
                 found = ""
-        is_nothing = is_empty(found)
+            is_nothing = is_empty(found)
         if is_nothing:
             if not works_on_empty:
                 return policies.on_empty(row, required(column))
             found = ""
         current, is_left_out = found, False
         try:
-            for step in steps:
-                if is_nothing and not step.works_on_empty:
+            for one in steps:
+                if is_nothing and not one.step.works_on_empty:
                     continue
                 try:
-                    current = step.run(current)
+                    current = one.run(current)
                 except Refusal as refusal:
-                    current = step.recover(row, current, refusal, str(found), column)
+                    current = one.recover(row, current, refusal, str(found), column)
                     is_left_out = is_left_out or current is None
                 is_nothing = is_empty(current)
         except Refusal as refusal:
@@ -415,16 +390,9 @@ class CompiledValue:
         return self.reads is not None and not self.reads
 
 
-_REPORTED: Mapping[type[object], str] = {
-    FirstOf: "first_of",
-    Choose: "choose",
-    At: "at",
-    InZoneValue: "in_zone",
-    TableValue: "lookup",
-    JoinedText: "join",
-    ChannelValue: "channel",
-}
+_REPORTED = frozenset({"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"})
 """The kinds of values that `explain` reports, beside their steps."""
+_WORDS = {model: word for word, model in union_members(Value).items()}
 
 
 @dataclass(slots=True)
@@ -463,9 +431,11 @@ class Compiler:
         compiled = self.compile_value(self, value, spot)
         reads = None if _MORE in self._reads else frozenset(self._reads)
         self._reads |= outer
-        name = _REPORTED.get(type(value), "")
-        get = compiled.get if self.watch is None or not name else _watched_value(compiled.get, name, spot.path, self.watch)
-        return replace(compiled, reads=reads, get=get)
+        name = _WORDS.get(type(value), "")
+        compiled = replace(compiled, reads=reads)
+        if self.watch is None or name not in _REPORTED:
+            return compiled
+        return replace(compiled, get=_watched(compiled.get, name, spot.path, self.watch, is_step=False))
 
     def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> CompiledValue:
         """Note a problem; what is returned is never used."""
@@ -528,38 +498,21 @@ class Compiler:
         for position, step in enumerate(steps or ()):
             before = flow
             refuses = refuses or step.leaves_refusals or (before.kind is Kind.ANY and step.policy is None)
-            try:
-                stage, flow = compile_step(step, flow, self.tables, spot.path, self.watch)
-            except MisfitError as error:
-                return self.misfit(spot.inner("do", position), str(error))
+            if why := find_misfit(step, flow.kind):
+                return self.misfit(spot.inner("do", position), why)
+            one, flow = compile_step(step, flow, self.tables, spot.path, self.watch)
+            compiled.append(one)
             if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
                 message = f'on_error never applies: the step "{step.name}" refuses nothing'
                 self.misfit(spot.inner("do", position, "on_error"), message, "leave it out")
-            compiled.append(stage)
         if value.on_error is not None and not refuses:
             hint = "leave it out" if steps else "on_empty says what becomes of nothing"
             self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         read: Getter | str = source.column if source.is_cell else source.get
         if source.is_cell and self.watch is not None:
-            read = _watched_value(source.get, f"from {source.column}", spot.path, self.watch)
+            read = _watched(source.get, f"from {source.column}", spot.path, self.watch, is_step=False)
         get = stepped(read, tuple(compiled), self.policies(value, spot, source.column), name)
         return CompiledValue(get, flow, source.column, refuses=refuses and (steps is None or value.on_error is None))
-
-
-def _watched_value(get: Getter, name: str, path: str, watch: Watch) -> Getter:
-    """Return the same value, each use of which is reported."""
-
-    def value(row: RowState) -> Any:
-        try:
-            found = get(row)
-        except Refusal as refusal:
-            if not refusal.column:  # what has a column was reported where it was refused
-                watch(path, name, None, refusal)
-            raise
-        watch(path, name, None, found)
-        return found
-
-    return value
 
 
 def unknown_name(name: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
@@ -172,39 +172,25 @@ def _item_cells(part: Any, column: str) -> Iterator[tuple[str, str]]:
             yield from _item_cells(inner, f"{column}.{name}")
 
 
-WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
-"""The days of the week, Monday first, as `date.weekday` counts them."""
+_WEEKDAYS: dict[str, weekday] = dict(zip(("MO", "TU", "WE", "TH", "FR", "SA", "SU"), weekdays, strict=True))
 NO_DAY_LEFT = "every day is excluded"
 STAND_IN = date(2000, 1, 1)
 """The $day of a row whose days cannot be read: the row is rejected, and its other problems are reported as well."""
 _FOLLOWED = timedelta(days=40_000)
 """So many days are looked at for one row, more than a century: a rule such as "31 February" would be followed for ever."""
-_Frequency = Literal[0, 1, 2, 3]
-_FREQUENCIES: dict[str, _Frequency] = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY, "YEARLY": YEARLY}
-_PARTS = frozenset({"FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"})
+_FREQUENCIES = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY, "YEARLY": YEARLY}
+_PARTS = frozenset(["FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"])
 _DAY = re.compile(r"([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)")
 _NUMBER = re.compile(r"[+-]?[1-9][0-9]{0,4}")
 _UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T[0-9]{6}Z?)?")
 _EXAMPLE = "write it like FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE"
 _DATES = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.TEXT, Kind.ANY, Kind.UNKNOWN)
+T = TypeVar("T")
 _ORDINALS: dict[str, int] = {str(number): number for number in (*range(1, 6), *range(-5, 0))}
 FirstDay = Callable[[RowState], date]
 """Returns the first day of a row; raises Refusal where it cannot be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class DayRule:
-    """A rule of whole days in dateutil's terms; an empty tuple is any. `positions`: which days of a period, from either end."""
-
-    frequency: _Frequency = DAILY
-    interval: int = 1
-    count: int | None = None
-    until: date = date.max
-    week_begins: int = 0
-    weekdays: tuple[weekday, ...] = ()
-    months: tuple[int, ...] = ()
-    month_days: tuple[int, ...] = ()
-    positions: tuple[int, ...] = ()
+DayRule = Mapping[str, Any]
+"""A rule of whole days, as the options of dateutil's `rrule`; `until` is a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,27 +225,17 @@ class DayPattern:
 
 def rule_days(rule: DayRule, begins: date, first: date, last: date) -> Iterator[date]:
     """Yield the days from `first` to `last` of a rule that begins on the day `begins`; its COUNT counts from there."""
-    start, named = begins, rule.weekdays
-    if rule.frequency == WEEKLY and rule.positions:  # dateutil counts positions from the day on which it starts
-        named = named or (weekdays[begins.weekday()],)
-        start = date.fromordinal(max(begins.toordinal() - (begins.weekday() - rule.week_begins) % 7, 1))
-    elif rule.count is None and rule.interval == 1 and (rule.frequency == DAILY or named or rule.month_days):
+    start, named, count = begins, rule.get("byweekday"), rule.get("count")
+    if rule["freq"] == WEEKLY and rule.get("bysetpos"):  # dateutil counts positions from the day on which it starts
+        named = named or [weekdays[begins.weekday()]]
+        start = date.fromordinal(max(begins.toordinal() - (begins.weekday() - rule["wkst"]) % 7, 1))
+    elif count is None and rule.get("interval", 1) == 1 and (rule["freq"] == DAILY or named or rule.get("bymonthday")):
         start = max(begins, first)  # no day depends on when the rule began
-    followed = begins if rule.count else max(begins, first)
-    end = min(last, rule.until, followed + min(_FOLLOWED, date.max - followed))
-    found = rrule(
-        rule.frequency,
-        dtstart=datetime.combine(start, time()),
-        interval=rule.interval,
-        wkst=rule.week_begins,
-        until=datetime.combine(end, time()),
-        bysetpos=rule.positions or None,
-        bymonth=rule.months or None,
-        bymonthday=rule.month_days or None,
-        byweekday=named or None,
-    )
-    days = (moment.date() for moment in found if moment.date() >= begins)
-    return (day for day in islice(days, rule.count) if day >= first)
+    followed = begins if count else max(begins, first)
+    end = min(last, rule.get("until", last), followed + min(_FOLLOWED, date.max - followed))
+    bounds = {"dtstart": datetime.combine(start, time()), "until": datetime.combine(end, time()), "count": None}
+    days = (moment.date() for moment in rrule(**{**rule, **bounds, "byweekday": named}) if moment.date() >= begins)
+    return (day for day in islice(days, count) if day >= first)
 
 
 def read_rule(text: str) -> DayRule:
@@ -284,26 +260,26 @@ def _read_parts(text: str) -> DayRule:
     if frequency is None:
         raise ValueError(f"it may repeat {', '.join(_FREQUENCIES)}")
 
-    def numbers(name: str, least: int, most: int) -> tuple[int, ...]:
-        return tuple(_read_number(part.strip(), least, most) for part in named[name].split(",")) if name in named else ()
+    def numbers(name: str, least: int, most: int) -> list[int] | None:
+        return [_read_number(part.strip(), least, most) for part in named[name].split(",")] if name in named else None
 
-    days = tuple(_read_weekday(part.strip()) for part in named["BYDAY"].split(",")) if "BYDAY" in named else ()
-    if frequency in {DAILY, WEEKLY} and any(day.n for day in days):
+    days = [_read_weekday(part.strip()) for part in named["BYDAY"].split(",")] if "BYDAY" in named else None
+    if frequency in {DAILY, WEEKLY} and any(day.n for day in days or ()):
         raise ValueError("a first or last weekday is one of a month or a year")
     until = _UNTIL.fullmatch(named.get("UNTIL", "99991231"))
     if until is None:
         raise ValueError("UNTIL is a day, such as 20261231")
-    return DayRule(
-        frequency=frequency,
-        interval=_read_number(named.get("INTERVAL", "1"), 1, 9_999),
-        count=_read_number(named["COUNT"], 1, 99_999) if "COUNT" in named else None,
-        until=date(*map(int, until.groups())),
-        week_begins=_read_weekday(named.get("WKST", "MO")).weekday,
-        weekdays=days,
-        months=numbers("BYMONTH", 1, 12),
-        month_days=numbers("BYMONTHDAY", -31, 31),
-        positions=numbers("BYSETPOS", -366, 366),
-    )
+    return {
+        "freq": frequency,
+        "interval": _read_number(named.get("INTERVAL", "1"), 1, 9_999),
+        "count": _read_number(named["COUNT"], 1, 99_999) if "COUNT" in named else None,
+        "until": date(*map(int, until.groups())),
+        "wkst": _read_weekday(named.get("WKST", "MO")).weekday,
+        "byweekday": days,
+        "bymonth": numbers("BYMONTH", 1, 12),
+        "bymonthday": numbers("BYMONTHDAY", -31, 31),
+        "bysetpos": numbers("BYSETPOS", -366, 366),
+    }
 
 
 def _read_number(text: str, least: int, most: int) -> int:
@@ -315,8 +291,8 @@ def _read_number(text: str, least: int, most: int) -> int:
 def _read_weekday(text: str) -> weekday:
     match = _DAY.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text or 'nothing'} is none of {' '.join(WEEKDAYS)}")
-    day = weekdays[WEEKDAYS.index(match[2])]
+        raise ValueError(f"{text or 'nothing'} is none of {' '.join(_WEEKDAYS)}")
+    day = _WEEKDAYS[match[2]]
     return day(int(match[1])) if match[1] else day
 
 
@@ -426,13 +402,15 @@ def _compile_rule(compiler: Compiler, recurrence: Recurrence, spot: ValuePositio
     named, nth = recurrence.weekdays, recurrence.nth
     read_names = nothing if named is None else lenient(compiler.value(named, spot.inner("weekdays")).get)
     read_places = nothing if nth is None else lenient(compiler.value(nth, spot.inner("nth")).get)
+    named_hint = f"one of {' '.join(_WEEKDAYS)} is needed: split the cell, and map its words"
+    place_hint = "a number from 1 (the first) to 5 is needed, or from -1 (the last) to -5"
 
     def rule(row: RowState) -> DayRule:
-        days = [_weekday_of(each) for each in _listed(read_names(row))]
-        places = [_ordinal_of(each) for each in _listed(read_places(row))]
+        days = [_one_of(_WEEKDAYS, each, named_hint) for each in _listed(read_names(row))]
+        places = [_one_of(_ORDINALS, each, place_hint) for each in _listed(read_places(row))]
         if places:
-            return DayRule(MONTHLY, weekdays=tuple(day(place) for day in days for place in places))
-        return DayRule(weekdays=tuple(days))
+            return {"freq": MONTHLY, "byweekday": [day(place) for day in days for place in places]}
+        return {"freq": DAILY, "byweekday": days or None}
 
     return rule
 
@@ -467,17 +445,8 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _weekday_of(value: Any) -> weekday:
-    text = str(value).strip().upper()
-    if text in WEEKDAYS:
-        return weekdays[WEEKDAYS.index(text)]
-    hint = f"one of {' '.join(WEEKDAYS)} is needed: split the cell, and map its words"
-    raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=str(value), step="recur")
-
-
-def _ordinal_of(value: Any) -> int:
-    number = _ORDINALS.get(str(value).strip())
-    if number is None:
-        hint = "a number from 1 (the first) to 5 is needed, or from -1 (the last) to -5"
+def _one_of(known: Mapping[str, T], value: Any, hint: str) -> T:
+    found = known.get(str(value).strip().upper())
+    if found is None:
         raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=str(value), step="recur")
-    return number
+    return found

@@ -30,7 +30,7 @@ _WITHOUT_ZONE = frozenset({Kind.DATE, Kind.CLOCK, Kind.WALL})
 def settle(value: Any) -> Any:
     """Return a value as JSON holds it: texts in NFC, times in ISO 8601, empties as None."""
     if type(value) is str:
-        return None if not value or value.isspace() else nfc(value)
+        return (value if value.isascii() else nfc(value)) if value and not value.isspace() else None
     match value:
         case date() | time() | EndOfDay():
             return value.isoformat()
@@ -110,10 +110,12 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> 
     from_row = {one.name for one in fields if not one.is_constant}
 
     def build(row: RowState) -> Any:
-        count = len(row.reasons)
-        built = first(row) or {}
-        if required and len(row.reasons) == count and any(name not in built for name in required):
-            return None
+        built: dict[str, Any] = {}
+        if required:
+            count = len(row.reasons)
+            built = first(row) or built
+            if len(row.reasons) == count and any(name not in built for name in required):
+                return None
         built |= others(row) or {}
         return None if not built or (from_row and from_row.isdisjoint(built)) else built
 
@@ -286,7 +288,7 @@ class Validator:
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Validate the payload; a field that has a reason already gets no second one."""
-        known = {reason.field for reason in state.reasons}
+        known = [reason.field for reason in state.reasons]
         for path, refusal in judge(payload):
             if not any(_is_about(path, field) for field in known):
                 column = self._column_of(path)

@@ -21,7 +21,7 @@ from mappings.draft.times import ColumnTimes, TimeSpelling
 from mappings.draft.zones import UNKNOWN, ZoneGuess, country_language, guess_zone
 from mappings.lint.warnings import FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 _MOST_MAPPED = 40
 _CANCELLED = ("cancel", "annul", "abgesagt", "odwolan", "odwołan", "storn", "canceled", "中止", "취소", "取消")
@@ -285,7 +285,7 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     Raises:
         MappingFileError: the draft is not a mapping that may run.
     """
-    mapping = parse_feed(text, path, LookupShelf())
+    mapping = parse_feed(text, path)
     mapper, _ = compile_with_problems(mapping, Directory())
     tried = [(row, each[0]) for row in rows[:_TRIED] if len(each := mapper.outcomes(_sample_row(mapper, row))) == 1]
     payloads = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]

@@ -1,21 +1,18 @@
-"""Values of a mapping file that do less than their author thinks: open formats, names without effect, fill-ins.
+"""What a mapping file may do and had better not: values that do less than they seem to, rules never reached, keys that change.
 
-They are found in the plain document, so that they are found even where some part is not well-formed.
+Most is found in the plain document, so that it is found even where some part is not well-formed.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mappings.compiler.mapper import RowMapper
 from mappings.outcome import did_you_mean
 from mappings.positions import Loc, MappingProblem, walk
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import GoogleSheetsSource
-from mappings.spec.source_words import WriteBack
 from mappings.spec.values import MARKERS
 
 FILL_IN = "fill-in"
@@ -27,13 +24,19 @@ _SECRET = re.compile(
     r"|(?P<name>[?&](?:[\w-]*(?:token|secret|signature|password|passwd|api[_-]?key)|key|sig|pwd|auth)=)[^&\s\"'#]+",
     re.IGNORECASE,
 )
-_READERS = ("date", "datetime", "dates")
 _SAME_TWICE = frozenset({"trim", "collapse", "lower", "upper", "html_unescape", "html_to_text", "unique", "strip_control", "url"})
 _CASES = {"lower": str.lower, "upper": str.upper}
+_FILL_IN_HINTS = {
+    "channel": "put the slug of one of your channels: `eventsync check --live` names them",
+    "placeId": "put the place's identifier as the service knows it",
+    "classifications": "put a slug of the service's list: `eventsync check --live` names them",
+}
 
 
-def find_weak_values(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
-    """Yield what is allowed, and does nothing, or not what it seems to."""
+def find_unwise(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
+    """Yield what is unwise in a file, well-formed or not: rules, values and names that do not do what they seem to."""
+    rules = document.get("rows")
+    yield from _unreachable_rules(rules if isinstance(rules, list) else [])
     for loc, node in walk(document.get("source"), ("source",)):
         if isinstance(node, str) and _SECRET.search(node):
             hint = "everybody who reads this file can use it: ask for an address that needs none, or fetch the file beforehand"
@@ -43,7 +46,7 @@ def find_weak_values(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
         for loc, node in walk(document.get(part), (part,)):
             yield from _fill_ins(node, loc)
             if isinstance(node, dict):
-                yield from _weak_steps(node, loc)
+                yield from _weak_block(node, loc)
 
 
 def without_secrets(text: str) -> str:
@@ -55,24 +58,24 @@ def _unused_names(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
     let = document.get("let")
     if not isinstance(let, dict):
         return
-    nodes = (node for part in ("let", "rows", "event") for _, node in walk(document.get(part)))
-    used = Counter(node[1:] for node in nodes if isinstance(node, str) and node.startswith("$"))
-    unknown = [name for name in used if name not in let]
+    nodes = [node for part in ("let", "rows", "event") for _, node in walk(document.get(part))]
+    used = dict.fromkeys(node[1:] for node in nodes if isinstance(node, str) and node.startswith("$"))
     for name in let:
-        if not used[name]:
-            near = did_you_mean(name, unknown).replace("did you mean", "is it meant by").replace('"', '"$', 1)
-            yield MappingProblem(
-                ("let", name), f'nothing uses the named value "{name}"', near or f"write ${name} where it is meant, or drop it"
-            )
+        if name not in used:
+            near = did_you_mean(name, [other for other in used if other not in let])
+            meant = near.replace("did you mean", "is it meant by").replace('"', '"$', 1)
+            hint = meant or f"write ${name} where it is meant, or drop it"
+            yield MappingProblem(("let", name), f'nothing uses the named value "{name}"', hint)
 
 
 def _fill_ins(node: object, loc: Loc) -> Iterator[MappingProblem]:
-    entries = dict(node) if isinstance(node, dict) else dict(enumerate(node)) if isinstance(node, list) else {}
-    open_places = [key for key, inner in entries.items() if inner == FILL_IN]
-    if open_places:
-        count = f"{len(open_places)} values are" if len(open_places) > 1 else "a value is"
-        place = (*loc, open_places[0])
-        yield MappingProblem(place, f'{count} still to be filled in ("{FILL_IN}")', _hint(place))
+    entries = node if isinstance(node, dict) else dict(enumerate(node)) if isinstance(node, list) else {}
+    places = [(*loc, key) for key, inner in entries.items() if inner == FILL_IN]
+    if places:
+        count = f"{len(places)} values are" if len(places) > 1 else "a value is"
+        hints = (_FILL_IN_HINTS[str(part)] for part in reversed(places[0]) if part in _FILL_IN_HINTS)
+        hint = next(hints, "only you can know what belongs there")
+        yield MappingProblem(places[0], f'{count} still to be filled in ("{FILL_IN}")', hint)
     for name in entries if loc == ("let",) else ():
         if str(name).startswith(FILL_IN_NAME):
             what = str(name).removeprefix(FILL_IN_NAME)
@@ -80,64 +83,46 @@ def _fill_ins(node: object, loc: Loc) -> Iterator[MappingProblem]:
             yield MappingProblem((*loc, name), f"the {what} is still to be filled in", hint)
 
 
-_HINTS = {
-    "channel": "put the slug of one of your channels: `eventsync check --live` names them",
-    "placeId": "put the place's identifier as the service knows it",
-    "classifications": "put a slug of the service's list: `eventsync check --live` names them",
-}
-
-
-def _hint(loc: Loc) -> str:
-    return next((_HINTS[str(part)] for part in reversed(loc) if part in _HINTS), "only you can know what belongs there")
-
-
-def _weak_steps(block: Mapping[str, Any], loc: Loc) -> Iterator[MappingProblem]:
-    if isinstance(block.get("do"), list):
-        yield from _steps(block["do"], (*loc, "do"))
-    for name in _READERS:
+def _weak_block(block: Mapping[str, Any], loc: Loc) -> Iterator[MappingProblem]:
+    choices, steps = block.get("choose"), block.get("do")
+    if isinstance(choices, list):
+        conditions = [one.get("when") if isinstance(one, dict) else None for one in choices]
+        for later, earlier in _covered(conditions, lambda first, second: implies(second, first)):
+            message = f"this branch is never taken: whenever it would be, branch {earlier + 1} is"
+            yield MappingProblem((*loc, "choose", later), message, "put the narrower condition first, or drop this branch")
+    if isinstance(steps, list):
+        yield from _weak_steps(steps, (*loc, "do"))
+    for name in ("date", "datetime", "dates"):
         if isinstance(block.get(name), list) and not any(marker in block for marker in MARKERS):
-            yield from _formats(block[name], (*loc, name))
+            yield from _weak_formats(block[name], (*loc, name))
 
 
-def _formats(formats: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
+def _weak_formats(formats: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
     for position, spelling in enumerate(formats):
         if not isinstance(spelling, str):
             continue
         if spelling in formats[:position]:
             yield MappingProblem((*loc, position), f'the format "{spelling}" stands twice', "the second is never tried")
-        elif order_of(spelling) and swapped(spelling) in formats[:position]:
-            first = swapped(spelling)
-            message = (
-                f'"{first}" and "{spelling}" both fit 03/04: the first wins, so the day and month of some rows change places'
-            )
-            yield MappingProblem((*loc, position), message, "keep the one that the partner writes")
+        elif order_of(spelling) and (first := swapped(spelling)) in formats[:position]:
+            both = f'"{first}" and "{spelling}" both fit 03/04: the first wins, so the day and month of some rows change places'
+            yield MappingProblem((*loc, position), both, "keep the one that the partner writes")
 
 
-def _steps(steps: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
+def _weak_steps(steps: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
     before, case = "", ""
     for position, step in enumerate(steps):
         name = step if isinstance(step, str) else next(iter(step), "") if isinstance(step, dict) else ""
+        place = (*loc, position)
         if name in _SAME_TWICE and position and step == steps[position - 1]:
-            yield MappingProblem((*loc, position), f'the step "{name}" does nothing a second time', "drop it")
+            yield MappingProblem(place, f'the step "{name}" does nothing a second time', "drop it")
         if name == "trim" and before == "collapse":
-            yield MappingProblem(
-                (*loc, position), 'the step "trim" does nothing after "collapse"', "drop it: collapse trims, too"
-            )
-        if name == "map" and case and isinstance(step, dict):
-            yield from _unmet_keys(step, case, (*loc, position))
+            yield MappingProblem(place, 'the step "trim" does nothing after "collapse"', "drop it: collapse trims, too")
+        if name == "map" and case and isinstance(step, dict) and isinstance(step["map"], dict):
+            for key in step["map"] if "case" not in step.get("ignore", ()) else ():
+                if (met := _CASES[case](key)) != key:
+                    message = f'"{key}" is never met: the step "{case}" comes before'
+                    yield MappingProblem((*place, "map", key), message, f'write "{met}"')
         before, case = name, name if name in _CASES else case
-
-
-def _unmet_keys(step: Mapping[str, Any], case: str, loc: Loc) -> Iterator[MappingProblem]:
-    """A key in capitals is never met by a text that the step before has written small."""
-    table, ignored = step.get("map"), step.get("ignore", ())
-    if not isinstance(table, dict) or "case" in ignored:
-        return
-    for key in table:
-        if _CASES[case](key) != key:
-            yield MappingProblem(
-                (*loc, "map", key), f'"{key}" is never met: the step "{case}" comes before', f'write "{_CASES[case](key)}"'
-            )
 
 
 def order_of(spelling: str) -> str:
@@ -157,31 +142,21 @@ _SUBJECTS = ("column", "value")
 _IMPLY_PRESENT = frozenset({"equals", "in", "matches", "contains", "before", "after", "less", "greater"})
 
 
-def find_unreachable(document: Mapping[str, Any]) -> Iterator[MappingProblem]:
-    """Yield rules that leave nothing out, and branches of `choose` that are never taken."""
-    rules = document.get("rows")
-    if isinstance(rules, list):
-        yield from _rules(rules)
-    for part in ("let", "event"):
-        for loc, node in walk(document.get(part), (part,)):
-            choices = node.get("choose") if isinstance(node, dict) else None
-            if isinstance(choices, list):
-                conditions = [one.get("when") if isinstance(one, dict) else None for one in choices]
-                yield from _dead_branches(conditions, (*loc, "choose"))
-
-
-def _rules(rules: Sequence[Any]) -> Iterator[MappingProblem]:
+def _unreachable_rules(rules: Sequence[Any]) -> Iterator[MappingProblem]:
     windows = [position for position, rule in enumerate(rules) if isinstance(rule, dict) and "window" in rule]
     for position in windows[1:]:
         yield MappingProblem(("rows", position), "there is a window already", "only the first is looked at: make them one")
-    for later, rule in enumerate(rules):
-        earlier = next((place for place in range(later) if _takes_all(rules[place], rule)), None)
+    for later, earlier in _covered(rules, _takes_all):
+        message = f"this rule is never reached: rule {earlier + 1} has left out every row that it means"
+        yield MappingProblem(("rows", later), message, "put the narrower rule first, or drop this one")
+
+
+def _covered(items: Sequence[Any], covers: Callable[[object, object], bool]) -> Iterator[tuple[int, int]]:
+    """Yield the place of each item that an earlier one covers, and the place of the first that does."""
+    for later, item in enumerate(items):
+        earlier = next((place for place in range(later) if covers(items[place], item)), None)
         if earlier is not None:
-            yield MappingProblem(
-                ("rows", later),
-                f"this rule is never reached: rule {earlier + 1} has left out every row that it means",
-                "put the narrower rule first, or drop this one",
-            )
+            yield later, earlier
 
 
 def _takes_all(earlier: object, later: object) -> bool:
@@ -190,49 +165,34 @@ def _takes_all(earlier: object, later: object) -> bool:
             return implies(second, first)
         case {"keep": first}, {"keep": second}:
             return implies(first, second)
-        case {"keep": first}, {"skip": second}:
-            return _excludes(first, second)
+        case {"keep": dict() as first}, {"skip": dict() as second}:
+            mine, others = _texts(first), _texts(second)
+            is_exact = "ignore" not in first and "ignore" not in second and _subject(first) == _subject(second)
+            return is_exact and bool(mine) and bool(others) and not mine & others
         case _:
             return False
-
-
-def _dead_branches(conditions: Sequence[Any], loc: Loc) -> Iterator[MappingProblem]:
-    for later, condition in enumerate(conditions):
-        earlier = next((place for place in range(later) if implies(condition, conditions[place])), None)
-        if earlier is not None:
-            message = f"this branch is never taken: whenever it would be, branch {earlier + 1} is"
-            yield MappingProblem((*loc, later), message, "put the narrower condition first, or drop this branch")
 
 
 def implies(narrow: object, wide: object) -> bool:
     """Return whether `wide` surely holds wherever `narrow` does, as far as the file shows."""
     if not isinstance(narrow, dict) or not isinstance(wide, dict) or not narrow or not wide:
         return False
-    if narrow == wide:
-        return True
-    if isinstance(wide.get("any"), list) and any(implies(narrow, part) for part in wide["any"]):
-        return True
-    if isinstance(narrow.get("all"), list) and any(implies(part, wide) for part in narrow["all"]):
-        return True
-    return _subject(narrow) is not None and _subject(narrow) == _subject(wide) and _test_implies(narrow, wide)
+    wider, narrower = wide.get("any"), narrow.get("all")
+    return (
+        narrow == wide
+        or (isinstance(wider, list) and any(implies(narrow, part) for part in wider))
+        or (isinstance(narrower, list) and any(implies(part, wide) for part in narrower))
+        or _test_implies(narrow, wide)
+    )
 
 
 def _test_implies(narrow: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
-    tests = {key: value for key, value in wide.items() if key not in (*_SUBJECTS, "ignore")}
-    if tests == {"is": "present"}:
-        return bool(_IMPLY_PRESENT & narrow.keys())
-    mine, theirs = _texts(narrow), _texts(wide)
-    only_texts = set(tests) <= {"equals", "in"}
-    return bool(mine) and only_texts and mine <= theirs and narrow.get("ignore") == wide.get("ignore")
-
-
-def _excludes(kept: object, condition: object) -> bool:
-    """Whether no row that is kept meets the condition: both name texts of one column, and have none in common."""
-    if not isinstance(kept, dict) or not isinstance(condition, dict) or "ignore" in kept or "ignore" in condition:
+    if _subject(narrow) is None or _subject(narrow) != _subject(wide):
         return False
-    mine, theirs = _texts(kept), _texts(condition)
-    is_same = _subject(kept) is not None and _subject(kept) == _subject(condition)
-    return is_same and bool(mine) and bool(theirs) and not mine & theirs
+    if wide.keys() - {*_SUBJECTS, "ignore"} == {"is"} and wide["is"] == "present":
+        return bool(_IMPLY_PRESENT & narrow.keys())
+    texts = _texts(narrow)
+    return bool(texts) and texts <= _texts(wide) and narrow.get("ignore") == wide.get("ignore")
 
 
 def _subject(condition: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -240,8 +200,8 @@ def _subject(condition: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _texts(condition: Mapping[str, Any]) -> frozenset[str]:
-    """Return the texts that `equals` and `in` name; nothing where another text may be meant, or another test is beside."""
-    if set(condition) - {*_SUBJECTS, "equals", "in", "ignore"} or {"equals", "in"} <= condition.keys():
+    """Return the texts that `equals` or `in` names; nothing where another text may be meant, or another test is beside."""
+    if condition.keys() - {*_SUBJECTS, "equals", "in", "ignore"} or {"equals", "in"} <= condition.keys():
         return frozenset()
     named = condition.get("equals", condition.get("in"))
     texts = named if isinstance(named, list) else [named]
@@ -253,51 +213,23 @@ def _texts(condition: Mapping[str, Any]) -> frozenset[str]:
 _EDITED = ("title", "startAt", "endAt", "locationName")
 
 
-def find_unwise(document: Mapping[str, Any]) -> tuple[MappingProblem, ...]:
-    """Return what is unwise in a file, well-formed or not: rules, values and names that do not do what they seem to."""
-    return (*find_unreachable(document), *find_weak_values(document))
-
-
-def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> tuple[MappingProblem, ...]:
-    """Return what is unwise, for the command check to show."""
-    return (
-        *_edited_keys(mapping, mapper.field_columns),
-        *_weak_examples(mapping),
-        *_misspelt_columns(mapping, mapper.columns),
-    )
-
-
-def _edited_keys(mapping: FeedMapping, columns: Mapping[str, str]) -> Iterator[MappingProblem]:
+def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
+    """Yield what is unwise in a mapping that may run: keys that partners edit, examples that prove nothing."""
     for position, part in enumerate(mapping.key_columns):
-        fields = [field for field in _EDITED if columns.get(field) == part.column]
-        if fields:
-            message = f'the key uses "{part.column}", which partners edit (it fills {fields[0]})'
+        filled = [field for field in _EDITED if mapper.field_columns.get(field) == part.column]
+        if filled:
+            message = f'the key uses "{part.column}", which partners edit (it fills {filled[0]})'
             yield MappingProblem(("key", position), message, "an edit makes the row look new: prefer an identifier that stays")
+    if not mapping.examples:
+        yield MappingProblem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
+    elif all(example.rejected is None for example in mapping.examples):
+        yield MappingProblem(("examples",), "no example is a rejection", "add a row that must be rejected, and why")
+    yield from _misspelt_columns(mapping, mapper.columns)
 
 
 def _misspelt_columns(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:
     for position, example in enumerate(mapping.examples):
-        absent = set(columns) - example.row.keys()
+        absent = sorted(set(columns) - example.row.keys())
         for name in example.row.keys() - set(columns):
-            near = did_you_mean(name, sorted(absent))
-            if near:
+            if near := did_you_mean(name, absent):
                 yield MappingProblem(("examples", position, "row", name), f'the mapping reads no column "{name}"', near)
-
-
-def _weak_examples(mapping: FeedMapping) -> Iterator[MappingProblem]:
-    if not mapping.examples:
-        yield MappingProblem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
-    elif not any(example.rejected is not None for example in mapping.examples):
-        yield MappingProblem(("examples",), "no example is a rejection", "add a row that must be rejected, and why")
-
-
-def find_read_and_written(mapping: FeedMapping, columns: frozenset[str]) -> Iterator[MappingProblem]:
-    """Yield a problem for each of the `columns` that the mapping reads and `write_back` names."""
-    match mapping.source:
-        case GoogleSheetsSource(write_back=WriteBack() as written):
-            for name in written.names:
-                if name in columns:
-                    hint = "give a column that the mapping does not read"
-                    yield MappingProblem(("source", "write_back"), f'the mapping reads "{name}", and writes into it', hint)
-        case _:
-            return

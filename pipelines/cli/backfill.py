@@ -21,7 +21,7 @@ if IS_WORKING:
     from mappings.strict import written
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from, worst
-    from pipelines.cli.run import REHEARSED, options_of, run_feeds, tell_after, tell_before
+    from pipelines.cli.run import REHEARSED, notify_after, notify_before, options_of, run_feeds
     from pipelines.cli.run_report import RunReport, sent_in, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, make_plan, plan_of_record
@@ -104,8 +104,12 @@ def backfill(  # the options of the surface
     options = options_of(accept=accept, limit=limit, wait=wait)
     if dry_run:
         return _rehearse(settings, mapping, options, plan, output)
-    request = BackfillRequest(settings, mapping, plan, options, is_resumed=resume, uses_dagster=not no_dagster)
-    return _run(request, output)
+    with open_context(settings, output.aside) as context:
+        backfills = Backfills(context.engine, settings.destination, mapping.feed, now)
+        record = _meant(mapping.feed, plan, backfills, output, is_resumed=resume)
+        _check_alone(record, LedgerQueries(context.engine), settings.destination, mapping.feed)
+        work = BackfillWork(settings, mapping, options, backfills, record, output, context.notes, uses_dagster=not no_dagster)
+        return work.run()
 
 
 def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str, str]) -> None:
@@ -315,69 +319,29 @@ def _progress(record: BackfillRecord) -> str:
     return f"{done} of {counted(len(record.slices), 'slice')} done"
 
 
-@dataclass(frozen=True, slots=True)
-class BackfillRequest:
-    """What the options ask for; `plan` is None to resume the open backfill, of any days."""
-
-    settings: Settings
-    mapping: FeedMapping
-    plan: BackfillPlan | None
-    options: RunOptions
-    is_resumed: bool
-    uses_dagster: bool
-
-    @property
-    def feed(self) -> FeedName:
-        """The feed's name."""
-        return self.mapping.feed
-
-
-def _run(request: BackfillRequest, output: Output) -> int:
-    """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
-
-    Interrupted at any time, it records and prints what was done until then.
-
-    Raises:
-        SyncError: no backfill is meant, another process is at it, or the state DB fails.
-    """
-    with open_context(request.settings, output.aside) as context:
-        backfills = Backfills(context.engine, request.settings.destination, request.feed, now)
-        record = _meant(request, backfills, output)
-        _check_alone(request, record, LedgerQueries(context.engine))
-        work = BackfillWork(request, backfills, record, output, context.notes)
-        with leaving_on_second_signal(work.show_at_last):
-            try:
-                tell_before(request.settings, [request.mapping])
-                codes = list(work.exit_codes())
-            except KeyboardInterrupt:
-                codes = [int(ExitCode.INTERRUPTED)]
-            exit_code = worst(codes)
-            work.show(exit_code)
-            tell_after(request.settings, [request.mapping], filter(None, [work.stopped_by]), None)
-            return exit_code
-
-
-def _meant(request: BackfillRequest, backfills: Backfills, output: Output) -> BackfillRecord:
-    """Return the backfill to go on with: the one that the words mean, or a new one."""
+def _meant(
+    feed: FeedName, plan: BackfillPlan | None, backfills: Backfills, output: Output, *, is_resumed: bool
+) -> BackfillRecord:
+    """Return the backfill to go on with: the one that the words mean (`plan` None: of any days), or a new one."""
     records = backfills.all()
-    if request.is_resumed or request.plan is None:
-        return _open_one(request.feed, records, request.plan)
+    if is_resumed or plan is None:
+        return _open_one(feed, records, plan)
     for one in records:
-        if one.state is BackfillState.OPEN and plan_of_record(one) == request.plan:
-            output.note(f"{request.feed}: going on with backfill {one.backfill_id}, {_progress(one)}")
+        if one.state is BackfillState.OPEN and plan_of_record(one) == plan:
+            output.note(f"{feed}: going on with backfill {one.backfill_id}, {_progress(one)}")
             return one
-    days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in request.plan.slices]
-    output.note(f"{request.feed}: {request.plan}: {counted(len(days), 'slice')}")
-    return backfills.open(new_run_id(now()), request.plan.model_dump_json(), days)
+    days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in plan.slices]
+    output.note(f"{feed}: {plan}: {counted(len(days), 'slice')}")
+    return backfills.open(new_run_id(now()), plan.model_dump_json(), days)
 
 
-def _check_alone(request: BackfillRequest, record: BackfillRecord, books: LedgerQueries) -> None:
+def _check_alone(record: BackfillRecord, queries: LedgerQueries, destination: str, feed: FeedName) -> None:
     """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
 
     Raises:
         HeldByAnotherError: who it is.
     """
-    for status in books.status(destination=request.settings.destination, feed=request.feed) if record.is_at_work else ():
+    for status in queries.status(destination=destination, feed=feed) if record.is_at_work else ():
         held = status.lease
         if held is not None and not held.is_gone and is_of(held.name, BACKFILL):
             raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
@@ -387,11 +351,14 @@ def _check_alone(request: BackfillRequest, record: BackfillRecord, books: Ledger
 class BackfillWork:
     """One command at work on the slices of a backfill, and how far it has come: slices `done`, rows `read` and `sent`."""
 
-    request: BackfillRequest
+    settings: Settings
+    mapping: FeedMapping
+    options: RunOptions
     backfills: Backfills
     record: BackfillRecord
     output: Output
     notes: ServiceNotes
+    uses_dagster: bool
     read: int = 0
     sent: int = 0
     done: int = 0
@@ -399,7 +366,26 @@ class BackfillWork:
     stopped_by: RunReport | None = None
     is_shown: bool = False
 
-    def exit_codes(self) -> Iterator[int]:
+    def run(self) -> int:
+        """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
+
+        Interrupted at any time, it records and prints what was done until then.
+
+        Raises:
+            SyncError: another process is at it, or the state DB fails.
+        """
+        with leaving_on_second_signal(self._show_at_last):
+            try:
+                notify_before(self.settings, [self.mapping])
+                codes = list(self._exit_codes())
+            except KeyboardInterrupt:
+                codes = [int(ExitCode.INTERRUPTED)]
+            exit_code = worst(codes)
+            self._show(exit_code)
+            notify_after(self.settings, [self.mapping], filter(None, [self.stopped_by]), None)
+            return exit_code
+
+    def _exit_codes(self) -> Iterator[int]:
         """Run one slice after the other until one stops; yield the exit code of each."""
         left = self.record.left
         for place, one in enumerate(left):
@@ -416,12 +402,12 @@ class BackfillWork:
             if not self._end_slice(one, claim, report, left=len(left) - place - 1):
                 return
 
-    def show(self, exit_code: int) -> None:
+    def _show(self, exit_code: int) -> None:
         """Print how far the backfill is, as one document or a sentence."""
         self.record = self.backfills.one(self.record.backfill_id)
         self.is_shown = True
         self._print_document(exit_code)
-        feed, record = self.request.feed, self.record
+        feed, record = self.mapping.feed, self.record
         if self.stopped_by is not None:
             show_report(self.output, self.stopped_by)
         done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
@@ -431,22 +417,22 @@ class BackfillWork:
         elif record.state is BackfillState.CANCELLED:
             self.output.note("it was cancelled meanwhile")
 
-    def show_at_last(self) -> None:
+    def _show_at_last(self) -> None:
         """Print the document of an interrupted command that does not end by itself."""
         if not self.is_shown:
             self._print_document(int(ExitCode.INTERRUPTED))
 
     def _print_document(self, exit_code: int) -> None:
         document = document_from(
-            BackfillAtWork, self, exit_code=exit_code, feed=self.request.feed, backfill=_document(self.record)
+            BackfillAtWork, self, exit_code=exit_code, feed=self.mapping.feed, backfill=_document(self.record)
         )
         self.output.document(document)
 
     def _give_way(self) -> None:
         """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
         with signals_raised():
-            if is_awaited(self.notes, self.request.feed, now()):
-                self.output.aside(f"{self.request.feed}: another run waits for the feed; it goes first")
+            if is_awaited(self.notes, self.mapping.feed, now()):
+                self.output.aside(f"{self.mapping.feed}: another run waits for the feed; it goes first")
                 time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
 
     def _run_slice(self, one: SliceRecord, claim: str, *, is_first: bool) -> RunReport:
@@ -454,18 +440,18 @@ class BackfillWork:
 
         But for the first, a slice waits for a scheduled run that has come in.
         """
-        request, plan = self.request, plan_of_record(self.record)
-        limit = None if request.options.limit is None else request.options.limit - self.sent
+        plan = plan_of_record(self.record)
+        limit = None if self.options.limit is None else self.options.limit - self.sent
         more = {"window": plan.window_of(one), "status": plan.status, "limit": limit}
-        options = request.options.model_copy(update={**more, "wait": request.options.wait or not is_first})
-        title = f"{request.feed} {_days(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
+        options = self.options.model_copy(update={**more, "wait": self.options.wait or not is_first})
+        title = f"{self.mapping.feed} {_days(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
         try:
             (report,) = run_feeds(
-                request.settings,
-                [request.mapping],
+                self.settings,
+                [self.mapping],
                 options,
                 self.output,
-                uses_dagster=request.uses_dagster,
+                uses_dagster=self.uses_dagster,
                 launched_by=BACKFILL,
                 title=title,
             )
@@ -480,7 +466,7 @@ class BackfillWork:
         read, publish = report.read or {}, report.publish or {}
         self.read += read.get("read", 0)
         self.sent += sent_in(report)
-        is_spent = self.request.options.limit is not None and self.sent >= self.request.options.limit
+        is_spent = self.options.limit is not None and self.sent >= self.options.limit
         is_through = report.outcome in _THROUGH and not (is_spent and publish.get("pending"))
         self.done += is_through
         message = "\n".join(filter(None, (report.message, report.hint))) or report.outcome

@@ -134,22 +134,22 @@ def resolve(  # the options of the surface
     choice = _choice(feed, wishes, event_id, same_as, is_one=state is None and len(words) == 1)
     with open_feed_session(settings, feed) as session:
         name = session.book.feed
-        weighed = _weighed(session, choice, words, state)
+        proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
         if warning:
             output.note(f"mind: {warning}")
-        if not yes and not _is_confirmed(output, name, weighed, is_of_state=state is not None):
+        if not yes and not _is_confirmed(output, name, proposals, is_of_state=state is not None):
             output.document(Resolution(feed=name, rows=[], warning=warning, is_confirmed=False))
             output.note("nothing was changed")
             return int(ExitCode.ATTENTION)
         # Other feeds are held as well whose rows give up an event, or get it back.
-        adopted = [one.outcome.adopted for one in weighed if isinstance(one.outcome, Change) and one.outcome.adopted]
+        adopted = [one.outcome.adopted for one in proposals if isinstance(one.outcome, Change) and one.outcome.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
-            resolved = decisions.resolve_all([one.row_key for one in weighed], choice)
-    told = [_told(one) for one in resolved]
-    output.document(Resolution(feed=name, rows=told, warning=warning, is_confirmed=True))
-    lines = [(one.row_key, spelt(one.was), spelt(one.state), str(one.event_id or ""), one.what) for one in told]
+            resolved = decisions.resolve_all([one.row_key for one in proposals], choice)
+    decided = [_told(one) for one in resolved]
+    output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
+    lines = [(one.row_key, spelt(one.was), spelt(one.state), str(one.event_id or ""), one.what) for one in decided]
     output.table(f"{name}: decided", _COLUMNS, lines)
     return 0
 
@@ -213,7 +213,7 @@ def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as
     return SameAs(typed_key(same_as) if same_as else None) if event_id is None else TakeEvent(event_id)
 
 
-def _weighed(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
+def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (state is None) is not bool(words):
         hint = f"for example `eventsync resolve {session.book.feed} --state held ...`"
@@ -222,34 +222,34 @@ def _weighed(session: FeedSession, choice: Choice, words: Sequence[RowKey], stat
         listed = chosen_rows(session.books, session.book, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
         return [one for one in propose(session.engine, session.book, keys, choice) if isinstance(one.outcome, Change)]
-    weighed = propose(session.engine, session.book, words, choice)
-    unknown = [one.row_key for one in weighed if one.outcome is None]
+    proposals = propose(session.engine, session.book, words, choice)
+    unknown = [one.row_key for one in proposals if one.outcome is None]
     if unknown:
         raise session.unknown(unknown)
-    raise_all([one.outcome for one in weighed])
-    return weighed
+    raise_all([one.outcome for one in proposals])
+    return proposals
 
 
-def _is_confirmed(output: Output, feed: str, weighed: Sequence[Proposal], *, is_of_state: bool) -> bool:
+def _is_confirmed(output: Output, feed: str, proposals: Sequence[Proposal], *, is_of_state: bool) -> bool:
     """Ask about a risk, and about several rows of one state.
 
     Raises:
         ConfigError: there is no terminal to ask.
     """
-    risks = [f"{one.row_key}: {one.outcome.risk}" for one in weighed if isinstance(one.outcome, Change) and one.outcome.risk]
-    is_many = is_of_state and len(weighed) > 1
+    risks = [f"{one.row_key}: {one.outcome.risk}" for one in proposals if isinstance(one.outcome, Change) and one.outcome.risk]
+    is_many = is_of_state and len(proposals) > 1
     if not risks and not is_many:
         return True
     output.note(*risks)
     if is_many:
-        some = ", ".join(one.row_key for one in weighed[:_NAMED])
-        output.note(f"{len(weighed)} rows: {some}{' ...' * (len(weighed) > _NAMED)}")
+        some = ", ".join(one.row_key for one in proposals[:_NAMED])
+        output.note(f"{len(proposals)} rows: {some}{' ...' * (len(proposals) > _NAMED)}")
     if output.is_json or not sys.stdin.isatty():
         if risks:
             hint = f"`eventsync reconcile {feed}` looks for the event; say --yes to send in spite of that"
             raise ConfigError(f"{len(risks)} of these rows may be created twice, and nobody can be asked", hint=hint)
-        raise ConfigError(f"this would decide about {len(weighed)} rows, and there is no terminal to ask", hint="say --yes")
-    return typer.confirm("Send again all the same?" if risks else f"Decide about {len(weighed)} rows?", default=False, err=True)
+        raise ConfigError(f"this would decide about {len(proposals)} rows, and there is no terminal to ask", hint="say --yes")
+    return typer.confirm("Send again all the same?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
 
 def _warning(session: FeedSession, choice: Choice) -> str:

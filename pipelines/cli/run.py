@@ -124,7 +124,7 @@ def run(  # the options of the surface
                 require_service(settings)
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output)
-            tell_before(settings, mappings)
+            notify_before(settings, mappings)
             reports.collect(run_feeds(settings, mappings, options, output, uses_dagster=not no_dagster))
         except KeyboardInterrupt:
             reports.show(ExitCode.INTERRUPTED)
@@ -135,7 +135,7 @@ def run(  # the options of the surface
         reports.show(exit_code)
         for error in broken:
             output.error(error)
-        tell_after(settings, mappings, reports.reports, broken if all_feeds else None)
+        notify_after(settings, mappings, reports.reports, broken if all_feeds else None)
         return exit_code
 
 
@@ -212,7 +212,7 @@ def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) 
     return [feed.mapping for feed in feeds]
 
 
-def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
+def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
@@ -222,7 +222,7 @@ def tell_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
         notifier_of(settings, context.engine).notify_of_lost_runs(feeds)
 
 
-def tell_after(
+def notify_after(
     settings: Settings, feeds: Sequence[FeedMapping], reports: Iterable[RunReport], broken: Sequence[MappingFileError] | None
 ) -> None:
     """Notify of the feeds that were run. A notification that fails is logged, and fails no run; an interruption ends only this.

@@ -21,7 +21,7 @@ from connectors.sources.contract import Access
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.stage import ReadInputs, Staged, StageJob, plan_read, stage
 from state.database import StateDb, open_database
@@ -56,7 +56,7 @@ class SourceToRead:
 
     @property
     def mapping(self) -> FeedMapping:
-        return parse_feed(FEED + self.rules, self.base / "agenda.yaml", LookupShelf()).model_copy(update={"source": self.spec})
+        return parse_feed(FEED + self.rules, self.base / "agenda.yaml").model_copy(update={"source": self.spec})
 
     def ledger(self, engine: StateDb) -> Ledger:
         return Ledger(engine, DESTINATION, self.mapping.feed, namespace="tests", now=now)

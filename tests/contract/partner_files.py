@@ -7,7 +7,7 @@ from pathlib import Path
 from contract.feed_runs import outcomes_in
 
 from mappings.outcome import RowOutcome
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 EVENT = """
   channelId: {channel: city-agenda}
@@ -22,4 +22,4 @@ def outcomes(folder: Path, mapping: str, files: dict[str, bytes]) -> list[RowOut
     for name, content in files.items():
         (folder / name).write_bytes(content)
     text = mapping.replace("\n  EVENT\n", EVENT)
-    return outcomes_in(parse_feed(text, folder / "feed.yaml", LookupShelf()), folder)
+    return outcomes_in(parse_feed(text, folder / "feed.yaml"), folder)

@@ -14,7 +14,7 @@ from contract.feed_runs import REAL, events_in, outcomes_of, reasons_in
 from connectors.sources.catalogue import open_source
 from connectors.sources.errors import MissingColumnsError
 from mappings.outcome import MappedRow, ReasonCode
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 DATA = REAL / "data"
 
@@ -249,7 +249,7 @@ def test_campaigns_without_a_day_stop_a_feed_that_takes_days_for_granted() -> No
         .read_text("utf-8")
         .replace("optional: [StartDate, EndDate, Type]", "optional: [EndDate, Type]")
     )
-    mapping = parse_feed(text, REAL / "sf-campaign-tree-csv.yaml", LookupShelf())
+    mapping = parse_feed(text, REAL / "sf-campaign-tree-csv.yaml")
     source = open_source(mapping.source, REAL, frozenset({"Name", "StartDate"}))
     with pytest.raises(MissingColumnsError, match="StartDate"), source.read():
         pass

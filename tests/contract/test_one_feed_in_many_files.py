@@ -16,7 +16,7 @@ import xlsxwriter
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 COLUMNS = ("REF", "TITLE", "DAY", "HOUR", "PRICE", "POSTCODE", "VENUE")
 ROWS = [
@@ -123,7 +123,7 @@ FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 def _outcomes(folder: Path, source: str) -> list[RowOutcome]:
-    mapping = parse_feed(FEED.replace("{SOURCE}", source), folder / "feed.yaml", LookupShelf())
+    mapping = parse_feed(FEED.replace("{SOURCE}", source), folder / "feed.yaml")
     mapper = compile_feed(mapping, Directory({"city-agenda": 1}, frozenset({"music"})))
     with open_source(mapping.source, folder, mapper.columns).read() as reading:
         return list(mapper.over(reading.rows))

@@ -11,7 +11,7 @@ import pytest
 from dagster._utils.schedules import schedule_execution_time_iterator
 from on_dagster.desk import FEED, MAPPING
 
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 from pipelines.orchestration.automation import feed_schedules
 
 WARSAW = ZoneInfo("Europe/Warsaw")
@@ -21,7 +21,7 @@ SPRING, AUTUMN = datetime(2026, 3, 29, 0, 50, tzinfo=WARSAW), datetime(2026, 10,
 
 def _ticks(cron: str, after: datetime, count: int) -> list[str]:
     text = MAPPING.format(feed=FEED, source="events.csv").replace("15 */2 * * *", cron)
-    (schedule,) = feed_schedules(parse_feed(text, Path(f"feeds/{FEED}.yaml"), LookupShelf()))
+    (schedule,) = feed_schedules(parse_feed(text, Path(f"feeds/{FEED}.yaml")))
     assert isinstance(schedule.cron_schedule, str)
     ticks = schedule_execution_time_iterator(
         after.timestamp(), schedule.cron_schedule, schedule.execution_timezone, ascending=True

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT, dump
 from mappings.outcome import MappedRow, ReasonCode, Refusal, Rejection, RowLocation, Skipped, SourceRow
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 from mappings.zones import Gap, Localise, Overlap, localiser
 
 FEED = r"""
@@ -67,7 +67,7 @@ event:
 
 
 def compiled() -> RowMapper:
-    mapping = parse_feed(FEED, Path("everything.yaml"), LookupShelf())
+    mapping = parse_feed(FEED, Path("everything.yaml"))
     return compile_feed(mapping, Directory(classifications=frozenset({"music", "culture"})), datetime(2026, 5, 1, tzinfo=UTC))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import MappedRow, ReasonCode, Rejection, RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 FEED = r"""
 feed: again
@@ -35,7 +35,7 @@ event:
   seats: {from: SEATS, do: [{number: ","}], on_error: draft, on_empty: omit}
   row: {meta: row}
 """
-MAPPING = parse_feed(FEED, Path("again.yaml"), LookupShelf())
+MAPPING = parse_feed(FEED, Path("again.yaml"))
 LIKELY = {
     "ID": ["1", ""],
     "DAY": ["2026-03-29", "2026-06-01", "soon", ""],
@@ -73,7 +73,7 @@ def test_a_cell_that_is_not_there_is_empty_however_often_it_was_seen_before() ->
 
 def test_a_value_that_the_service_does_not_take_is_refused_in_every_row_that_has_it() -> None:
     feed = FEED.replace("channelId: 7", 'channelId: {from: SEATS, do: [{number: ","}]}')
-    mapper = compiled(parse_feed(feed, Path("again.yaml"), LookupShelf()))
+    mapper = compiled(parse_feed(feed, Path("again.yaml")))
     whole = {name: likely[0] for name, likely in LIKELY.items()}
     half = whole | {"SEATS": "12,5"}
     outcomes = [mapper.outcomes(SourceRow(RowLocation("x", 2), cells))[0] for cells in (half, half, whole, half)]

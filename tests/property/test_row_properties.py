@@ -16,7 +16,7 @@ from mappings.compiler.expand import read_rule, rule_days
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT
 from mappings.outcome import Absorbed, MappedRow, Refusal, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 FEED = """
@@ -56,7 +56,7 @@ RECUR = """
 
 
 def mapper(rules: str, day: str = "$day") -> RowMapper:
-    return compile_feed(parse_feed(FEED % (rules, day), Path("many.yaml"), LookupShelf()), Directory(), NOW)
+    return compile_feed(parse_feed(FEED % (rules, day), Path("many.yaml")), Directory(), NOW)
 
 
 RECURRING = mapper(RECUR)

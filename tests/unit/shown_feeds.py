@@ -19,7 +19,7 @@ from mappings.compiler.mapper import Directory, compile_feed
 from mappings.outcome import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.positions import Block, plain, read_yaml
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 AS_OF = datetime(2027, 5, 1, 8, tzinfo=UTC)
 """When every run on the pages starts, as they say."""
@@ -46,7 +46,7 @@ class ShownFeed:
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
         text = orjson.dumps(_merged(_document(frame), _document(self.mapping))).decode()
-        return parse_feed(text, folder / "agenda.yaml", LookupShelf())
+        return parse_feed(text, folder / "agenda.yaml")
 
     def outcomes(self, folder: Path, frame: str) -> list[RowOutcome]:
         """Return what becomes of the file's rows."""

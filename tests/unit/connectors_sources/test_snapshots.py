@@ -15,7 +15,7 @@ from connectors.sources.catalogue import open_source
 from connectors.sources.contract import REAL_CLOCK, Clock
 from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import AnySource, SourceSpec
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 FEED = """\
 feed: agenda
@@ -36,7 +36,7 @@ ICS = b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:a\r\nSUMMARY:one\r
 
 
 def spec_of(text: str, folder: Path) -> SourceSpec:
-    return parse_feed(FEED.format(source=text), folder / "agenda.yaml", LookupShelf()).source
+    return parse_feed(FEED.format(source=text), folder / "agenda.yaml").source
 
 
 def seen(text: str, folder: Path, clockwork: Clock = REAL_CLOCK) -> FileSnapshot:

@@ -13,7 +13,7 @@ from mappings.event import Event
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 HEAD = """feed: sample
 source: {kind: csv, path: sample.csv}
@@ -49,7 +49,7 @@ def build(tmp_path: Path) -> Build:
             path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-        return parse_feed(HEAD + top + _declared(event, top) + _merged(event), tmp_path / "sample.yaml", LookupShelf())
+        return parse_feed(HEAD + top + _declared(event, top) + _merged(event), tmp_path / "sample.yaml")
 
     return feed
 

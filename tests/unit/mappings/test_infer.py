@@ -16,7 +16,7 @@ from mappings.draft.source import SourceGuess, guess_source
 from mappings.draft.times import find_times
 from mappings.draft.zones import guess_zone
 from mappings.examples import run_examples
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 NAMES = st.sampled_from(["id", "title", "date", "time", "ende", "miasto", "url", "price", "status", "Kategorie", "#3", "$x"])
 CELLS = st.sampled_from(
@@ -53,7 +53,7 @@ def test_every_table_gives_a_mapping_that_may_run_and_examples_that_come_true(
     rows = [dict(zip(names, row, strict=True)) for row in cells]
     sample = SourceSample("partner.csv", "partner.csv", SourceGuess({"kind": "csv"}), names, rows)
     text = with_examples(draft_feed(sample, "partner")[0], tmp_path / "partner.yaml", rows)
-    mapping = parse_feed(text, tmp_path / "partner.yaml", LookupShelf())
+    mapping = parse_feed(text, tmp_path / "partner.yaml")
     assert run_examples(mapping) == ()
 
 

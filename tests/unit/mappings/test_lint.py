@@ -10,7 +10,7 @@ from unit.mappings.conftest import EVENT, HEAD
 
 from mappings.errors import MappingFileError
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 ANY_AND_ALL = """
   - {skip: {any: [{column: A, equals: x}, {column: B, is: missing}]}, because: 1}
@@ -98,7 +98,7 @@ def test_things_to_fill_in_are_counted_and_told_once_for_a_table(build: Build) -
 )
 def test_a_secret_in_an_address_is_told_and_not_repeated(tmp_path: Path, path: str) -> None:
     text = (HEAD + EVENT).replace("sample.csv", f'"{path}"')
-    mapping = parse_feed(text, tmp_path / "sample.yaml", LookupShelf())
+    mapping = parse_feed(text, tmp_path / "sample.yaml")
     warning = next(warning for warning in mapping.warnings if "secret" in warning.message)
     assert (warning.line, warning.column) == (2, 27)
     assert "***" in warning.snippet
@@ -185,7 +185,7 @@ def test_offers_that_are_no_objects_are_told_before_every_row_is_refused(build: 
 )
 def test_what_is_wrong_with_a_source_says_what_would_help(tmp_path: Path, source: str, told: str, hint: str) -> None:
     with pytest.raises(MappingFileError) as refused:
-        parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml", LookupShelf())
+        parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml")
     (problem,) = refused.value.problems
     assert told in problem.message
     assert hint in problem.hint

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from unit.mappings.conftest import EVENT, HEAD
 
 from mappings.errors import MappingFileError
-from mappings.lookup_table import Table
-from mappings.yaml.loader import LookupShelf, load_feed, load_folder, parse_feed
+from mappings.yaml.loader import load_feed, load_folder, parse_feed
 
 TEN_MISTAKES = """\
 feed: Lisbon Agenda
@@ -268,21 +266,17 @@ def test_a_word_that_other_programs_use_is_told_by_the_word_that_is_meant(
     tmp_path: Path, source: str, word: str, meant: str
 ) -> None:
     with pytest.raises(MappingFileError) as refused:
-        parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml", LookupShelf())
+        parse_feed(HEAD.replace("path: sample.csv", f"path: sample.csv, {source}") + EVENT, tmp_path / "a.yaml")
     (problem,) = (one for one in refused.value.problems if f'"{word}"' in one.message)
     assert problem.hint == f'did you mean "{meant}"?'
 
 
-class TornShelf(LookupShelf):
-    """Lookup files that fail as nothing foresees."""
-
-    def opener(self, folder: Path) -> Callable[[str], Table]:
-        raise ZeroDivisionError(folder.name)
-
-
-def test_what_no_check_foresaw_is_a_problem_of_its_file_that_asks_to_be_reported(tmp_path: Path) -> None:
+def test_what_no_check_foresaw_is_a_problem_of_its_file_that_asks_to_be_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mappings.yaml.loader.read_yaml", lambda _: 1 / 0)
     with pytest.raises(MappingFileError) as raised:
-        parse_feed(VALID, tmp_path / "sample.yaml", TornShelf())
+        parse_feed(VALID, tmp_path / "sample.yaml")
     (problem,) = raised.value.problems
     assert (problem.line, problem.column) == (1, 1)
     assert re.match(r"a fault of eventsync while loading this file: ZeroDivisionError in \w+\.py, line \d+", problem.message)

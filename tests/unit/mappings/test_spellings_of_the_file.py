@@ -12,7 +12,7 @@ from mappings.reference import read_vocabulary
 from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
 from mappings.spec.source import CsvSource
 from mappings.spec.source_words import Header
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 ONE_FOR_MANY = r"""
 feed: sample
@@ -33,7 +33,7 @@ event:
 
 def loaded(text: str, tmp_path: Path) -> FeedMapping:
     (tmp_path / "cities.csv").write_text("city,placeId\nLisboa,pt-lisboa\n", "utf-8")
-    return parse_feed(text, tmp_path / "sample.yaml", LookupShelf())
+    return parse_feed(text, tmp_path / "sample.yaml")
 
 
 def test_one_item_needs_no_list_around_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from mappings.errors import MappingFileError
-from mappings.yaml.loader import LookupShelf, parse_feed
+from mappings.yaml.loader import parse_feed
 
 FILE = """\
 feed: ten-mistakes
@@ -51,7 +51,7 @@ SAID = (
 def refused(tmp_path: Path) -> MappingFileError:
     (tmp_path / "genres.csv").write_text("genre,slug\nconcert,music\n", "utf-8")
     with pytest.raises(MappingFileError) as error:
-        parse_feed(FILE, tmp_path / "ten.yaml", LookupShelf())
+        parse_feed(FILE, tmp_path / "ten.yaml")
     return error.value
 
 

@@ -7,7 +7,6 @@ import json
 import re
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from urllib.parse import quote, quote_plus, unquote, urlsplit
 
 MASK = "[key]"
@@ -29,41 +28,55 @@ class Mask:
 
     One of fewer than 8 characters is hidden where it stands alone, one of fewer than 4 where it stands as a value.
 
-    One that several rooms hold may learn further secrets while they work: a token that a service gives us for an hour.
+    A mask that several parts share may learn further secrets while they work: a token that a service gives us for an hour.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._known = set[str]()
-        self._forms: _Forms | None = None
+        self._is_prepared = False
         self.learn(*secrets)
 
     def learn(self, *secrets: str) -> None:
         """Hide these as well, from now on; a text of several lines, such as a private key, line by line."""
         self._known.update(line for secret in secrets for line in _lines(secret) if line)
-        self._forms = None
+        self._is_prepared = False
 
     def hide(self, text: str) -> str:
         """Return the text without the secrets."""
-        forms = self._forms or self._prepared()
-        if forms.text is None or len(text) < forms.shortest:
+        if not self._known or len(text) < self._prepare():
             return text
-        if forms.short:
-            text = _ENCODED.sub(lambda found: forms.decoded(found[0]), text)
-        return forms.text.sub(MASK, text)
+        if self._endings:
+            text = _ENCODED.sub(lambda found: self._masked_base64(found[0]), text)
+        return self._in_text.sub(MASK, text)
 
     def hide_bytes(self, content: bytes) -> bytes:
         """Return the content without the secrets."""
-        forms = self._forms or self._prepared()
-        if forms.content is None:
+        if not self._known:
             return content
-        if forms.short:
-            content = _ENCODED_BYTES.sub(lambda found: forms.decoded(found[0].decode()).encode(), content)
-        return forms.content.sub(MASK.encode(), content)
+        self._prepare()
+        if self._endings:
+            content = _ENCODED_BYTES.sub(lambda found: self._masked_base64(found[0].decode()).encode(), content)
+        return self._in_bytes.sub(MASK.encode(), content)
 
-    def _prepared(self) -> _Forms:
-        """Compile what to look for: not before it is needed, as most processes never show anything secret."""
-        self._forms = _Forms.of(self._known)
-        return self._forms
+    def _prepare(self) -> int:
+        """Compile all spellings, once something may show them, and return the length of the shortest."""
+        if not self._is_prepared:
+            placed = {form: _placed(form, secret) for secret in sorted(self._known) for form in _spellings(secret)}
+            text = "|".join(placed[form] for form in sorted(placed, key=lambda form: (-len(form), form)))
+            self._in_text, self._in_bytes = re.compile(text), re.compile(text.encode())
+            self._shortest = min(map(len, placed))
+            self._endings = tuple(b":" + one.encode("utf-8", "surrogatepass") for one in self._known if len(one) < _LONG)
+            self._is_prepared = True
+        return self._shortest
+
+    def _masked_base64(self, encoded: str) -> str:
+        """Return the mask for a text in base64 that ends with a short secret (`Basic user:secret`), and any other as it is."""
+        text = encoded.rstrip("=").translate(_URL_SAFE)
+        try:
+            decoded = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        except ValueError:
+            return encoded
+        return MASK if decoded.endswith(self._endings) else encoded
 
 
 def passwords_in(address: str) -> tuple[str, ...]:
@@ -75,43 +88,11 @@ def passwords_in(address: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((password, unquote(password)))) if password else ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Forms:
-    """All spellings of the secrets, in texts and in bytes; None where there are none."""
-
-    text: re.Pattern[str] | None
-    content: re.Pattern[bytes] | None
-    shortest: int
-    short: tuple[bytes, ...]
-
-    def decoded(self, encoded: str) -> str:
-        """Return the mask for a text in base64 that ends with a short secret (`Basic user:secret`), and any other as it is."""
-        return MASK if _decoded(encoded).endswith(self.short) else encoded
-
-    @classmethod
-    def of(cls, secrets: Iterable[str]) -> _Forms:
-        known = {secret: tuple(dict.fromkeys(_spellings(secret))) for secret in secrets}
-        if not known:
-            return cls(None, None, 0, ())
-        placed = {form: _placed(form, secret) for secret, forms in sorted(known.items()) for form in forms}
-        longest_first = sorted(placed, key=lambda form: (-len(form), form))
-        short = tuple(b":" + secret.encode("utf-8", "surrogatepass") for secret in known if len(secret) < _LONG)
-        text = "|".join(placed[form] for form in longest_first)
-        return cls(re.compile(text), re.compile(text.encode()), min(map(len, placed)), short)
-
-
 def _placed(spelling: str, secret: str) -> str:
     """Return the pattern that finds a spelling of a secret where it is to be hidden."""
     if len(secret) >= _LONG:
         return re.escape(spelling)
     return f"{_BEGINS if len(secret) >= _SHORT else _VALUE_BEGINS}{re.escape(spelling)}{_ENDS}"
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return urlsafe_b64decode(text.rstrip("=").translate(_URL_SAFE) + "=" * (-len(text.rstrip("=")) % 4))
-    except ValueError:
-        return b""
 
 
 def _lines(secret: str) -> Iterator[str]:

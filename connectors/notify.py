@@ -21,7 +21,7 @@ from connectors.masking import Mask
 from mappings.errors import ConfigError
 
 if TYPE_CHECKING:
-    from apprise import Apprise, NotifyType
+    from apprise import Apprise
 
 SEND_S = 20.0
 """How long one address may take, in seconds."""
@@ -30,9 +30,9 @@ SEND_S = 20.0
 class Tone(Enum):
     """What a message is, for services that show it by a colour or a sign."""
 
-    ALARM = "alarm"
+    ALARM = "failure"
     WARNING = "warning"
-    RELIEF = "relief"
+    RELIEF = "success"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,36 +53,19 @@ def deliver_over(mask: Mask) -> Deliver:
 
     def deliver(address: SecretStr, message: Message) -> str:
         require_library()
-        masked = Message(mask.hide(message.title), mask.hide(message.body), message.tone)
-        with _heard() as said:
-            is_accepted = _is_sent(address, masked)
-            return "" if is_accepted else mask.hide(_told(said.getvalue()))
+        from apprise import NotifyFormat, NotifyType  # noqa: PLC0415  # loaded where something is sent
+
+        with _library_log() as log:
+            service = _opened(address)
+            is_accepted = service is not None and service.notify(
+                title=mask.hide(message.title),
+                body=mask.hide(message.body),
+                notify_type=NotifyType(message.tone.value),
+                body_format=NotifyFormat.TEXT,
+            )
+            return "" if is_accepted else mask.hide(_on_one_line(log.getvalue()))
 
     return deliver
-
-
-def _is_sent(address: SecretStr, message: Message) -> bool:
-    from apprise import NotifyFormat  # noqa: PLC0415  # loaded where something is sent
-
-    if (service := _opened(address)) is None:
-        return False
-    kind = _type_of(message.tone)
-    return bool(service.notify(title=message.title, body=message.body, notify_type=kind, body_format=NotifyFormat.TEXT))
-
-
-@contextmanager
-def _heard() -> Iterator[StringIO]:
-    """Collect what the library says of a failure, instead of letting it print that: it may repeat an address."""
-    said = StringIO()
-    log, handler = logging.getLogger("apprise"), logging.StreamHandler(said)
-    handler.setLevel(logging.WARNING)
-    was_passed_on, log.propagate = log.propagate, False
-    log.addHandler(handler)
-    try:
-        yield said
-    finally:
-        log.removeHandler(handler)
-        log.propagate = was_passed_on
 
 
 def find_fault(address: SecretStr, mask: Mask) -> str:
@@ -92,8 +75,27 @@ def find_fault(address: SecretStr, mask: Mask) -> str:
         ConfigError: the library is not installed.
     """
     require_library()
-    with _heard() as said:
-        return "" if _opened(address) is not None else mask.hide(_told(said.getvalue()))
+    with _library_log() as log:
+        return "" if _opened(address) is not None else mask.hide(_on_one_line(log.getvalue()))
+
+
+@contextmanager
+def _library_log() -> Iterator[StringIO]:
+    """Collect what the library says of a failure, instead of letting it print that: it may repeat an address."""
+    lines = StringIO()
+    log, handler = logging.getLogger("apprise"), logging.StreamHandler(lines)
+    handler.setLevel(logging.WARNING)
+    was_propagated, log.propagate = log.propagate, False
+    log.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        log.removeHandler(handler)
+        log.propagate = was_propagated
+
+
+def _on_one_line(log: str) -> str:
+    return "; ".join(dict.fromkeys(line.strip() for line in log.splitlines() if line.strip())) or "it was not accepted"
 
 
 def require_library() -> None:
@@ -139,20 +141,3 @@ def _opened(address: SecretStr) -> Apprise | None:
     opened = Apprise(asset=asset)
     opened.add(service)
     return opened
-
-
-def _type_of(tone: Tone) -> NotifyType:
-    from apprise import NotifyType  # noqa: PLC0415  # as above
-
-    match tone:
-        case Tone.ALARM:
-            return NotifyType.FAILURE
-        case Tone.WARNING:
-            return NotifyType.WARNING
-        case Tone.RELIEF:
-            return NotifyType.SUCCESS
-
-
-def _told(log: str) -> str:
-    """Return the library's own words on one line."""
-    return "; ".join(dict.fromkeys(line.strip() for line in log.splitlines() if line.strip())) or "it was not accepted"

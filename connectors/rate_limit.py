@@ -1,7 +1,9 @@
-"""Rate limiter and concurrency limit of one route: when a request may leave, and how many may be in flight.
+"""Rate limiter of one route: when a request may leave.
 
-The rate is CUBIC's, over the state in `rate_limit_state`. A pause is a promise: no request leaves before its end. Where its
-length was a guess, one request goes alone then, and the others follow once it is answered.
+The rate is CUBIC's (RFC 9438), as TCP uses it over the congestion window: a 429 is a pause and an estimate of the limit. The
+rate starts a little below the estimate, comes up to it, stays there for a time that grows with confidence, and then probes
+above it, slowly at first. Requests are spaced evenly (GCRA, a token bucket without a timer). A pause is a promise: no request
+leaves before its end. Where its length was a guess, one request goes alone then, and the others follow once it is answered.
 
 Workers share a route through a store that each of them reads and writes a few times a second, and at once after a 429
 (budget 7): each takes slots for a moment ahead.
@@ -15,11 +17,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from math import inf, sqrt
+from math import inf
 from typing import Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import PausedError
 from connectors.retry import Clock, Random, RateHint, Sleep
 from mappings.errors import SyncError
@@ -127,7 +130,7 @@ class RateState:
         elif is_too_short:
             limit = max(min(as_window, self.limit), self.limit / 2)
         else:
-            limit, mean = rate * _LOWERED, sent / _window_s(until - began)
+            limit, mean = rate * _LOWERED, sent / min(_round_up(until - began - _ROUNDED_UP_S), until - began)
             if is_named and until - answered_at >= _WINDOW_WAIT_S:
                 limit = min(limit, mean)
             elif not self._is_like(rate):
@@ -155,10 +158,10 @@ class RateState:
         """Return the state with nothing left until then, as the service stated: no limit was met."""
         return replace(self, resume_at=max(until, self.resume_at), slot_at=max(until, self.slot_at))
 
-    def seen(self, worker: str, at: float) -> RateState:
-        """Return the state with `worker` there now, and without those that fell silent."""
-        there = {name: seen_at for name, seen_at in self.workers.items() if at - seen_at < PRESENCE_S}
-        return replace(self, workers={**there, worker: at})
+    def seen(self, worker: str, at: float, is_leaving: bool) -> RateState:
+        """Return the state with `worker` there now, or gone, and without those that fell silent."""
+        others = {name: seen_at for name, seen_at in self.workers.items() if at - seen_at < PRESENCE_S and name != worker}
+        return replace(self, workers=others if is_leaving else {**others, worker: at})
 
     def taken_up(self, at: float) -> RateState:
         """Return the state as a later run begins with it: less certain, and forgotten after a day."""
@@ -182,26 +185,7 @@ def _round_up(seconds: float) -> float:
     return next((float(length) for length in _ROUND_LENGTHS_S if length >= seconds), seconds)
 
 
-def _window_s(seconds: float) -> float:
-    """Return the round length that `seconds`, of which a part may be rounded up, stand for; `seconds` where there is none."""
-    length_s = _round_up(seconds - _ROUNDED_UP_S)
-    return min(length_s, seconds)
-
-
 _STATE = TypeAdapter(RateState)
-
-
-def as_text(state: RateState) -> str:
-    """Write a state as JSON; its times must count from now."""
-    return _STATE.dump_json(state).decode()
-
-
-def from_text(text: str) -> RateState | None:
-    """Read what `as_text` wrote; None for nothing, or for what another version wrote in its own way."""
-    try:
-        return _STATE.validate_json(text) if text else None
-    except ValidationError:
-        return None
 
 
 class RateStore(Protocol):
@@ -210,8 +194,8 @@ class RateStore(Protocol):
     def read(self) -> tuple[str, float]:
         """Return the text ("" at first) and how many seconds ago it was written, below 0 where the clock was set back."""
 
-    def change(self, turn: Callable[[str, float], str]) -> None:
-        """Put `turn` of the text and its age in its place, while no other worker can."""
+    def change(self, write: Callable[[str, float], str], /) -> None:
+        """Put what `write` makes of the text and its age in its place, while no other worker can."""
 
 
 _MOST_IN_FLIGHT = 256
@@ -299,16 +283,15 @@ class RateLimiter:
         self._max_pause_s = max_pause_s
         self._sharing = sharing
         self._store = sharing.open_store(route) if sharing else None
-        self._worker = sharing.worker if sharing else ""
         self._siblings: list[RateLimiter] = []
         self._began = self.clock()
         self._state = RateState(resume_at=self._began, slot_at=self._began, began=self._began)
-        self._pause = Pause(timing, max_pause_s, self._began)
+        self._pause = Pause(timing, max_pause_s)
         self._text: str | None = None
         self._synced_at: float | None = None
         self._shown_at = 0.0
         self._slots: deque[Permit] = deque()
-        self._turn = asyncio.Lock()
+        self._queue = asyncio.Lock()
         self._waiting = 0
         self._granted_since_sync = 0
         self._is_answered = asyncio.Event()
@@ -320,21 +303,21 @@ class RateLimiter:
     @property
     def report(self) -> RateReport:
         """What has been learned so far."""
-        state = self._state
-        rate = min((one for one in (state.limit, state.stated) if one), default=None)
-        seconds, workers = self.clock() - self._began, max(len(state.workers), 1)
-        pause, most = self._pause, self.concurrency.most
-        return RateReport(rate, self._limited, pause.count, pause.total_s, self._requests, seconds, workers, most)
+        return RateReport(
+            rate_per_s=min(filter(None, (self._state.limit, self._state.stated)), default=None),
+            limited=self._limited,
+            pauses=self._pause.count,
+            paused_s=self._pause.total_s,
+            requests=self._requests,
+            seconds=self.clock() - self._began,
+            workers=max(len(self._state.workers), 1),
+            most_in_flight=self.concurrency.most,
+        )
 
     def sibling(self, route: str = "GET") -> RateLimiter:
         """Return a limiter for another route of the same destination: limits are applied per route (spec, Limits)."""
-        one = RateLimiter(
-            self.timing,
-            max_pause_s=self._max_pause_s,
-            sharing=self._sharing,
-            concurrency=ConcurrencyLimit(self.concurrency.ceiling),
-            route=route,
-        )
+        limit = ConcurrencyLimit(self.concurrency.ceiling)
+        one = RateLimiter(self.timing, max_pause_s=self._max_pause_s, sharing=self._sharing, concurrency=limit, route=route)
         self._siblings.append(one)
         return one
 
@@ -343,7 +326,7 @@ class RateLimiter:
         for one in self._siblings:
             one.leave()
         if self._synced_at is not None:
-            self._change(lambda state: replace(state, workers=_without(state.workers, self._worker)), is_leaving=True)
+            self._change(lambda state: state, is_leaving=True)
 
     def close(self, cause: SyncError) -> None:
         """Stop the whole route for `cause`; the first cause stands."""
@@ -353,7 +336,7 @@ class RateLimiter:
         """Wait until a request may leave, in the order of asking; None once the route is `closed`. Never grants in a pause."""
         self._waiting += 1
         try:
-            async with self._turn:
+            async with self._queue:
                 while self.closed is None:
                     await self._await_probe()
                     self._sync()
@@ -362,11 +345,18 @@ class RateLimiter:
                     if wait_s > 0:
                         await self.timing.sleep(min(wait_s, 1.0))
                         self._sync()
-                    if wait_s <= 1.0 and self._is_due(permit):
+                    if wait_s <= 1.0 and self.is_valid(permit) and self.clock() >= permit.at:
                         return self._granted(permit)
                 return None
         finally:
             self._waiting -= 1
+
+    async def _await_probe(self) -> None:
+        if not self._is_answered.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_PROBE_S):
+                    await self._is_answered.wait()
+            self._is_answered.set()
 
     def is_valid(self, permit: Permit) -> bool:
         """Whether a request that has not left yet still may: no pause began since it was granted."""
@@ -388,44 +378,36 @@ class RateLimiter:
         """
         self._limited += 1
         self._is_answered.set()
-        heard, is_named = self.clock(), wait_s is not None
-        is_first = permit.pauses == self._state.pauses
-        until = heard + (self._pause.wait_s(wait_s) if is_first else min(wait_s or 0.0, _FAR_FUTURE_S))
-        self._change(lambda state: state.limited(permit, heard, until, is_named=is_named))
+        answered_at, is_first = self.clock(), permit.pauses == self._state.pauses
+        until = answered_at + (self._pause.wait_s(wait_s) if is_first else min(wait_s or 0.0, _FAR_FUTURE_S))
+        self._change(lambda state: state.limited(permit, answered_at, until, is_named=wait_s is not None))
 
     def hinted(self, hint: RateHint) -> None:
-        """Note what an answer states of the limit: keep to it without meeting it, and wait for the end of a used-up window."""
-        rate, stated = self._stated_rate(hint), self._state.stated
+        """Note what an answer states of the limit: keep to it without meeting it, and wait for the end of a used-up window.
+
+        A window whose length is not stated is as long as the longest reset.
+        """
+        if hint.limit != self._window_limit:
+            self._window_limit, self._window_s = hint.limit, 0.0
+        self._window_s = hint.window_s or max(self._window_s, hint.reset_s or 0.0)
+        rate, stated = hint.limit / max(self._window_s, 0.001) * _STATED_SHARE, self._state.stated
         if stated is None or abs(rate - stated) > stated * _SAME_RATE:
             self._change(lambda state: state.stating(rate))
         until = self.clock() + hint.rest_s
         if hint.rest_s and until > self._state.resume_at + _SAME_MOMENT_S:
             self._change(lambda state: state.resting(until))
 
-    def _stated_rate(self, hint: RateHint) -> float:
-        """Return the rate that the hints so far allow. A window whose length is not stated is as long as the longest reset."""
-        if hint.limit != self._window_limit:
-            self._window_limit, self._window_s = hint.limit, 0.0
-        self._window_s = hint.window_s or max(self._window_s, hint.reset_s or 0.0)
-        return hint.limit / max(self._window_s, 0.001) * _STATED_SHARE
-
-    async def _await_probe(self) -> None:
-        if not self._is_answered.is_set():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_LONGEST_PROBE_S):
-                    await self._is_answered.wait()
-            self._is_answered.set()
-
     def _next_permit(self) -> Permit:
-        """Return the next slot: beside others one of those taken ahead, for as much as was sent since the last look."""
-        now, state = self.clock(), self._state
-        if self._store is None or not state.is_known:
-            return Permit(state.slot(now), state.pauses, state.sent)
-        while self._slots and self._slots[0].at < now - _STALE_SLOT_S:
-            self._slots.popleft()
-        if not self._slots:
-            self._change(self._take_slots)
-        return self._slots[0] if self._slots else Permit(self._state.slot(now), self._state.pauses, self._state.sent)
+        """Return the next slot: beside others one of those taken ahead, for as much as was sent since the last sync."""
+        now = self.clock()
+        if self._store is not None and self._state.is_known:
+            while self._slots and self._slots[0].at < now - _STALE_SLOT_S:
+                self._slots.popleft()
+            if not self._slots:
+                self._change(self._take_slots)
+            if self._slots:
+                return self._slots[0]
+        return Permit(self._state.slot(now), self._state.pauses, self._state.sent)
 
     def _take_slots(self, state: RateState) -> RateState:
         now = self.clock()
@@ -436,9 +418,6 @@ class RateLimiter:
             self._slots.append(permit)
             state = state.granted(permit.at)
         return state
-
-    def _is_due(self, permit: Permit) -> bool:
-        return self.is_valid(permit) and self.clock() >= permit.at
 
     def _granted(self, permit: Permit) -> Permit:
         self._began = self._began if self._requests else self.clock()
@@ -478,15 +457,14 @@ class RateLimiter:
         """Apply `transition` to what all workers know, or to what we know where nothing is shared."""
         changed = self._state
 
-        def turn(text: str, age_s: float) -> str:
+        def write(text: str, age_s: float) -> str:
             nonlocal changed
             now = self.clock()
-            changed = transition(self._merged(text, age_s))
-            changed = changed if is_leaving else changed.seen(self._worker, now)
-            self._text = as_text(changed.shifted(-now))
+            changed = transition(self._merged(text, age_s)).seen(self._sharing.worker if self._sharing else "", now, is_leaving)
+            self._text = _STATE.dump_json(changed.shifted(-now)).decode()
             return self._text
 
-        if self._ask(lambda store: store.change(turn)):
+        if self._ask(lambda store: store.change(write)):
             self._shown_at = self.clock()
             self._adopt(changed)
         else:
@@ -501,8 +479,9 @@ class RateLimiter:
         if text == self._text:
             return own
         self._text = text
-        read = from_text(text)
-        if read is None:
+        try:
+            read = _STATE.validate_json(text)
+        except ValidationError:  # nothing yet, or what another version wrote in its own way
             return own
         known_s = max(age_s, 0.0) if self._synced_at is None else min(max(age_s, 0.0), now - self._synced_at)
         there = read.shifted(now - known_s)
@@ -511,6 +490,7 @@ class RateLimiter:
         return replace(own, workers=there.workers, resume_at=max(own.resume_at, there.resume_at))
 
     def _ask(self, question: Callable[[RateStore], None]) -> bool:
+        """Put a question to the store; return whether it was answered. Once it fails, this worker goes on alone."""
         if self._store is None or self._sharing is None:
             return False
         try:
@@ -529,25 +509,20 @@ class RateLimiter:
             self._slots = deque(one for one in self._slots if one.pauses == state.pauses)
         self._state = state
         now = self.clock()
-        if state.resume_at > now:
-            cause = self._pause.begin(now, state.resume_at)
-            if cause is not None:
-                self.close(cause)
-
-
-def _without(workers: dict[str, float], worker: str) -> dict[str, float]:
-    return {name: at for name, at in workers.items() if name != worker}
+        cause = self._pause.begin(now, state.resume_at) if state.resume_at > now else None
+        if cause is not None:
+            self.close(cause)
 
 
 class Pause:
     """The pauses of one route as this worker meets them. `resume_at` ends the last one; `count` and `total_s` sum them up."""
 
-    def __init__(self, timing: Timing, max_pause_s: float, began: float) -> None:
+    def __init__(self, timing: Timing, max_pause_s: float) -> None:
         self._timing = timing
         self._max_pause_s = max_pause_s
         self._limits_in_a_row = 0
         self._limited_since: float | None = None
-        self.resume_at = began
+        self.resume_at = timing.clock()
         self.is_doubtful = False
         self.count = 0
         self.total_s = 0.0
@@ -555,9 +530,7 @@ class Pause:
     def passed(self, at: float) -> None:
         """Note an answer that was no limit and no failure; during a pause it says nothing of the pause."""
         if at >= self.resume_at:
-            self.is_doubtful = False
-            self._limits_in_a_row = 0
-            self._limited_since = None
+            self.is_doubtful, self._limits_in_a_row, self._limited_since = False, 0, None
 
     def wait_s(self, asked_s: float | None) -> float:
         """Return how long to wait at most after the first 429 since a pause, which asked for `asked_s`, or named no wait.
@@ -581,128 +554,22 @@ class Pause:
         self.count += now >= self.resume_at
         self.total_s += until - max(now, self.resume_at)
         self.resume_at = until
-        return self._paused(until - now, now - since) if until - since > self._max_pause_s else None
-
-    def _paused(self, wait_s: float, waited_s: float) -> PausedError:
-        resume_at = self._timing.now() + timedelta(seconds=wait_s)
-        so_far = f" after {waited_s:.0f} s in which it let nothing through" if waited_s else ""
+        if until - since <= self._max_pause_s:
+            return None
+        resume_at = self._timing.now() + timedelta(seconds=until - now)
+        so_far = f" after {now - since:.0f} s in which it let nothing through" if now > since else ""
         return PausedError(
-            f"the service asks us to pause for {_spoken(wait_s)}{so_far}: longer than this feed's patience "
-            f"({_spoken(self._max_pause_s)})",
+            f"the service asks us to pause for {_in_words(until - now)}{so_far}: longer than this feed's patience "
+            f"({_in_words(self._max_pause_s)})",
             hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause; "
-            "if that cannot be meant, ask whoever runs the service",
+            "if that cannot be meant, ask the service's support",
             resume_at=resume_at,
-            retry_after_s=wait_s,
+            retry_after_s=until - now,
         )
 
 
-def _spoken(seconds: float) -> str:
+def _in_words(seconds: float) -> str:
     """Return a length of time as people say it: 45 s, 15 min, 2 h, 365 days."""
-    for unit, name in ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} s"
-
-
-_FIRST_IN_FLIGHT = 4
-_EARNED_BY = 24
-"""So many answers make room for one more at most: all that are in flight when an unknown limit is met are refused."""
-_TOLERANCE, _SLACK_S = 1.5, 0.002
-"""How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
-_FORGETTING = 1.02
-"""How the best round fades while few are in flight: a service that became slower for good can be tried again."""
-_FEWEST_IN_A_ROUND = 8
-_DECREASE = 0.7
-
-
-class ConcurrencyLimit:
-    """How many requests may be in flight: few at first, more while that brings throughput (AIMD), `ceiling` at most.
-
-    Where it `adapts` it also goes down, to one at the least, when answers take longer the more are in flight, or go wrong.
-    """
-
-    def __init__(self, ceiling: int, *, adapts: bool = False) -> None:
-        self.ceiling = ceiling
-        self.most = 0
-        self._adapts = adapts
-        self._room = float(min(_FIRST_IN_FLIGHT, ceiling))
-        self._free = asyncio.Semaphore(self.room)
-        self._surplus = 0
-        self._is_doubling = True
-        self._in_flight = 0
-        self._well = 0
-        self._best_s: float | None = None
-        self._peak = 0
-        self._has_shrunk = False
-        self._begin_round()
-
-    @property
-    def room(self) -> int:
-        """How many requests may be in flight now, those that wait for their slot included."""
-        return int(self._room)
-
-    async def enter(self) -> None:
-        """Wait for room, in the order of asking. The caller must `leave`."""
-        await self._free.acquire()
-
-    def leave(self) -> None:
-        """Make room for the next request."""
-        if self._surplus:
-            self._surplus -= 1
-        else:
-            self._free.release()
-
-    def sent(self) -> None:
-        """Note that a request goes out."""
-        self._in_flight += 1
-        self.most = max(self.most, self._in_flight)
-        self._peak = max(self._peak, self._in_flight)
-
-    def back(self, seconds: float, *, is_well: bool) -> None:
-        """Note that it came back after so many seconds; `is_well`: with an answer that is no sign of overload."""
-        self._in_flight -= 1
-        self._answers += 1
-        self._answering_s += seconds
-        self._well += is_well
-        if not is_well:
-            self._is_doubling = False
-            if self._adapts and not self._has_shrunk:  # once a round: what went wrong together went wrong for one reason
-                self._has_shrunk = True
-                self._set_room(self._room * _DECREASE)
-        elif self._is_doubling and not self._adapts:
-            self._set_room(self._room + 1.0)
-        if self._answers >= max(self.room, _FEWEST_IN_A_ROUND):
-            self._end_round()
-
-    def withdraw(self) -> None:
-        """Note that it was not sent after all."""
-        self._in_flight -= 1
-
-    def _begin_round(self) -> None:
-        self._answers, self._answering_s = 0, 0.0
-        self._peak, self._has_shrunk = self._in_flight, False
-
-    def _end_round(self) -> None:
-        took_s, is_full, has_shrunk = self._answering_s / self._answers, self._peak >= self.room, self._has_shrunk
-        self._begin_round()
-        if self._adapts:
-            fading = _FORGETTING if self.room <= _FIRST_IN_FLIGHT else 1.0
-            self._best_s = took_s if self._best_s is None else min(took_s, self._best_s * fading)
-            bearable_s = self._best_s * _TOLERANCE + _SLACK_S
-            if took_s > bearable_s:
-                self._is_doubling = False
-                self._set_room(self._room * max(bearable_s / took_s, _DECREASE))
-                return
-        if is_full and not has_shrunk:
-            self._set_room(self._room * 2 if self._is_doubling and self._adapts else self._room + 1.0)
-
-    def _set_room(self, room: float) -> None:
-        """Change the room; it grows no faster than answers have earned it."""
-        before = self.room
-        if room > self._room:
-            earned = _FIRST_IN_FLIGHT + max(sqrt(self._well / 2), self._well / _EARNED_BY)
-            room = max(min(room, earned), self._room)
-        self._room = min(max(room, 1.0), float(self.ceiling))
-        for _ in range(self.room - before):
-            self.leave()
-        self._surplus += max(before - self.room, 0)
+    units = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+    unit, name = next((one for one in units if seconds >= 2 * one[0]), units[-1])
+    return f"{seconds / unit:.0f} {name}"

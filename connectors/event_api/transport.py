@@ -1,8 +1,8 @@
 """One HTTP exchange with the service: a request leaves once, and anything that comes back is a value.
 
 The wire is httpx over httpx-aiohttp, without httpx's client: its cookies, redirects and authentication flows are unwanted here
-and take a third of a request's time. As it comes, httpx-aiohttp reports a connection that broke after the request had left as
-`httpx.ConnectTimeout`, which reads as "never sent" and would double events. So errors are mapped again here by their cause.
+and take a third of a request's time (budget 5). As it comes, httpx-aiohttp reports a connection that broke after the request had
+left as `httpx.ConnectTimeout`, which reads as "never sent" and would double events. So errors are mapped here by their cause.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from connectors.event_api.answers import HttpAnswer, Kind, Meaning
 from connectors.masking import Mask
 from mappings.delivery import API_PREFIX, Answer
 
-"""Every public endpoint is under it (spec, What the service does)."""
 LONGEST_BODY = 4 << 20
 """Bytes that are read of any one answer; the rest is left unread."""
 DEFAULT_TIMEOUTS = httpx.Timeout(connect=10.0, read=60.0, write=30.0, pool=60.0)
@@ -44,7 +43,6 @@ _SENT_AT_ONCE = 1 << 19
 _KEY_SHAPE = re.compile(r"[\x21-\x7e]+")
 _HEADERS_KNOWN = 256
 """So many headers are kept as they are shown: most of an answer's are those of the one before."""
-_IDEMPOTENCY_KEY = "idempotency-key"
 Passage = Callable[[], AbstractAsyncContextManager[None]]
 """Stands around each request and its answer. Entering it may wait, or raise: then nothing leaves."""
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -71,36 +69,29 @@ class Exchanged:
 Seen = Callable[[Exchanged], None]
 
 
-def check_base_url(url: str) -> httpx.URL:
+def check_base_url(text: str) -> httpx.URL:
     """Return the service's address without a trailing slash or API prefix; it may have a path of its own.
 
     Raises `BaseUrlError` unless it is https (http is accepted for loopback hosts only, as a bearer secret travels with
     every request), free of user names, queries and fragments, and no metadata service of a cloud.
     """
-    parsed = _parsed(url.strip())
-    _refuse_unless(bool(parsed.host), "it names no host", "write it like https://events.example.org")
-    _refuse_unless(not parsed.userinfo, "it holds a user name or password", "leave only the host; the key is set apart from it")
-    _refuse_unless(not parsed.query and not parsed.fragment, "it holds a query or a fragment", "end it after the host or path")
-    secure = parsed.scheme == "https" or (parsed.scheme == "http" and is_loopback(parsed.host))
-    _refuse_unless(
-        secure, f"it would send the key over plain {parsed.scheme or 'text'}", "https is required, except for loopback"
-    )
-    refusal = refusal_of_host(parsed.host)
-    _refuse_unless(not refusal, f"it {refusal}", "name the host of the service")
-    path = parsed.path.rstrip("/").removesuffix(API_PREFIX).rstrip("/")
-    return parsed.copy_with(path=path or "/")
-
-
-def _parsed(url: str) -> httpx.URL:
     try:
-        return httpx.URL(url)
-    except (httpx.InvalidURL, ValueError) as problem:
-        raise BaseUrlError(f"the base URL cannot be read: {problem}", hint="write it like https://events.example.org") from None
-
-
-def _refuse_unless(good: bool, problem: str, hint: str) -> None:
-    if not good:
-        raise BaseUrlError(f"the base URL is refused: {problem}", hint=hint)
+        url = httpx.URL(text.strip())
+    except (httpx.InvalidURL, ValueError) as error:
+        raise BaseUrlError(f"the base URL cannot be read: {error}", hint="write it like https://events.example.org") from None
+    is_secure = url.scheme == "https" or (url.scheme == "http" and is_loopback(url.host))
+    refusal = refusal_of_host(url.host)
+    for is_wrong, problem, hint in (
+        (not url.host, "it names no host", "write it like https://events.example.org"),
+        (url.userinfo, "it holds a user name or password", "leave only the host; the key is set apart from it"),
+        (url.query or url.fragment, "it holds a query or a fragment", "end it after the host or path"),
+        (not is_secure, f"it would send the key over plain {url.scheme or 'text'}", "https is required, except for loopback"),
+        (refusal, f"it {refusal}", "name the host of the service"),
+    ):
+        if is_wrong:
+            raise BaseUrlError(f"the base URL is refused: {problem}", hint=hint)
+    path = url.path.rstrip("/").removesuffix(API_PREFIX).rstrip("/")
+    return url.copy_with(path=path or "/")
 
 
 class ServiceHttp:
@@ -110,12 +101,12 @@ class ServiceHttp:
     """
 
     def __init__(
-        self, base_url: httpx.URL, headers: httpx.Headers, timeouts: httpx.Timeout, transport: httpx.AsyncBaseTransport
+        self, base_url: httpx.URL, secret: SecretStr, timeouts: httpx.Timeout, transport: httpx.AsyncBaseTransport
     ) -> None:
         self.passage: Passage = nullcontext
         self.seen: Seen | None = None
         self.base_url = base_url
-        self.headers = headers
+        self.secret = secret
         self.timeouts = timeouts
         self._transport = transport
 
@@ -128,10 +119,7 @@ class ServiceHttp:
         await self._transport.aclose()
 
     async def send(self, request: httpx.Request) -> httpx.Response:
-        """Send `request` once; its answer's body is still to be read, and the answer to be closed.
-
-        Raises `httpx.TransportError`.
-        """
+        """Send one request as it is; every failure is an `httpx.TransportError`."""
         if self.seen is None:
             return await self._transport.handle_async_request(request)
         began, status, error = perf_counter(), 0, ""
@@ -143,7 +131,7 @@ class ServiceHttp:
             raise
         finally:
             if status or error:
-                key, seconds = request.headers.get(_IDEMPOTENCY_KEY, ""), perf_counter() - began
+                key, seconds = request.headers.get("idempotency-key", ""), perf_counter() - began
                 self.seen(Exchanged(request.method, request.url.host, request.url.path, status, seconds, key, error))
         return response
 
@@ -162,37 +150,19 @@ def open_http(
     It follows no redirect and keeps at most `in_flight` connections. `transport` replaces the wire in tests, `resolve`
     the resolver. Raises `BaseUrlError` and `KeyFormatError`, neither of which shows the key.
     """
-    url = check_base_url(base_url)
-    headers = _headers(secret.get_secret_value().strip())
-    wire = transport or direct_transport(url, in_flight=in_flight, resolve=resolve or resolve_by_system)
-    return ServiceHttp(url, headers, timeouts, wire)
-
-
-def _headers(key: str) -> httpx.Headers:
+    url, key = check_base_url(base_url), secret.get_secret_value().strip()
     if not _KEY_SHAPE.fullmatch(key):
-        problem = "is empty" if not key else "holds a space, a line break or a character outside of ASCII"
-        raise KeyFormatError(
-            f"the API key {problem}", hint="set EVENT_API_KEY, or EVENT_API_KEY_FILE, to the key as it was shown"
-        )
-    return httpx.Headers(
-        {
-            "authorization": f"Bearer {key}",
-            "user-agent": f"eventsync/{version('eventsync')}",
-            "accept": "application/json",
-            "accept-encoding": "identity",
-        }
-    )
+        problem = "holds a space, a line break or a character outside of ASCII" if key else "is empty"
+        hint = "set EVENT_API_KEY, or EVENT_API_KEY_FILE, to the key as it was shown"
+        raise KeyFormatError(f"the API key {problem}", hint=hint)
+    wire = transport or direct_transport(url, in_flight=in_flight, resolve=resolve or resolve_by_system)
+    return ServiceHttp(url, SecretStr(key), timeouts, wire)
 
 
 def key_tail(http: ServiceHttp) -> str:
     """Return how the client's key may be named to people: by its last four characters, or not at all where it is short."""
-    key = _secret_of(http)
+    key = http.secret.get_secret_value()
     return f"…{key[-4:]}" if len(key) >= 12 else "…"
-
-
-def _secret_of(http: ServiceHttp) -> str:
-    header: str = http.headers["authorization"]
-    return header.removeprefix("Bearer ")
 
 
 class Exchange:
@@ -202,23 +172,29 @@ class Exchange:
     """
 
     def __init__(self, http: ServiceHttp, *, attempt_s: float) -> None:
-        self._http = http
-        self._attempt_s = attempt_s
-        secret = _secret_of(http)
         self.key_tail = key_tail(http)
         self.is_recognised = False
-        self._raw = secret.encode("ascii")
-        self._mask = Mask([secret])
+        self._http = http
+        self._attempt_s = attempt_s
+        key = http.secret.get_secret_value()
+        self._raw = key.encode("ascii")
+        self._mask = Mask([key])
         self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
         self._extensions = {"timeout": http.timeouts.as_dict()}
-        self._headers = {b"host": http.base_url.netloc, **_as_sent(http.headers)}
-        self._keyless_headers = {name: value for name, value in self._headers.items() if name != b"authorization"}
+        self._keyless_headers = {
+            b"host": http.base_url.netloc,
+            b"user-agent": f"eventsync/{version('eventsync')}".encode("ascii"),
+            b"accept": b"application/json",
+            b"accept-encoding": b"identity",
+        }
+        self._headers = {**self._keyless_headers, b"authorization": b"Bearer " + self._raw}
 
     def request(
         self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
     ) -> httpx.Request:
         """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
-        sent = {**(self._headers if has_key else self._keyless_headers), **_as_sent(headers or {})}
+        added = {name.encode("ascii"): value.encode("ascii") for name, value in (headers or {}).items()}
+        sent = {**(self._headers if has_key else self._keyless_headers), **added}
         if content or method == "POST":
             sent[b"content-length"] = b"%d" % len(content)
         return httpx.Request(method, url, headers=sent, stream=httpx.ByteStream(content), extensions=self._extensions)
@@ -234,51 +210,36 @@ class Exchange:
             async with self._http.passage(), asyncio.timeout(self._attempt_s):
                 return await self._send(request) if may_leave() else None
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as problem:
-            return _no_answer(Kind.NOT_REACHED, "no_connection", self._mask.hide(str(problem)) or "no connection")
+            message = self._mask.hide(str(problem)) or "no connection"
+            return Meaning(Kind.NOT_REACHED, Answer(0, "no_connection", message))
         except (httpx.TimeoutException, TimeoutError):
-            return _no_answer(Kind.LOST, "timeout", "no whole answer in time")
+            return Meaning(Kind.LOST, Answer(0, "timeout", "no whole answer in time"))
         except httpx.RequestError as problem:
-            return _no_answer(Kind.LOST, "connection_lost", self._mask.hide(str(problem)) or "the connection broke")
+            message = self._mask.hide(str(problem)) or "the connection broke"
+            return Meaning(Kind.LOST, Answer(0, "connection_lost", message))
 
     async def _send(self, request: httpx.Request) -> HttpAnswer:
         response = await self._http.send(request)
+        body = bytearray()
         try:
-            body = await _read_bounded(response)
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) >= LONGEST_BODY:
+                    break
         finally:
             await response.aclose()
-        # Of a creation only numbers are kept, so that its body is only looked through for the key as it is.
-        is_harmless = request.method == "POST" and response.is_success and self._raw not in body
-        headers = self._masked_headers(response.headers.raw)
-        return HttpAnswer(response.status_code, headers, body if is_harmless else self._mask.hide_bytes(body))
-
-    def _masked_headers(self, raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-        """Take our key out of headers that repeat it: answers are kept, and shown to people. Several of a name are joined."""
+        # Answers are kept, and shown to people, so our key is taken out where they repeat it.
         headers: dict[str, str] = {}
-        for raw_name, raw_value in raw:
+        for raw_name, raw_value in response.headers.raw:
             name, value = self._shown(raw_name, raw_value)
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        return headers
+        content = bytes(body[:LONGEST_BODY])
+        # Of a creation only numbers are kept, so that its body is only searched for the key as it is.
+        is_harmless = request.method == "POST" and response.is_success and self._raw not in content
+        return HttpAnswer(response.status_code, headers, content if is_harmless else self._mask.hide_bytes(content))
 
     def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
         return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
-
-
-def _no_answer(kind: Kind, code: str, message: str) -> Meaning:
-    return Meaning(kind, Answer(0, code, message))
-
-
-def _as_sent(headers: Mapping[str, str]) -> dict[bytes, bytes]:
-    return {name.encode("ascii"): value.encode("ascii") for name, value in headers.items()}
-
-
-async def _read_bounded(response: httpx.Response) -> bytes:
-    """Read an answer's body, at most `LONGEST_BODY` bytes of it; a longer one is cut there."""
-    body = bytearray()
-    async for chunk in response.aiter_bytes():
-        body += chunk
-        if len(body) >= LONGEST_BODY:
-            break
-    return bytes(body[:LONGEST_BODY])
 
 
 def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve) -> httpx.AsyncBaseTransport:
@@ -302,11 +263,11 @@ def _proxy_for(url: httpx.URL) -> httpx.Proxy | None:
     chosen = proxies.get(url.scheme) or proxies.get("all")
     if not chosen or proxy_bypass(url.netloc.decode("ascii")):
         return None
-    told = httpx.Proxy(chosen if "://" in chosen else f"http://{chosen}")
-    if told.auth is None:
-        return told
+    proxy = httpx.Proxy(chosen if "://" in chosen else f"http://{chosen}")
+    if proxy.auth is None:
+        return proxy
     # As a header: in the address the password would be in the name of a connection.
-    return httpx.Proxy(told.url, headers={"authorization": aiohttp.encode_basic_auth(*told.auth)})
+    return httpx.Proxy(proxy.url, headers={"authorization": aiohttp.encode_basic_auth(*proxy.auth)})
 
 
 class AiohttpWire(httpx.AsyncBaseTransport):
@@ -316,8 +277,10 @@ class AiohttpWire(httpx.AsyncBaseTransport):
     """
 
     def __init__(self, open_connector: Callable[[], aiohttp.TCPConnector], proxy: httpx.Proxy | None = None) -> None:
-        self._open_connector = open_connector
-        self._wire = AiohttpTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), proxy=proxy, client=self._session)
+        def session() -> aiohttp.ClientSession:
+            return aiohttp.ClientSession(connector=open_connector(), cookie_jar=aiohttp.DummyCookieJar())
+
+        self._wire = AiohttpTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), proxy=proxy, client=session)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send `request`; every failure is an `httpx.TransportError`."""
@@ -335,9 +298,6 @@ class AiohttpWire(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         """Close all connections."""
         await self._wire.aclose()
-
-    def _session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=self._open_connector(), cookie_jar=aiohttp.DummyCookieJar())
 
 
 class _Body(httpx.AsyncByteStream):
@@ -370,8 +330,8 @@ def _origin(failure: Exception) -> BaseException:
 def _unreached(failure: Exception, request: httpx.Request) -> httpx.TransportError | None:  # noqa: PLR0911  # one arm a cause
     """Return the error of a request that certainly never left; None where it may have."""
     match _origin(failure):
-        case aiohttp.ClientHttpProxyError() as origin:
-            return httpx.ProxyError(f"the proxy let nothing through: it answers {origin.status}", request=request)
+        case aiohttp.ClientHttpProxyError(status=status):
+            return httpx.ProxyError(f"the proxy let nothing through: it answers {status}", request=request)
         case aiohttp.ClientProxyConnectionError() as origin:
             return httpx.ProxyError(f"the proxy let nothing through: {_reason(origin.os_error)}", request=request)
         case aiohttp.ConnectionTimeoutError():
@@ -379,8 +339,9 @@ def _unreached(failure: Exception, request: httpx.Request) -> httpx.TransportErr
         case aiohttp.InvalidURL() as origin:
             return httpx.UnsupportedProtocol(f"no address to connect to: {origin}", request=request)
         case aiohttp.ClientConnectorError() as origin:
-            where = f"{origin.host}:{origin.port}"
-            return httpx.ConnectError(f"no connection to {where}: {_reason(origin.os_error)}", request=request)
+            return httpx.ConnectError(
+                f"no connection to {origin.host}:{origin.port}: {_reason(origin.os_error)}", request=request
+            )
         case ValueError():
             return httpx.UnsupportedProtocol("the request cannot be written", request=request)
         case _:
@@ -427,22 +388,13 @@ class GuardedResolver(AbstractResolver):
         if refusal := refusal_of(addresses, allows_private=self._allows_private):
             self.refused[host] = refusal
             raise OSError(0, f"it {refusal}")
-        return [_result(host, address, port) for address in addresses if family in {socket.AF_UNSPEC, _family(address)}]
+        families = {address: socket.AF_INET6 if ":" in address else socket.AF_INET for address in addresses}
+        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+        return [
+            ResolveResult(hostname=host, host=address, port=port, family=own, proto=socket.IPPROTO_TCP, flags=flags)
+            for address, own in families.items()
+            if family in {socket.AF_UNSPEC, own}
+        ]
 
     async def close(self) -> None:
         """Hold nothing that needs closing."""
-
-
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
-def _result(host: str, address: str, port: int) -> ResolveResult:
-    return ResolveResult(
-        hostname=host,
-        host=address,
-        port=port,
-        family=_family(address),
-        proto=socket.IPPROTO_TCP,
-        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-    )

@@ -15,11 +15,12 @@ from datetime import datetime
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
+from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.client import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
+from connectors.rate_limit import RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from mappings.compiler.mapper import Directory
 from mappings.errors import ConfigError, SyncError

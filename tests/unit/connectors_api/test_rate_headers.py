@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import api_over, created, intent, told
 from virtual_time import EPOCH, at_once, clock
 
-from connectors.rate_limit import ConcurrencyLimit
+from connectors.concurrency import ConcurrencyLimit
 from connectors.retry import RateHint, rate_hint
 from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import at_once, clock, now
 
+from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import PausedError
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
+from connectors.rate_limit import RateLimiter, Timing
 from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Timing
+from connectors.concurrency import ConcurrencyLimit
+from connectors.rate_limit import Permit, RateLimiter, Timing
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

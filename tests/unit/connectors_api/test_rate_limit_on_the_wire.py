@@ -11,7 +11,7 @@ import pytest
 from unit.connectors_api.wired import api_over, created, intent, told
 from virtual_time import at_once, clock
 
-from connectors.rate_limit import ConcurrencyLimit
+from connectors.concurrency import ConcurrencyLimit
 from sandbox.service import Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

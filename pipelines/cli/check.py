@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, NotRequired
 
 import typer
@@ -13,12 +11,12 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, feed_words
 
 if IS_WORKING:
-    from mappings.errors import FileProblem, MappingFileError
+    from mappings.errors import MappingFileError
     from mappings.spec.feed import FeedMapping
     from pipelines.before_serving import settings_lacking
     from pipelines.cli.feed_files import SharedFile, folder_of, mapping_or_error, shared_file
-    from pipelines.cli.findings import ExampleFindings, FeedFindings, LiveFinding, find
-    from pipelines.cli.output.console import Output, counted, document_from, worst
+    from pipelines.cli.findings import CheckedFile, find, is_sound
+    from pipelines.cli.output.console import Output, counted, worst
     from pipelines.settings import Settings, current_settings
 
 FeedsOrFiles = Annotated[
@@ -70,29 +68,25 @@ def check(
 
         sound = [one for one in loaded if not isinstance(one, MappingFileError)]
         answers = ask_for(settings, sound, is_probing=probe, is_testing=notify)
-        findings = [replace(found, live=answers.get(one.path, ())) for one, found in zip(loaded, findings, strict=True)]
-    answer_codes = {answer.exit_code for one in findings for answer in one.live}
-    code = worst({UNSOUND for one in findings if not one.is_sound} | answer_codes)
-    output.document(_document(findings, shared, is_live=is_live, is_ok=code == 0))
-    for each in shared:
-        output.note(f"{each.path} is no feed but a file to be included, by {', '.join(each.included_by)}")
-    for one in findings:
-        _show(output, one)
+        for one, found in zip(loaded, findings, strict=True):
+            found["live"] = answers.get(one.path, ())
+    replies = [answer for found in findings for answer in found.get("live", ())]
+    unsound = [found["feed"] for found in findings if not is_sound(found)]
+    code = worst({UNSOUND for _ in unsound} | {answer.exit_code for answer in replies})
+    document = Check(feeds=findings, ok=code == 0)
+    if shared:
+        document["shared"] = shared
+    output.document(document)
+    output.note(*(f"{one.path} is no feed but a file to be included, by {', '.join(one.included_by)}" for one in shared))
+    for found in findings:
+        _show(output, found)
     if lacking := settings_lacking(settings.dagster_home):
         output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
-    output.note(_summary(findings))
+    problems = "" if all(answer.ok for answer in replies) else ", but see the live problems"
+    sound_files = f"{counted(len(findings), 'mapping file')} {'is' if len(findings) == 1 else 'are'} sound{problems}"
+    mend = f"{len(unsound)} of {len(findings)} mapping files must be mended: {', '.join(unsound)}"
+    output.note(mend if unsound else sound_files)
     return code
-
-
-class CheckedFile(TypedDict):
-    """What was found in one mapping file; `live` is there with --live."""
-
-    feed: str
-    path: Path
-    problems: Sequence[FileProblem]
-    warnings: Sequence[FileProblem]
-    examples: ExampleFindings
-    live: NotRequired[Sequence[LiveFinding]]
 
 
 class Check(TypedDict):
@@ -121,44 +115,24 @@ def _loaded(settings: Settings, words: Sequence[str], shared: Sequence[SharedFil
     return sorted([*(feed.mapping for feed in folder.feeds), *folder.broken], key=lambda one: one.path)
 
 
-def _document(findings: Sequence[FeedFindings], shared: Sequence[SharedFile], *, is_live: bool, is_ok: bool) -> Check:
-    feeds = [document_from(CheckedFile, one) for one in findings]
-    document = Check(feeds=feeds, ok=is_ok)
-    if not is_live:
-        for checked in feeds:
-            del checked["live"]
-    if shared:
-        document["shared"] = shared
-    return document
-
-
-def _summary(findings: Sequence[FeedFindings]) -> str:
-    unsound = [one.feed for one in findings if not one.is_sound]
-    if unsound:
-        return f"{len(unsound)} of {len(findings)} mapping files must be mended: {', '.join(unsound)}"
-    problems = ", but see the live problems" if any(not answer.ok for one in findings for answer in one.live) else ""
-    return f"{counted(len(findings), 'mapping file')} {'is' if len(findings) == 1 else 'are'} sound{problems}"
-
-
-def _show(output: Output, one: FeedFindings) -> None:
+def _show(output: Output, one: CheckedFile) -> None:
     """Print the verdict, then every problem with its line and a caret under the place."""
+    examples, live = one["examples"], one.get("live", ())
     found = [
-        (len(one.problems), "mistake"),
-        (len({failure.number for failure in one.examples.failed}), "failing example"),
-        (sum(not answer.ok for answer in one.live), "live problem"),
-        (len(one.warnings) + sum(answer.severity == "warning" for answer in one.live), "warning"),
+        (len(one["problems"]), "mistake"),
+        (len({failure.number for failure in examples.failed}), "failing example"),
+        (sum(not answer.ok for answer in live), "live problem"),
+        (len(one["warnings"]) + sum(answer.severity == "warning" for answer in live), "warning"),
     ]
     verdict = [counted(count, noun) for count, noun in found if count]
-    if one.is_sound:
-        examples = f"{counted(one.examples.run, 'example')} came true" if one.examples.run else "no examples"
-        verdict.insert(0, f"sound, {examples}")
-    output.note(f"{one.feed} ({one.path}): {', '.join(verdict)}")
-    for kind, problems in (("error", one.problems), ("warning", one.warnings)):
+    if is_sound(one):
+        ran = f"{counted(examples.run, 'example')} came true" if examples.run else "no examples"
+        verdict.insert(0, f"sound, {ran}")
+    output.note(f"{one['feed']} ({one['path']}): {', '.join(verdict)}")
+    for kind, problems in (("error", one["problems"]), ("warning", one["warnings"])):
         for problem in problems:
             output.note(f"{kind}: {problem}", indent=2)
             if problem.snippet:
                 output.note(problem.snippet.replace("\t", " "), " " * (problem.column - 1) + "^", indent=6)
-    for failure in one.examples.failed:
-        output.note(f"error: {one.path}: {failure}", indent=2)
-    for answer in one.live:
-        output.note(f"{answer.severity}: {answer.asked}: {answer.told}", indent=2)
+    output.note(*(f"error: {one['path']}: {failure}" for failure in examples.failed), indent=2)
+    output.note(*(f"{answer.severity}: {answer.asked}: {answer.told}" for answer in live), indent=2)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NotRequired
+
+from typing_extensions import TypedDict
 
 from connectors.event_api.contract_check import Drift
 from connectors.sources.catalogue import open_source
@@ -123,31 +125,32 @@ class LiveFinding:
     difference: Drift | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FeedFindings:
-    """All that was found in one mapping file. `feed` is the file's stem where the file cannot be read as a feed."""
+class CheckedFile(TypedDict):
+    """What was found in one mapping file; `live` is there with --live."""
 
     feed: str
     path: Path
-    problems: tuple[FileProblem, ...] = ()
-    warnings: tuple[FileProblem, ...] = ()
-    examples: ExampleFindings = field(default=ExampleFindings())
-    live: tuple[LiveFinding, ...] = ()
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the file may be used: no mistake, and every example came true."""
-        return not self.problems and not self.examples.failed
+    problems: Sequence[FileProblem]
+    warnings: Sequence[FileProblem]
+    examples: ExampleFindings
+    live: NotRequired[Sequence[LiveFinding]]
 
 
-def find(loaded: FeedMapping | MappingFileError) -> FeedFindings:
-    """Check one file offline; paths are relative to the working folder."""
+def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
+    """Check one file offline; paths are relative to the working folder. A file that is no feed is called by its stem."""
     path = shown_path(loaded.path)
     if isinstance(loaded, MappingFileError):
-        return FeedFindings(loaded.path.stem, path, _placed(loaded.problems), _placed(loaded.warnings))
-    problems, warnings = _look_at_source(loaded)
+        problems, warnings = _placed(loaded.problems), _placed(loaded.warnings)
+        return CheckedFile(feed=loaded.path.stem, path=path, problems=problems, warnings=warnings, examples=ExampleFindings())
+    misfits, odd = _look_at_source(loaded)
+    problems, warnings = _placed(misfits), _placed((*loaded.warnings, *odd))
     examples = ExampleFindings(len(loaded.examples), run_examples(loaded))
-    return FeedFindings(loaded.feed, path, _placed(problems), _placed((*loaded.warnings, *warnings)), examples)
+    return CheckedFile(feed=loaded.feed, path=path, problems=problems, warnings=warnings, examples=examples)
+
+
+def is_sound(one: CheckedFile) -> bool:
+    """Whether the file may be used: no mistake, and every example came true."""
+    return not one["problems"] and not one["examples"].failed
 
 
 def _placed(problems: tuple[FileProblem, ...]) -> tuple[FileProblem, ...]:

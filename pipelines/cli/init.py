@@ -28,7 +28,7 @@ if IS_WORKING:
     from mappings.spec.source import SourceSpec
     from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
-    from pipelines.cli.findings import FeedFindings, find
+    from pipelines.cli.findings import CheckedFile, find, is_sound
     from pipelines.cli.output.console import Output
     from pipelines.settings import current_settings
 
@@ -102,14 +102,14 @@ def init(  # one parameter for each option
             rows=len(sample.rows),
             columns=sample.columns,
             guesses=guesses,
-            problems=findings.problems if findings else (),
-            warnings=findings.warnings if findings else (),
+            problems=findings["problems"] if findings else (),
+            warnings=findings["warnings"] if findings else (),
             is_whole=is_whole,
         )
     )
     if not as_json:
         _show(output, feed, shown_path(out.absolute()), guesses, findings)
-    return 0 if findings is None or findings.is_sound else 2
+    return 0 if findings is None or is_sound(findings) else 2
 
 
 class Drafted(TypedDict):
@@ -225,14 +225,14 @@ def _path_from(out: Path, source: str) -> str:
     return near if near.count("../") < 4 else str(local.absolute())
 
 
-def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: FeedFindings | None) -> None:
+def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: CheckedFile | None) -> None:
     rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in guesses]
     output.table(f"{feed}: what the sample says", ("what", "column", "how sure", "why"), rows)
     if findings is None:
         return
-    for problem in findings.problems:
+    for problem in findings["problems"]:
         output.note(f"  error: {problem}")
     unsure = dict.fromkeys(guess.about for guess in guesses if guess.surety == "unsure")
     doubts = f"; unsure of: {', '.join(unsure)}" if unsure else ""
-    output.note(f"{shown} is written, with {len(findings.warnings)} places to look at{doubts}")
+    output.note(f"{shown} is written, with {len(findings['warnings'])} places to look at{doubts}")
     output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")

@@ -37,7 +37,7 @@ if IS_WORKING:
     )
     from mappings.row_key import RowKey
     from pipelines.cli.feed_files import named_mapping
-    from pipelines.cli.output.console import Output, Progress, counts_line
+    from pipelines.cli.output.console import Output, Progress, counts_line, document_from
     from pipelines.cli.rows import UNMAPPED_COLUMNS, Misses, Unmapped
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state
@@ -84,7 +84,7 @@ def preview(
         outcomes = _outcomes(islice(reading.rows, most_read), mapper, counts, claims, bar, only)
         shown = list(_shown(outcomes, rows, only))
         # Whether the source ends here is known only by reading one row more.
-        is_at_end = next(outcomes, None) is None if only and not read_all else counts.read < rows
+        is_at_end = next(outcomes, None) is None if only and not read_all else counts.rows["read"] < rows
         deque(outcomes if read_all else (), maxlen=0)
     first = [outcome for outcome in map(claims.in_the_end, shown) if only in {None, kind_of(outcome)}]
     account = counts.document(is_whole=read_all or is_at_end)
@@ -212,31 +212,28 @@ def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
     return Rejection(row.location, row.row_key, (reason,), row.cells, part=row.part)
 
 
+_COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "held", "warned")
+
+
 @dataclass(slots=True)
 class PreviewCounts:
-    """`read + expanded = events + skipped + absorbed + rejected + held`, as a first run counts.
+    """`read + expanded = events + skipped + duplicate + grouped + rejected + held`, as a first run counts.
 
-    `kinds` counts events, rejected and held rows; `skipped` by the rule's label, `absorbed` the rows that another row of their
-    key speaks for, by how; `reasons` the problems by their code (a row may have several), `warned` the events with a warning.
+    `skipped` counts by the rule's label, `reasons` the problems by their code (a row may have several).
     """
 
-    read: int = 0
-    expanded: int = 0
-    warned: int = 0
-    kinds: Counter[OutcomeKind] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
-    absorbed: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     misses: Misses = field(default_factory=lambda: Misses())  # noqa: PLW0108  # imported for work only
 
     def take(self, outcome: Foreseen) -> None:
         """Count one row, or one of its events."""
-        self.read += not outcome.part.is_further
-        self.expanded += outcome.part.is_further
-        self.kinds[kind_of(outcome)] += 1
+        self.rows["expanded" if outcome.part.is_further else "read"] += 1
+        self.rows[kind_of(outcome)] += 1
         match outcome:
             case MappedRow():
-                self.warned += bool(outcome.warnings)
+                self.rows["warned"] += bool(outcome.warnings)
                 self.misses.take(outcome.warnings)
             case Rejection():
                 self.reasons.update(reason.code.value for reason in outcome.reasons)
@@ -244,32 +241,21 @@ class PreviewCounts:
             case Skipped():
                 self.skipped[outcome.because] += 1
             case Absorbed():
-                self.absorbed[outcome.into.value] += 1
+                self.rows[outcome.into.value] += 1
             case _:
                 pass
 
     def take_back(self, row: MappedRow) -> None:
         """Count an event as the rejected row that it turned out to be."""
-        self.kinds.update({"events": -1, "rejected": 1})
-        self.warned -= bool(row.warnings)
+        self.rows.update({"events": -1, "rejected": 1, "warned": -bool(row.warnings)})
         self.reasons[ReasonCode.DUPLICATE_KEY.value] += 1
 
     def document(self, *, is_whole: bool) -> PreviewAccount:
         """Return it as scripts read it."""
-        return PreviewAccount(
-            read=self.read,
-            is_whole=is_whole,
-            expanded=self.expanded,
-            events=self.kinds["events"],
-            skipped=dict(self.skipped.most_common()),
-            duplicate=self.absorbed[Absorption.DUPLICATE.value],
-            grouped=self.absorbed[Absorption.GROUPED.value],
-            rejected=self.kinds["rejected"],
-            held=self.kinds["held"],
-            reasons=dict(self.reasons.most_common()),
-            warned=self.warned,
-            unmapped=self.misses.values,
-        )
+        skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
+        counts = {name: self.rows[name] for name in _COUNTED}
+        others = {"is_whole": is_whole, "skipped": skipped, "reasons": reasons, "unmapped": self.misses.values}
+        return document_from(PreviewAccount, None, **counts, **others)
 
 
 def _outcomes(

@@ -1,4 +1,16 @@
-"""The three assets of a feed: source, staged and published, with their checks. The brakes are the checks of `staged`."""
+"""The three assets of a feed: source, staged and published, with their checks. The brakes are the checks of `staged`.
+
+Every count is metadata of its own, so that it is plotted over time; the whole list of rejected rows stays in the state DB
+(`eventsync rows`), never in the event log. Whether a retry can help is decided once, for all three retry mechanisms:
+
+| mechanism                                | what it looks at                          | how the decision reaches it         |
+|------------------------------------------|-------------------------------------------|-------------------------------------|
+| request (`connectors.retry`)             | `TransientError`, seconds                 | it has already been spent here      |
+| step (`RetryPolicy`)                     | `Failure(allow_retries=...)`              | if it clears within a step's delays |
+| run (`run_retries` of the daemon)        | the tag `dagster/retry_on_asset_or_op_failure` | set to false when it is permanent |
+
+Annotations are not postponed here, because Dagster reads those of a step's function.
+"""
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,7 +22,7 @@ import dagster as dg
 import orjson
 from pydantic import Field
 
-from connectors.sources.catalogue import SourceProbe, probe_source
+from connectors.sources.catalogue import probe_source
 from mappings.errors import SyncError, TransientError
 from mappings.outcome import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
@@ -38,17 +50,79 @@ StepContext = dg.AssetExecutionContext | dg.OpExecutionContext
 """The context of a step, of an asset or of none."""
 STEP_DELAY_S = 10.0
 """Seconds before a step tries for the second time, twice as many before the third."""
+SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
+"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
+PUBLISH_CHECKS = {
+    "balanced": "Every row owed ended in exactly one outcome.",
+    "no_conflicts": "No key was answered as used for something else.",
+    "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
+    "drift": "What was delivered is what its source still says, but for what a person has ignored.",
+    "contract": "The service's own page does not announce that what we send will be refused.",
+}
+ROWS_SHOWN = 20
+_PACE_NAMES = {
+    "rate_per_s": "allowed rate per second",
+    "used_share": "share of the allowed rate used",
+    "limited": "answered 429",
+    "pauses": "pauses",
+    "paused_s": "seconds paused",
+    "most_under_way": "most requests under way",
+    "workers": "workers",
+}
+
+
+class LaunchOptions(dg.ConfigurableResource[RunOptions]):
+    """The options of one run, typed and described in the launchpad. Secrets are never part of a run's configuration."""
+
+    limit: int | None = Field(default=None, description="Send at most this many rows; the rest stay pending for the next run.")
+    row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: every row.")
+    as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
+    accept: list[str] = Field(
+        default=[], description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys."
+    )
+    wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
+    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
+    window: dict[str, str] = Field(
+        default={},
+        description="Only rows of these days: `{by: event, first: 2031-05-01, last: 2031-05-31}`, by cursor, file or event;"
+        " no bookmark moves, and no row vanishes.",
+    )
+    publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
+
+    def create_resource(self, context: object) -> RunOptions:  # noqa: ARG002  # as Dagster calls it
+        """Return the options as `RunOptions`; a wrong brake name fails the run before anything is read."""
+        same = {name: getattr(self, name) for name in ("limit", "full", "wait", "publish_only")}
+        lists = {"keys": tuple(self.row_keys), "accept": tuple(self.accept)}
+        status = "draft" if self.as_draft else None
+        return RunOptions.model_validate({**same, **lists, "status": status, "window": self.window or None})
 
 
 @contextmanager
 def as_failures(context: StepContext) -> Iterator[None]:
-    """Raise every error of the block as a `Failure` that says what would help and whether a retry can."""
+    """Raise every error of the block as a `Failure` that says what would help and whether a retry can.
+
+    A permanent one also forbids the daemon to retry the run. A retry in seconds may succeed after a transient error, but for
+    another run's lease and a long pause.
+    """
     try:
         with faults_as_errors(lambda: "at work", context.run.run_id, passing=(dg.Failure,)):
             yield
     except SyncError as error:
         error.args = tuple(replaced(one) if isinstance(one, str) else one for one in error.args)  # Dagster prints the cause, too
-        raise failure_of(context, error) from error
+        outcome, retry_in_s = outcome_of(error), float("inf")
+        if not isinstance(error, TransientError):
+            forbid_run_retry(context)
+        elif not isinstance(error, HeldByAnotherError | LeaseLostError):
+            retry_in_s = error.retry_after_s or 0.0
+        raise dg.Failure(
+            description=replaced(outcome.text),
+            metadata={
+                "outcome": outcome.name,
+                "exit_code": int(outcome.exit_code),
+                "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
+            },
+            allow_retries=retry_in_s <= STEP_DELAY_S,
+        ) from error
 
 
 @contextmanager
@@ -66,101 +140,101 @@ def forbid_run_retry(context: StepContext) -> None:
     context.instance.add_run_tags(context.run.run_id, {RETRY_ON_ASSET_OR_OP_FAILURE_TAG: "false"})
 
 
-def failure_of(context: StepContext, error: SyncError) -> dg.Failure:
-    """Return the failure for an error; a permanent one also forbids the daemon to retry the run."""
-    if not isinstance(error, TransientError):
-        forbid_run_retry(context)
-    outcome = outcome_of(error)
-    return dg.Failure(
-        description=replaced(outcome.text),
+def brake_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Return one blocking check per brake."""
+    return [dg.AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
+
+
+def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
+    """Return the checks of a drain; none blocks, because nothing comes after it."""
+    return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
+
+
+def feed_assets(feed: LoadedFeed, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
+    """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
+    mapping = feed.mapping
+    return _source(feed, open_run_context), _staged(mapping, open_run_context, state_kind), _published(mapping, open_run_context)
+
+
+def _source(feed: LoadedFeed, open_run_context: OpenContext) -> dg.AssetsDefinition:
+    mapping, address = feed.mapping, _address_of(feed.mapping.source)
+    spec = dg.AssetSpec(
+        dg.AssetKey(names.source_path(mapping.feed)),
+        group_name=names.group_of(mapping.feed),
+        owners=names.owners_of(mapping.owner),
+        kinds={names.kind_of(mapping.source.kind)},
+        description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
         metadata={
-            "outcome": outcome.name,
-            "exit_code": int(outcome.exit_code),
-            "what would help": dg.MetadataValue.text(replaced(error.hint) or "see the message"),
+            "source": dg.MetadataValue.url(address) if address else mapping.source.place,
+            "mapping file": dg.MetadataValue.path(feed.path),
+            "schedule": str(mapping.schedule) if mapping.schedule else "none",
         },
-        allow_retries=_clears_soon(error),
     )
 
+    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+        with as_failures(context), open_run_context() as run_context:
+            probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access)
+        metadata = {"glance": probe.blind} if probe.blind else {"files": len(probe.marks)}
+        return dg.ObserveResult(asset_key=spec.key, metadata=metadata)
 
-def _clears_soon(error: SyncError) -> bool:
-    """Whether a retry in seconds may succeed; another run's lease and a long pause last longer."""
-    match error:
-        case HeldByAnotherError() | LeaseLostError():
-            return False
-        case TransientError():
-            return (error.retry_after_s or 0.0) <= STEP_DELAY_S
-        case _:
-            return False
-
-
-ROWS_SHOWN = 20
-_PACE_NAMES = {
-    "rate_per_s": "allowed rate per second",
-    "used_share": "share of the allowed rate used",
-    "limited": "answered 429",
-    "pauses": "pauses",
-    "paused_s": "seconds paused",
-    "most_under_way": "most requests under way",
-    "workers": "workers",
-}
+    with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        observable = dg.multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
+        source: dg.AssetsDefinition = observable(observe)
+    return source
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRows:
-    """How many rows wait, by the word that `eventsync rows --state` takes; and a table of the first that differ."""
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    differing: tuple[Mapping[str, str], ...] = ()
-
-
-def waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
-    """Return what waits in the state DB, of one feed.
-
-    Raises:
-        SyncError: the state DB does not answer.
-    """
-    books, book = LedgerQueries(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
-    counts = next((one.waiting for one in books.status(destination=book.destination, feed=book.feed)), {})
-    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
-        return WaitingRows(counts)
-    drifted = books.rows(book, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
-    vanished = books.rows(book, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
-    differing = [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
-    differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
-    return WaitingRows(counts, tuple(differing[:ROWS_SHOWN]))
+def _address_of(source: SourceSpec) -> str:
+    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
+    if isinstance(source, GoogleSheetsSource):
+        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
+    return source.place if source.place.startswith(("http://", "https://")) else ""
 
 
-def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
-    delivered: dict[str, Any] = orjson.loads(record.shown)
-    now: dict[str, Any] = orjson.loads(record.drift_body or record.shown)
-    changed = [name for name in sorted(delivered.keys() | now.keys()) if delivered.get(name) != now.get(name)]
-    return {
-        "place": record.origin,
-        "row key": record.row_key,
-        "event": str(record.event_id or ""),
-        "what": what.replace("_", " "),
-        "fields": ", ".join(changed),
-    }
+def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> dg.AssetsDefinition:
+    key = dg.AssetKey(names.staged_path(mapping.feed))
+
+    @dg.asset(
+        key=key,
+        deps=[dg.AssetKey(names.source_path(mapping.feed))],
+        group_name=names.group_of(mapping.feed),
+        owners=names.owners_of(mapping.owner),
+        kinds={"python", state_kind},
+        code_version=mapping.digest.hex()[:12],
+        check_specs=brake_specs(key),
+        retry_policy=SOURCE_RETRIES,
+        description="Every row is read, mapped and recorded: it is known what to send. The brakes are its checks.",
+    )
+    def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+        began_s = monotonic_s()
+        with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
+            result = FeedRun(run_context, mapping, _identity(context), options).stage()
+            is_last = bool(result.stopping) or options.stage_only
+            waiting = _waiting_metadata(_waiting_rows(run_context, mapping)) if is_last else {}
+        pace, rows = _pace(result.report.account.read, monotonic_s() - began_s), result.report.account.read
+        observed: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace}
+        observed["read"] = "all rows" if result.report.is_whole else "a part: what changed, or what was asked for"
+        observed |= {"version": result.version} if result.version else {}
+        context.log_event(dg.AssetObservation(names.source_path(mapping.feed), metadata=observed))
+        for notice in result.notices:
+            context.log.warning(replaced(notice))
+        if result.stopping:
+            forbid_run_retry(context)
+            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).text))
+        return dg.MaterializeResult(
+            metadata={**_staged_metadata(result), **pace, **waiting}, check_results=_brake_results(key, result)
+        )
+
+    return staged
 
 
-def source_metadata(feed: LoadedFeed) -> Mapping[str, Any]:
-    """Return where a feed's rows come from, as a link where it is one, and which file says so."""
-    schedule = feed.mapping.schedule
-    address = address_of(feed.mapping.source)
-    return {
-        "source": dg.MetadataValue.url(address) if address else feed.mapping.source.place,
-        "mapping file": dg.MetadataValue.path(feed.path),
-        "schedule": str(schedule) if schedule else "none",
-    }
-
-
-def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
-    """Return the account of a read that took so long, and the first rejected rows with what would be right."""
+def _staged_metadata(staged: Staged) -> dict[str, Any]:
+    """Return the account of a read, and the first rejected rows with what would be right."""
     report = staged.report
     counts: dict[str, Any] = dict(asdict(report.account))
     counts |= {"warnings": report.warnings, "vanished": report.vanished, "past": report.past, "withdrawn": report.withdrawn}
     counts |= {"rejected by earlier reads": report.standing, "dagster/row_count": report.account.read}
-    counts |= {"seconds": round(seconds, 3), "rows per second": _per_second(report.account.read, seconds)}
     if report.rejections:
         counts["rejected rows"] = _table(
             {
@@ -185,200 +259,24 @@ def staged_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
     return counts
 
 
-def observed_metadata(staged: Staged, seconds: float) -> Mapping[str, Any]:
-    """Return what a read saw of its source: how many rows, in what time, and its version."""
-    rows = staged.report.account.read
-    return {
-        "dagster/row_count": rows,
-        "rows": rows,
-        "seconds": round(seconds, 3),
-        "rows per second": _per_second(rows, seconds),
-        "read": "all rows" if staged.report.is_whole else "a part: what changed, or what was asked for",
-        **({"version": staged.version} if staged.version else {}),
-    }
-
-
-def probe_metadata(probe: SourceProbe) -> Mapping[str, Any]:
-    """Return what a probe saw of a source: how many files or sheets, or why it says nothing."""
-    return {"glance": probe.blind} if probe.blind else {"files": len(probe.marks)}
-
-
-def published_metadata(published: PublishReport, waiting: WaitingRows) -> Mapping[str, Any]:
-    """Return the account of a drain, its speed in rows per second, and what waits for a person after it."""
-    account = published.account
-    counts: dict[str, Any] = dict(asdict(account))
-    counts["seconds"] = round(published.duration_s, 3)
-    counts["rows per second"] = _per_second(account.new + account.carried_over - account.pending, published.duration_s)
-    counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
-    counts["dagster/row_count"] = account.delivered
-    if published.written_back.cells or published.written_back.problem:
-        counts["cells written back"] = published.written_back.cells
-    if published.written_back.problem:
-        counts["not written back"] = replaced(published.written_back.problem)
-    if published.outlook.notices:
-        counts["notices"] = _list(published.outlook.notices)
-    return counts | waiting_metadata(waiting)
-
-
-def waiting_metadata(waiting: WaitingRows) -> dict[str, Any]:
-    """Return how many rows of each kind wait for a person, zeros too: the plot then shows when they were worked off."""
-    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": waiting.counts.get(name, 0) for name in WAITING}
-    if waiting.differing:
-        counts["differs from what was delivered"] = _table(waiting.differing)
-    return counts
-
-
-def _per_second(rows: int, seconds: float) -> float:
-    return round(rows / seconds, 1) if seconds else 0.0
-
-
-def _table(rows: Iterable[Mapping[str, str]]) -> dg.MetadataValue[Any]:
-    return dg.MetadataValue.table([dg.TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
-
-
-def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
-    return dg.MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
-
-
-def address_of(source: SourceSpec) -> str:
-    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
-    if isinstance(source, GoogleSheetsSource):
-        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
-        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
-    return source.place if source.place.startswith(("http://", "https://")) else ""
-
-
-PUBLISH_CHECKS = {
-    "balanced": "Every row owed ended in exactly one outcome.",
-    "no_conflicts": "No key was answered as used for something else.",
-    "within_limits": "Refused, blocked and uncertain rows stay within what the feed allows.",
-    "drift": "What was delivered is what its source still says, but for what a person has ignored.",
-    "contract": "The service's own page does not announce that what we send will be refused.",
-}
-SOURCE_RETRIES = dg.RetryPolicy(max_retries=2, delay=STEP_DELAY_S, backoff=dg.Backoff.EXPONENTIAL)
-"""A source that is away for a moment is read again; a permanent failure says `allow_retries=False`."""
-
-
-def brake_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return one blocking check per brake."""
-    return [dg.AssetCheckSpec(name, asset=key, blocking=True, description=text) for name, text in BRAKE_TEXTS.items()]
-
-
-def brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
-    """Return each brake's verdict; one that a person accepted warns instead of blocking."""
+def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult]:
+    """Return each brake's result; one that a person accepted warns instead of blocking."""
     return [
         dg.AssetCheckResult(
             asset_key=key,
-            check_name=verdict.name,
-            passed=not verdict.is_tripped,
-            severity=dg.AssetCheckSeverity.ERROR if verdict.stops else dg.AssetCheckSeverity.WARN,
-            description=replaced(verdict.sentence),
+            check_name=result.name,
+            passed=not result.is_tripped,
+            severity=dg.AssetCheckSeverity.ERROR if result.stops else dg.AssetCheckSeverity.WARN,
+            description=replaced(result.sentence),
             metadata={
-                "verdict": replaced(verdict.sentence),
-                "measured": round(verdict.measured, 4),
-                "allowed": round(verdict.allowed, 4),
-                "accepted": verdict.is_accepted,
+                "verdict": replaced(result.sentence),
+                "measured": round(result.measured, 4),
+                "allowed": round(result.allowed, 4),
+                "accepted": result.is_accepted,
             },
         )
-        for verdict in staged.brakes
+        for result in staged.brakes
     ]
-
-
-def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
-    """Return the checks of a drain; none blocks, because nothing comes after it."""
-    return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
-
-
-def publish_results(
-    key: dg.AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows
-) -> list[dg.AssetCheckResult]:
-    """Return the results of a drain's checks."""
-    differing = {name: waiting.counts.get(name, 0) for name in ("drift", "vanished")}
-    passed = {
-        "balanced": published.account.imbalance() == 0,
-        "no_conflicts": published.standing.conflict.count == 0,
-        "drift": not any(differing.values()),
-        "within_limits": outcome.exit_code is ExitCode.DONE,
-        "contract": not published.outlook.errors,
-    }
-    failed = {
-        "contract": "\n".join(published.outlook.notices),
-        "drift": f"{differing['drift']} changed and {differing['vanished']} gone since they were delivered;"
-        " `eventsync diff` shows in what",
-    }
-    return [
-        dg.AssetCheckResult(
-            asset_key=key,
-            check_name=name,
-            passed=passed[name],
-            severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
-            description=text if passed[name] else replaced(failed.get(name, outcome.message)),
-            metadata=differing if name == "drift" else {},
-        )
-        for name, text in PUBLISH_CHECKS.items()
-    ]
-
-
-def feed_assets(feed: LoadedFeed, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
-    """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
-    mapping = feed.mapping
-    return _source(feed, open_run_context), _staged(mapping, open_run_context, state_kind), _published(mapping, open_run_context)
-
-
-def _source(feed: LoadedFeed, open_run_context: OpenContext) -> dg.AssetsDefinition:
-    mapping = feed.mapping
-    spec = dg.AssetSpec(
-        dg.AssetKey(names.source_path(mapping.feed)),
-        group_name=names.group_of(mapping.feed),
-        owners=names.owners_of(mapping.owner),
-        kinds={names.kind_of(mapping.source.kind)},
-        description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
-        metadata=source_metadata(feed),
-    )
-
-    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
-        with as_failures(context), open_run_context() as run_context:
-            probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access)
-        return dg.ObserveResult(asset_key=spec.key, metadata=probe_metadata(probe))
-
-    with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        observable = dg.multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
-        source: dg.AssetsDefinition = observable(observe)
-    return source
-
-
-def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> dg.AssetsDefinition:
-    key = dg.AssetKey(names.staged_path(mapping.feed))
-
-    @dg.asset(
-        key=key,
-        deps=[dg.AssetKey(names.source_path(mapping.feed))],
-        group_name=names.group_of(mapping.feed),
-        owners=names.owners_of(mapping.owner),
-        kinds={"python", state_kind},
-        code_version=mapping.digest.hex()[:12],
-        check_specs=brake_specs(key),
-        retry_policy=SOURCE_RETRIES,
-        description="Every row is read, mapped and recorded: it is known what to send. The brakes are its checks.",
-    )
-    def staged(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
-        began_s = monotonic_s()
-        with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
-            result = FeedRun(run_context, mapping, _identity(context), options).stage()
-            is_last = bool(result.stopping) or options.stage_only
-            waiting = waiting_metadata(waiting_rows(run_context, mapping)) if is_last else {}
-        seconds = monotonic_s() - began_s
-        context.log_event(dg.AssetObservation(names.source_path(mapping.feed), metadata=observed_metadata(result, seconds)))
-        for notice in result.notices:
-            context.log.warning(replaced(notice))
-        if result.stopping:
-            forbid_run_retry(context)
-            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).text))
-        metadata = {**staged_metadata(result, seconds), **waiting}
-        return dg.MaterializeResult(metadata=metadata, check_results=brake_results(key, result))
-
-    return staged
 
 
 def _published(mapping: FeedMapping, open_run_context: OpenContext) -> dg.AssetsDefinition:
@@ -403,53 +301,117 @@ def _published(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Assets
                 context.log.warning(replaced(notice))
             if result.cause is not None:
                 raise result.cause
-            waiting = waiting_rows(run_context, mapping)
+            waiting = _waiting_rows(run_context, mapping)
         outcome = outcome_of_publish(result, mapping)
         if outcome.message:
             log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
             log("%s: %s", outcome.name, replaced(outcome.text))
         return dg.MaterializeResult(
-            metadata=published_metadata(result, waiting), check_results=publish_results(key, result, outcome, waiting)
+            metadata=_published_metadata(result) | _waiting_metadata(waiting),
+            check_results=_publish_results(key, result, outcome, waiting),
         )
 
     return published
 
 
+def _published_metadata(published: PublishReport) -> dict[str, Any]:
+    """Return the account of a drain, and its speed in rows per second."""
+    account, written = published.account, published.written_back
+    counts: dict[str, Any] = dict(asdict(account))
+    counts |= _pace(account.new + account.carried_over - account.pending, published.duration_s)
+    counts |= {_PACE_NAMES[name]: number for name, number in published.pace.items() if name in _PACE_NAMES}
+    counts["dagster/row_count"] = account.delivered
+    if written.cells or written.problem:
+        counts["cells written back"] = written.cells
+    if written.problem:
+        counts["not written back"] = replaced(written.problem)
+    if published.outlook.notices:
+        counts["notices"] = _list(published.outlook.notices)
+    return counts
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRows:
+    """How many rows wait, by the word that `eventsync rows --state` takes; and a table of the first that differ."""
+
+    counts: Mapping[str, int] = field(default_factory=dict)
+    differing: tuple[Mapping[str, str], ...] = ()
+
+
+def _publish_results(
+    key: dg.AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows
+) -> list[dg.AssetCheckResult]:
+    """Return the results of a drain's checks."""
+    changed, gone = (waiting.counts.get(name, 0) for name in ("drift", "vanished"))
+    drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows in what"
+    results = {
+        "balanced": (published.account.imbalance() == 0, outcome.message),
+        "no_conflicts": (published.standing.conflict.count == 0, outcome.message),
+        "within_limits": (outcome.exit_code is ExitCode.DONE, outcome.message),
+        "drift": (not changed and not gone, drift),
+        "contract": (not published.outlook.errors, "\n".join(published.outlook.notices)),
+    }
+    return [
+        dg.AssetCheckResult(
+            asset_key=key,
+            check_name=name,
+            passed=passed,
+            severity=dg.AssetCheckSeverity.ERROR if name == "balanced" else dg.AssetCheckSeverity.WARN,
+            description=PUBLISH_CHECKS[name] if passed else replaced(problem),
+            metadata={"drift": changed, "vanished": gone} if name == "drift" else {},
+        )
+        for name, (passed, problem) in results.items()
+    ]
+
+
+def _waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
+    """Return what waits in the state DB, of one feed.
+
+    Raises:
+        SyncError: the state DB does not answer.
+    """
+    queries, scope = LedgerQueries(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
+    counts = next((one.waiting for one in queries.status(destination=scope.destination, feed=scope.feed)), {})
+    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
+        return WaitingRows(counts)
+    drifted = queries.rows(scope, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
+    vanished = queries.rows(scope, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
+    differing = [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
+    differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
+    return WaitingRows(counts, tuple(differing[:ROWS_SHOWN]))
+
+
+def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
+    delivered: dict[str, Any] = orjson.loads(record.shown)
+    now: dict[str, Any] = orjson.loads(record.drift_body or record.shown)
+    changed = [name for name in sorted(delivered.keys() | now.keys()) if delivered.get(name) != now.get(name)]
+    return {
+        "place": record.origin,
+        "row key": record.row_key,
+        "event": str(record.event_id or ""),
+        "what": what.replace("_", " "),
+        "fields": ", ".join(changed),
+    }
+
+
+def _waiting_metadata(waiting: WaitingRows) -> dict[str, Any]:
+    """Return how many rows of each kind wait for a person, zeros too: the plot then shows when they were worked off."""
+    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": waiting.counts.get(name, 0) for name in WAITING}
+    return counts | ({"differs from what was delivered": _table(waiting.differing)} if waiting.differing else {})
+
+
+def _pace(rows: int, seconds: float) -> dict[str, float]:
+    return {"seconds": round(seconds, 3), "rows per second": round(rows / seconds, 1) if seconds else 0.0}
+
+
+def _table(rows: Iterable[Mapping[str, str]]) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.table([dg.TableRecord({name: replaced(text) for name, text in row.items()}) for row in rows])
+
+
+def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
+    return dg.MetadataValue.md("\n".join(f"* {replaced(line)}" for line in lines))
+
+
 def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
     by_default = "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
     return RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG) or by_default, context.run.run_id)
-
-
-class LaunchOptions(dg.ConfigurableResource[RunOptions]):
-    """The options of one run, typed and described in the launchpad."""
-
-    limit: int | None = Field(default=None, description="Send at most this many rows; the rest stay pending for the next run.")
-    row_keys: list[str] = Field(default=[], description="Only these row keys, as `eventsync rows` shows them. Empty: every row.")
-    as_draft: bool = Field(default=False, description="Send every event as a draft, whatever the mapping says.")
-    accept: list[str] = Field(
-        default=[], description="Brakes that this one run may pass: rejected, shrink, left_out, new, copies, scope, keys."
-    )
-    wait: bool = Field(default=False, description="Wait for another run of the feed to end, instead of leaving.")
-    full: bool = Field(default=False, description="Read the source from its start, also where only what changed would be read.")
-    window: dict[str, str] = Field(
-        default={},
-        description="Only rows of these days: `{by: event, first: 2031-05-01, last: 2031-05-31}`, by cursor, file or event;"
-        " no bookmark moves, and no row vanishes.",
-    )
-    publish_only: bool = Field(default=False, description="Send what is already staged; accepts the brakes named above.")
-
-    def create_resource(self, context: object) -> RunOptions:
-        """Return the options as `RunOptions`; a wrong brake name fails the run before anything is read."""
-        del context
-        return RunOptions.model_validate(
-            {
-                "limit": self.limit,
-                "keys": tuple(self.row_keys),
-                "status": "draft" if self.as_draft else None,
-                "accept": tuple(self.accept),
-                "full": self.full,
-                "wait": self.wait,
-                "publish_only": self.publish_only,
-                "window": self.window or None,
-            }
-        )

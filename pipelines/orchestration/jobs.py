@@ -1,7 +1,7 @@
-"""Backfills in Dagster: days of the asset `backfilled`, or a job of its own where a source has no days.
+"""Jobs beside the feeds' own: backfills of past days, and forgetting old runs of Dagster's history.
 
-They are apart from `staged` and `published`, as a window of the past says nothing of whether a feed is fresh. Annotations are
-not postponed here, because Dagster reads those of a step's function.
+Backfills are apart from `staged` and `published`, as a window of the past says nothing of whether a feed is fresh. Annotations
+are not postponed here, because Dagster reads those of a step's function.
 """
 
 import warnings
@@ -21,27 +21,34 @@ from pipelines.orchestration.assets import StepContext, as_failures, interrupted
 from pipelines.orchestration.automation import ENDED
 from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, has_days, usual_way
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import OpenContext, RunContext
+from pipelines.run.context import OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions, Window
 
 DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
 """Every day from the first that may be backfilled to today, in UTC."""
+JOB = "forget_old_runs"
+CRON = "20 3 * * *"
+_AT_ONCE = 200
 
 
 def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
     """Return the job that backfills one feed, and where the source has days the asset whose partitions they are."""
-    return (_daily_backfill if has_days(mapping) else _window_backfill)(mapping, open_run_context)
+    name, tags, group = names.backfill_job_of(mapping.feed), {names.FEED_TAG: mapping.feed}, names.group_of(mapping.feed)
 
+    if not has_days(mapping):
 
-def _daily_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
+        @dg.op(name=f"window_of_{group}", pool="event-api")
+        def backfill_window(context: dg.OpExecutionContext, options: dg.ResourceParam[RunOptions]) -> None:
+            context.add_output_metadata(_backfill(context, open_run_context, mapping, options))
+
+        @dg.job(name=name, tags=tags, description=f"Backfill a window of {mapping.feed}, by its events.")
+        def window_job() -> None:
+            backfill_window()
+
+        return dg.Definitions(jobs=[window_job])
+
     key = dg.AssetKey(names.backfilled_path(mapping.feed))
-    backfill_job = dg.define_asset_job(
-        names.backfill_job_of(mapping.feed),
-        selection=[key],
-        tags={names.FEED_TAG: mapping.feed},
-        description=f"Backfill past days of {mapping.feed}.",
-    )
     with warnings.catch_warnings():
         # That one run makes many days is called beta; the UI's backfills of these assets depend on it.
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -49,7 +56,7 @@ def _daily_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> dg.D
         @dg.asset(
             key=key,
             deps=[dg.AssetKey(names.source_path(mapping.feed))],
-            group_name=names.group_of(mapping.feed),
+            group_name=group,
             owners=names.owners_of(mapping.owner),
             kinds={"python", "http"},
             pool="event-api",
@@ -58,67 +65,37 @@ def _daily_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> dg.D
             description=f"Past days, by {usual_way(mapping.source)}, that were read again and sent: every row once.",
         )
         def backfilled(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
-            with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
-                return dg.MaterializeResult(
-                    metadata=_backfill(context, run_context, mapping, _with_days(context, mapping, options))
-                )
+            if options.window is None and (context.has_partition_key or context.has_partition_key_range):
+                # Partitions chosen in the UI cannot ask the run to wait for a scheduled one, so it always does.
+                days = context.partition_key_range
+                window = Window.model_validate({"by": usual_way(mapping.source), "first": days.start, "last": days.end})
+                options = options.model_copy(update={"window": window, "wait": True})
+            return dg.MaterializeResult(metadata=_backfill(context, open_run_context, mapping, options))
 
-        return dg.Definitions(assets=[backfilled], jobs=[backfill_job])
-
-
-def _window_backfill(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
-    @dg.op(name=f"window_of_{names.group_of(mapping.feed)}", pool="event-api")
-    def backfill_window(context: dg.OpExecutionContext, options: dg.ResourceParam[RunOptions]) -> None:
-        with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
-            if options.window is None:
-                message = f"no window of {mapping.feed} was named"
-                raise ConfigError(message, hint="set `window` of the resource `options`: {by: event, first: DAY, last: DAY}")
-            context.add_output_metadata(_backfill(context, run_context, mapping, options))
-
-    @dg.job(
-        name=names.backfill_job_of(mapping.feed),
-        tags={names.FEED_TAG: mapping.feed},
-        description=f"Backfill a window of {mapping.feed}, by its events.",
-    )
-    def window_job() -> None:
-        backfill_window()
-
-    return dg.Definitions(jobs=[window_job])
+        job = dg.define_asset_job(name, selection=[key], tags=tags, description=f"Backfill past days of {mapping.feed}.")
+        return dg.Definitions(assets=[backfilled], jobs=[job])
 
 
-def _with_days(context: dg.AssetExecutionContext, mapping: FeedMapping, options: RunOptions) -> RunOptions:
-    """Return the options with the window that the run's partitions make, unless they name one.
-
-    Partitions chosen in the UI cannot ask the run to wait for a scheduled one, so it always does.
-    """
-    if options.window is not None:
-        return options
-    if not context.has_partition_key and not context.has_partition_key_range:
-        message = f"no days of {mapping.feed} were named"
-        raise ConfigError(message, hint="choose partitions, or set `window` of the resource `options`")
-    days = context.partition_key_range
-    window = Window.model_validate({"by": usual_way(mapping.source), "first": days.start, "last": days.end})
-    return options.model_copy(update={"window": window, "wait": True})
-
-
-def _backfill(context: StepContext, run_context: RunContext, mapping: FeedMapping, options: RunOptions) -> Mapping[str, Any]:
+def _backfill(
+    context: StepContext, open_run_context: OpenContext, mapping: FeedMapping, options: RunOptions
+) -> Mapping[str, Any]:
     """Stage and publish one window; return its accounts as numbers."""
     launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL)
-    run = FeedRun(run_context, mapping, RunIdentity(context.run.run_id, launched_by, context.run.run_id), options)
-    staged = run.stage()
-    if staged.stopping:
-        raise brake_error(staged.stopping, mapping.feed)
-    published = run.publish()
-    if published.cause is not None:
-        raise published.cause
-    window = options.window
+    identity = RunIdentity(context.run.run_id, launched_by, context.run.run_id)
+    with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
+        window = options.window
+        if window is None:
+            message, hint = f"no days of {mapping.feed} were named", "set `window` of the resource `options`"
+            raise ConfigError(message, hint=f"{hint}: {{by: event, first: DAY, last: DAY}}; or choose partitions, if it has any")
+        run = FeedRun(run_context, mapping, identity, options)
+        staged = run.stage()
+        if staged.stopping:
+            raise brake_error(staged.stopping, mapping.feed)
+        published = run.publish()
+        if published.cause is not None:
+            raise published.cause
     answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
-    return {"days": str(window), "by": window.by if window else "", **asdict(staged.report.account), **answered}
-
-
-JOB = "forget_old_runs"
-CRON = "20 3 * * *"
-_AT_ONCE = 200
+    return {"days": str(window), "by": window.by, **asdict(staged.report.account), **answered}
 
 
 class KeepFor(dg.Config):
@@ -128,7 +105,7 @@ class KeepFor(dg.Config):
 
 
 def history_definitions() -> dg.Definitions:
-    """Return the job and its daily schedule, which is off: history is deleted only on request."""
+    """Return the job that deletes old runs with their logs, and its daily schedule, which is off until it is switched on."""
 
     @dg.op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
     def forget(context: dg.OpExecutionContext, config: KeepFor) -> None:

@@ -83,7 +83,7 @@ def test_a_run_without_a_window_says_what_it_lacks(desk: Desk, dated: FeedMappin
     assert "choose partitions" in told
     mapping = load_feed(desk.mapping())
     told, metadata = failure_of(run(desk, mapping, RunOptions(), {}))
-    assert "no window of town-hall was named" in told
+    assert "no days of town-hall were named" in told
     assert metadata["exit_code"] == 2
 
 

@@ -124,7 +124,7 @@ def no_workshop() -> NoReturn:
 
 def check_error(error: MappingFileError) -> None:
     findings = find(error)
-    assert findings.problems
+    assert findings["problems"]
     for problem in (*error.problems, *error.warnings):
         check_problem(problem)
 
@@ -140,7 +140,7 @@ def check_problem(problem: FileProblem) -> None:
 
 def use(mapping: FeedMapping) -> None:
     findings = find(mapping)
-    for problem in (*mapping.warnings, *findings.problems, *findings.warnings):
+    for problem in (*mapping.warnings, *findings["problems"], *findings["warnings"]):
         check_problem(problem)
     mapper = compile_feed(mapping, Directory(), AS_OF)
     for row in rows(mapper.columns):

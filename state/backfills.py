@@ -37,6 +37,7 @@ class SliceState(StrEnum):
 
 _STILL = (SliceState.LEFT, SliceState.WORKING)
 """Slices that are still to be gone through: a run may be at one, or was killed there."""
+_IS_LEFT = BACKFILL_SLICE.c.state.in_([state.value for state in _STILL])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Backfills:
 
     def __init__(self, engine: Engine, destination: str, feed: FeedName, now: Callable[[], datetime]) -> None:
         self._engine = engine
-        self._ours = (BACKFILL.c.destination == destination, BACKFILL.c.feed == feed)
+        self._is_of_feed = (BACKFILL.c.destination == destination, BACKFILL.c.feed == feed)
         self._names = {"destination": destination, "feed": feed}
         self._now = now
 
@@ -100,7 +101,11 @@ class Backfills:
         """Write a new backfill down, with a slice for each pair of ISO days."""
         at = self._now()
         head = {"id": backfill_id, **self._names, "plan": plan, "state": BackfillState.OPEN.value}
-        rows = [_new_slice(backfill_id, number, *pair) for number, pair in enumerate(days, start=1)]
+        blank = {"state": SliceState.LEFT.value, "claim": "", "run_id": "", "message": "", "counts": "{}"}
+        rows = [
+            {"backfill_id": backfill_id, "number": number, "first_day": first, "last_day": last, **blank}
+            for number, (first, last) in enumerate(days, start=1)
+        ]
         with writing(self._engine) as connection:
             connection.execute(insert(BACKFILL), {**head, "created_at": at, "updated_at": at})
             connection.execute(insert(BACKFILL_SLICE), rows)
@@ -116,7 +121,7 @@ class Backfills:
         return self._found()
 
     def _found(self, *which: ColumnElement[bool]) -> tuple[BackfillRecord, ...]:
-        heads = select(BACKFILL).where(*self._ours, *which).order_by(BACKFILL.c.created_at.desc(), BACKFILL.c.id.desc())
+        heads = select(BACKFILL).where(*self._is_of_feed, *which).order_by(BACKFILL.c.created_at.desc(), BACKFILL.c.id.desc())
         with reading(self._engine) as connection:
             return tuple(
                 BackfillRecord(head.id, head.plan, BackfillState(head.state), head.created_at, _slices(connection, head.id))
@@ -132,7 +137,7 @@ class Backfills:
             if not _is_open(connection, backfill_id):
                 return False
             begun = {"state": SliceState.WORKING.value, "claim": claim, "started_at": self._now(), "finished_at": None}
-            which = (*_of(backfill_id, number), _is_still())
+            which = (*_of(backfill_id, number), _IS_LEFT)
             return connection.execute(update(BACKFILL_SLICE).where(*which).values(begun)).rowcount == 1
 
     def end_slice(self, backfill_id: str, number: int, claim: str, end: SliceEnd) -> bool:
@@ -148,16 +153,20 @@ class Backfills:
         working = (BACKFILL_SLICE.c.state == SliceState.WORKING.value, BACKFILL_SLICE.c.claim == claim)
         with writing(self._engine) as connection:
             _is_open(connection, backfill_id)
-            is_ours = connection.execute(update(BACKFILL_SLICE).where(*_of(backfill_id, number), *working).values(ended)).rowcount
-            _close_if_through(connection, backfill_id, self._now())
-            return is_ours == 1
+            count = connection.execute(update(BACKFILL_SLICE).where(*_of(backfill_id, number), *working).values(ended)).rowcount
+            left = select(BACKFILL_SLICE.c.number).where(
+                BACKFILL_SLICE.c.backfill_id == backfill_id, BACKFILL_SLICE.c.state != SliceState.DONE.value
+            )
+            if connection.execute(left.limit(1)).first() is None:
+                _set(connection, backfill_id, BackfillState.DONE, self._now())
+            return count == 1
 
     def cancel(self, backfill_id: str) -> int:
         """Want no more of a backfill; return how many slices are left undone. What is staged, or sent, stays so."""
         with writing(self._engine) as connection:
             if not _is_open(connection, backfill_id):
                 return 0
-            slices = update(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id, _is_still())
+            slices = update(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id, _IS_LEFT)
             count = connection.execute(slices.values(state=SliceState.CANCELLED.value)).rowcount
             _set(connection, backfill_id, BackfillState.CANCELLED, self._now())
             return count
@@ -167,29 +176,11 @@ def count_slices_left(connection: Connection, destination: str, feed: FeedName) 
     """Count the slices of a feed's open backfills that are still to be gone through."""
     ours = (BACKFILL.c.destination == destination, BACKFILL.c.feed == feed, BACKFILL.c.state == BackfillState.OPEN.value)
     slices = select(func.count()).select_from(BACKFILL_SLICE.join(BACKFILL, BACKFILL.c.id == BACKFILL_SLICE.c.backfill_id))
-    return connection.execute(slices.where(*ours, _is_still())).scalar_one()
-
-
-def _new_slice(backfill_id: str, number: int, first: str, last: str) -> dict[str, object]:
-    return {
-        "backfill_id": backfill_id,
-        "number": number,
-        "first_day": first,
-        "last_day": last,
-        "state": SliceState.LEFT.value,
-        "claim": "",
-        "run_id": "",
-        "message": "",
-        "counts": "{}",
-    }
+    return connection.execute(slices.where(*ours, _IS_LEFT)).scalar_one()
 
 
 def _of(backfill_id: str, number: int) -> tuple[ColumnElement[bool], ...]:
     return BACKFILL_SLICE.c.backfill_id == backfill_id, BACKFILL_SLICE.c.number == number
-
-
-def _is_still() -> ColumnElement[bool]:
-    return BACKFILL_SLICE.c.state.in_([state.value for state in _STILL])
 
 
 def _is_open(connection: Connection, backfill_id: str) -> bool:
@@ -198,24 +189,16 @@ def _is_open(connection: Connection, backfill_id: str) -> bool:
     return state == BackfillState.OPEN.value
 
 
-def _close_if_through(connection: Connection, backfill_id: str, at: datetime) -> None:
-    left = select(BACKFILL_SLICE.c.number).where(
-        BACKFILL_SLICE.c.backfill_id == backfill_id, BACKFILL_SLICE.c.state != SliceState.DONE.value
-    )
-    if connection.execute(left.limit(1)).first() is None:
-        _set(connection, backfill_id, BackfillState.DONE, at)
-
-
 def _set(connection: Connection, backfill_id: str, state: BackfillState, at: datetime) -> None:
     connection.execute(update(BACKFILL).where(BACKFILL.c.id == backfill_id).values(state=state.value, updated_at=at))
 
 
 def _slices(connection: Connection, backfill_id: str) -> tuple[SliceRecord, ...]:
-    ours = select(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id).order_by(BACKFILL_SLICE.c.number)
+    slices = select(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id == backfill_id).order_by(BACKFILL_SLICE.c.number)
     return tuple(
         SliceRecord(
             *(row.number, row.first_day, row.last_day, SliceState(row.state), row.run_id, row.exit_code, row.message),
             *(json.loads(row.counts), row.started_at, row.finished_at),
         )
-        for row in connection.execute(ours)
+        for row in connection.execute(slices)
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+from collections.abc import Collection, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -119,73 +120,49 @@ class Failure(Enum):
 
 _PRIMARY = 0xFF
 _SQLITE_CODES = {
-    sqlite3.SQLITE_BUSY: Failure.LOCKED,
-    sqlite3.SQLITE_LOCKED: Failure.LOCKED,
-    sqlite3.SQLITE_PROTOCOL: Failure.LOCKED,
-    sqlite3.SQLITE_READONLY: Failure.READ_ONLY,
-    sqlite3.SQLITE_PERM: Failure.READ_ONLY,
-    sqlite3.SQLITE_FULL: Failure.FULL,
-    sqlite3.SQLITE_IOERR: Failure.BROKEN_DISK,
-    sqlite3.SQLITE_CORRUPT: Failure.DAMAGED,
-    sqlite3.SQLITE_NOTADB: Failure.DAMAGED,
-    sqlite3.SQLITE_FORMAT: Failure.DAMAGED,
-    sqlite3.SQLITE_ERROR: Failure.STRANGE_TABLES,  # a statement that does not fit: all of ours fit our own tables
-    sqlite3.SQLITE_SCHEMA: Failure.STRANGE_TABLES,
-    sqlite3.SQLITE_TOOBIG: Failure.STRANGE_VALUE,
+    Failure.LOCKED: (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL),
+    Failure.READ_ONLY: (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM),
+    Failure.FULL: (sqlite3.SQLITE_FULL,),
+    Failure.BROKEN_DISK: (sqlite3.SQLITE_IOERR,),
+    Failure.DAMAGED: (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT),
+    Failure.STRANGE_TABLES: (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_SCHEMA),  # all statements of ours fit our own tables
+    Failure.STRANGE_VALUE: (sqlite3.SQLITE_TOOBIG,),
 }
-_TORN = {sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS}
-_OS_TROUBLES = {
-    errno.EMFILE: Failure.OUT_OF_FILES,
-    errno.ENFILE: Failure.OUT_OF_FILES,
-    errno.EROFS: Failure.READ_ONLY,
-    errno.EPERM: Failure.READ_ONLY,
-    errno.EACCES: Failure.READ_ONLY,
-    errno.ENOSPC: Failure.FULL,
-    errno.EDQUOT: Failure.FULL,
+_TORN = (sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
+_ERRNOS = {
+    Failure.OUT_OF_FILES: (errno.EMFILE, errno.ENFILE),
+    Failure.READ_ONLY: (errno.EROFS, errno.EPERM, errno.EACCES),
+    Failure.FULL: (errno.ENOSPC, errno.EDQUOT),
 }
 _SQLSTATES = {
-    "25006": Failure.READ_ONLY,
-    "25P03": Failure.AWAY,  # idle in transaction for too long: the session was ended
-    "25P04": Failure.AWAY,
-    "28000": Failure.LOGIN,
-    "28P01": Failure.LOGIN,
-    "3D000": Failure.NO_DATABASE,
-    "40001": Failure.LOCKED,
-    "40P01": Failure.LOCKED,
-    "42501": Failure.NO_RIGHTS,
-    "53100": Failure.FULL,
-    "55P03": Failure.LOCKED,
-    "57014": Failure.LOCKED,  # a statement timeout of the server's own
-    "58030": Failure.BROKEN_DISK,
-    "XX001": Failure.DAMAGED,
-    "XX002": Failure.DAMAGED,
+    Failure.READ_ONLY: ("25006",),
+    Failure.AWAY: ("08", "57", "25P03", "25P04"),  # 25P03: idle in transaction for too long, the session was ended
+    Failure.LOGIN: ("28000", "28P01"),
+    Failure.NO_DATABASE: ("3D000",),
+    Failure.LOCKED: ("40001", "40P01", "55P03", "57014"),  # 57014: a statement timeout of the server's own
+    Failure.NO_RIGHTS: ("42501",),
+    Failure.FULL: ("53100",),
+    Failure.CROWDED: ("53",),
+    Failure.BROKEN_DISK: ("58", "58030"),
+    Failure.DAMAGED: ("XX001", "XX002"),
+    Failure.STRANGE_VALUE: ("22",),
+    Failure.STRANGE_TABLES: ("3F", "42"),
 }
-_SQLSTATE_CLASSES = {
-    "08": Failure.AWAY,
-    "22": Failure.STRANGE_VALUE,
-    "3F": Failure.STRANGE_TABLES,
-    "42": Failure.STRANGE_TABLES,
-    "53": Failure.CROWDED,
-    "57": Failure.AWAY,
-    "58": Failure.BROKEN_DISK,
+"""SQLSTATEs, and classes of them by their first two letters, which count where the state itself is not here."""
+_REFUSALS = {
+    Failure.LOGIN: ("authentication failed", "no password supplied", "pg_hba.conf", "is not permitted to log in"),
+    Failure.NO_RIGHTS: ("permission denied for database",),
+    Failure.CROWDED: ("too many", "connection slots"),
+    Failure.BAD_ADDRESS: (
+        *("invalid connection option", "unrecognized configuration parameter", "invalid value for parameter"),
+        *("invalid integer value", "certificate", "sslmode", "does not support ssl"),
+    ),
 }
-# libpq keeps the SQLSTATE of a refused connection to itself; what follows are its and the server's words for people.
-_REFUSALS = (
-    ("authentication failed", Failure.LOGIN),
-    ("no password supplied", Failure.LOGIN),
-    ("pg_hba.conf", Failure.LOGIN),
-    ("is not permitted to log in", Failure.LOGIN),
-    ("permission denied for database", Failure.NO_RIGHTS),
-    ("too many", Failure.CROWDED),
-    ("connection slots", Failure.CROWDED),
-    ("invalid connection option", Failure.BAD_ADDRESS),
-    ("unrecognized configuration parameter", Failure.BAD_ADDRESS),
-    ("invalid value for parameter", Failure.BAD_ADDRESS),
-    ("invalid integer value", Failure.BAD_ADDRESS),
-    ("certificate", Failure.BAD_ADDRESS),
-    ("sslmode", Failure.BAD_ADDRESS),
-    ("does not support ssl", Failure.BAD_ADDRESS),
-)
+"""libpq keeps the SQLSTATE of a refused connection to itself: these are its words, and the server's, for people."""
+
+
+def _failure_of(code: object, known: Mapping[Failure, Collection[object]]) -> Failure | None:
+    return next((failure for failure, codes in known.items() if code in codes), None)
 
 
 def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
@@ -195,7 +172,7 @@ def of_sqlite(error: sqlite3.Error, path: str | None) -> tuple[Failure, str]:
         return _cannot_open(path, str(error))
     if code in _TORN:
         return Failure.DAMAGED, str(error)
-    return _SQLITE_CODES.get(code & _PRIMARY, Failure.OTHER), str(error)
+    return _failure_of(code & _PRIMARY, _SQLITE_CODES) or Failure.OTHER, str(error)
 
 
 def _cannot_open(path: str | None, reply: str) -> tuple[Failure, str]:
@@ -206,14 +183,14 @@ def _cannot_open(path: str | None, reply: str) -> tuple[Failure, str]:
         os.close(os.open(path, os.O_RDWR))
         os.close(os.open(Path(path).parent, os.O_RDONLY))  # SQLite opens more than one file
     except OSError as error:
-        return _OS_TROUBLES.get(error.errno or 0, Failure.NOT_OPENED), f"{reply} ({error.strerror})"
+        return _failure_of(error.errno, _ERRNOS) or Failure.NOT_OPENED, f"{reply} ({error.strerror})"
     return Failure.NOT_OPENED, reply
 
 
 def of_postgres(error: DBAPIError) -> Failure:
     """Return what is wrong: by the SQLSTATE, or by the words of a refused connection, whose SQLSTATE libpq does not pass on."""
     if state := str(getattr(error.orig, "sqlstate", None) or ""):
-        return _SQLSTATES.get(state) or _SQLSTATE_CLASSES.get(state[:2], Failure.OTHER)
+        return _failure_of(state, _SQLSTATES) or _failure_of(state[:2], _SQLSTATES) or Failure.OTHER
     if error.connection_invalidated:
         return Failure.AWAY
     if error.statement is not None:
@@ -221,4 +198,4 @@ def of_postgres(error: DBAPIError) -> Failure:
     reply = str(error.orig).lower()
     if "does not exist" in reply:
         return Failure.LOGIN if 'role "' in reply else Failure.NO_DATABASE
-    return next((trouble for words, trouble in _REFUSALS if words in reply), Failure.AWAY)
+    return next((failure for failure, words in _REFUSALS.items() if any(word in reply for word in words)), Failure.AWAY)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, delete, func, or_, select, update
 
 from mappings.row_key import FeedName
 from state.database import insert_if_new, put, reading, writing
@@ -28,9 +28,9 @@ class ServiceNotes:
 
     def read(self, name: str) -> str | None:
         """Return the text noted under `name`, None if there is none."""
-        ours = (SERVICE_NOTE.c.destination == self._destination, SERVICE_NOTE.c.name == name)
+        value = select(SERVICE_NOTE.c.value).where(SERVICE_NOTE.c.destination == self._destination, SERVICE_NOTE.c.name == name)
         with reading(self._engine) as connection:
-            return connection.execute(select(SERVICE_NOTE.c.value).where(*ours)).scalar()
+            return connection.execute(value).scalar()
 
     def write(self, name: str, value: str) -> None:
         """Note a text, in place of what stood there; of several writers at once, the last one stands."""
@@ -68,13 +68,12 @@ class MediaMemory:
         )
         with reading(self._engine) as connection:
             row = connection.execute(found).one_or_none()
-        return None if row is None else KnownAddress(row.content_digest, row.etag, row.seen_at)
+        return None if row is None else KnownAddress(*row)
 
     def forget(self, media_id: int) -> None:
         """Forget the image that the service gave this id to: it may be there no longer."""
-        gone = delete(MEDIA).where(MEDIA.c.destination == self._destination, MEDIA.c.media_id == media_id)
         with writing(self._engine) as connection:
-            connection.execute(gone)
+            connection.execute(delete(MEDIA).where(MEDIA.c.destination == self._destination, MEDIA.c.media_id == media_id))
 
     def remember(self, url: str, digest: bytes, media_id: int, *, etag: str, seen_at: datetime) -> None:
         """Record that the bytes at `url` have this digest and, at the service, this id."""
@@ -93,13 +92,12 @@ def put_pace(engine: Engine, destination: str, feed: FeedName, run_id: str, pace
 
 def add_notices(engine: Engine, destination: str, feed: FeedName, run_id: str, notices: Sequence[str]) -> None:
     """Add sentences to the page of a run that has begun, each once; a run that was not recorded has none."""
-    ours = _page(destination, feed, run_id)
+    is_page = _page(destination, feed, run_id)
     with writing(engine) as connection:
-        kept = connection.execute(select(RUN.c.notices).where(*ours)).scalar()
-        if kept is not None:
-            known = json.loads(kept)
-            added = [*known, *(one for one in notices if one not in known)]
-            connection.execute(update(RUN).where(*ours).values(notices=json.dumps(added)))
+        known = connection.execute(select(RUN.c.notices).where(*is_page)).scalar()
+        if known is not None:
+            every = dict.fromkeys([*json.loads(known), *notices])
+            connection.execute(update(RUN).where(*is_page).values(notices=json.dumps(list(every))))
 
 
 def _page(destination: str, feed: FeedName, run_id: str) -> tuple[ColumnElement[bool], ...]:
@@ -169,8 +167,8 @@ class NoticesSent:
                 key = {"destination": self._destination, "feed": feed, "recipient": recipient, "cause": cause}
                 new = {"words": wanted[cause], "noted_at": self._now(), "is_over": False}
                 connection.execute(insert_if_new(connection, NOTICE_SENT), {**key, **new})
-                is_untold = (*ours, NOTICE_SENT.c.cause == cause, NOTICE_SENT.c.told_at.is_(None))
-                connection.execute(update(NOTICE_SENT).where(*is_untold).values(words=wanted[cause]))
+                is_unsent = (*ours, NOTICE_SENT.c.cause == cause, NOTICE_SENT.c.told_at.is_(None))
+                connection.execute(update(NOTICE_SENT).where(*is_unsent).values(words=wanted[cause]))
             is_gone = NOTICE_SENT.c.cause.not_in(sorted(wanted))
             connection.execute(delete(NOTICE_SENT).where(*ours, is_gone, NOTICE_SENT.c.told_at.is_(None), self._is_free()))
             is_ending = (*ours, is_gone, NOTICE_SENT.c.told_at.is_not(None), ~NOTICE_SENT.c.is_over)
@@ -191,8 +189,8 @@ class NoticesSent:
         with writing(self._engine) as connection:
             for notice in sent:
                 if notice.told_at is None:
-                    heard = {"told_at": self._now(), "words": notice.words, "claimed_until": None}
-                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(**heard))
+                    sent_now = {"told_at": self._now(), "words": notice.words, "claimed_until": None}
+                    connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(**sent_now))
                 else:
                     connection.execute(delete(NOTICE_SENT).where(*self._this(notice), NOTICE_SENT.c.is_over))
                     connection.execute(update(NOTICE_SENT).where(*self._this(notice)).values(told_at=None, claimed_until=None))
@@ -205,16 +203,15 @@ class NoticesSent:
 
     def forget_others(self, feed: FeedName, recipients: Collection[str]) -> None:
         """Forget what was sent to recipients that a feed does not have any more."""
-        ours = (NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed)
+        others = (*self._of_feed(feed), NOTICE_SENT.c.recipient.not_in(sorted(recipients)))
         with writing(self._engine) as connection:
-            connection.execute(delete(NOTICE_SENT).where(*ours, NOTICE_SENT.c.recipient.not_in(sorted(recipients))))
+            connection.execute(delete(NOTICE_SENT).where(*others))
+
+    def _of_feed(self, feed: FeedName) -> tuple[ColumnElement[bool], ...]:
+        return NOTICE_SENT.c.destination == self._destination, NOTICE_SENT.c.feed == feed
 
     def _ours(self, feed: FeedName, recipient: str) -> tuple[ColumnElement[bool], ...]:
-        return (
-            NOTICE_SENT.c.destination == self._destination,
-            NOTICE_SENT.c.feed == feed,
-            NOTICE_SENT.c.recipient == recipient,
-        )
+        return (*self._of_feed(feed), NOTICE_SENT.c.recipient == recipient)
 
     def _this(self, notice: Notice) -> tuple[ColumnElement[bool], ...]:
         return (*self._ours(notice.feed, notice.recipient), NOTICE_SENT.c.cause == notice.cause)
@@ -229,24 +226,12 @@ def _notice(row: Row[*tuple[Any, ...]]) -> Notice:
     return Notice(FeedName(row.feed), row.recipient, row.cause, row.words, row.noted_at, row.told_at, row.is_over)
 
 
-_OF_ROUTE = (ROUTE_PACE.c.destination == bindparam("at"), ROUTE_PACE.c.route == bindparam("by"))
-_PUT = (
-    update(ROUTE_PACE)
-    .where(*_OF_ROUTE)
-    .values(pace=bindparam("text"), version=ROUTE_PACE.c.version + 1, updated_at=bindparam("now"))
-)
-_KEPT = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at).where(*_OF_ROUTE)
-_CLOCK = select(func.clock_timestamp(type_=ROUTE_PACE.c.updated_at.type).label("server_now")).subquery()
-_KEPT_AND_TIME = select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at, _CLOCK.c.server_now).select_from(
-    _CLOCK.outerjoin(ROUTE_PACE, and_(*_OF_ROUTE))
-)
-
-
 @dataclass(frozen=True, slots=True)
 class SharedRate:
-    """The rate state of one `route` of a `destination`; `now` gives aware times.
+    """What the workers of a `destination` know of the rate limit of one `route`, as text that one of them changes at a time.
 
-    Every call raises `StateUnavailableError` or `StateBusyError` where the state DB fails.
+    The clock is the database's own on PostgreSQL, and `now` (aware times) on SQLite, which only processes of one host use. Every
+    call raises `StateUnavailableError` or `StateBusyError` where the state DB fails.
     """
 
     engine: Engine
@@ -257,27 +242,28 @@ class SharedRate:
     def read(self) -> tuple[str, float]:
         """Return the text ("" at first) and how many seconds ago it was written, below 0 where the clock was set back."""
         with reading(self.engine) as connection:
-            return self._kept(connection)[:2]
+            return self._read(connection, self._row)[:2]
 
-    def change(self, turn: Callable[[str, float], str]) -> None:
-        """Replace the text by what `turn` makes of it and its age, while every other worker that would do the same waits."""
+    def change(self, compute: Callable[[str, float], str]) -> None:
+        """Replace the text by what `compute` makes of it and its age, while every other worker that would do the same waits."""
         with writing(self.engine) as connection:
             blank = {"destination": self.destination, "route": self.route, "version": 0, "pace": "", "updated_at": self.now()}
             connection.execute(insert_if_new(connection, ROUTE_PACE), blank)
-            text, age_s, now = self._kept(connection, is_held=True)
-            connection.execute(_PUT, {**self._key, "text": turn(text, age_s), "now": now})
+            text, age_s, now = self._read(connection, self._row.with_for_update())
+            new = {"pace": compute(text, age_s), "version": ROUTE_PACE.c.version + 1, "updated_at": now}
+            connection.execute(update(ROUTE_PACE).where(*self._is_route).values(new))
 
     @property
-    def _key(self) -> dict[str, str]:
-        return {"at": self.destination, "by": self.route}
+    def _is_route(self) -> tuple[ColumnElement[bool], ...]:
+        return ROUTE_PACE.c.destination == self.destination, ROUTE_PACE.c.route == self.route
 
-    def _kept(self, connection: Connection, *, is_held: bool = False) -> tuple[str, float, datetime]:
-        is_sqlite = connection.dialect.name == "sqlite"
-        wanted: Select[Any] = _KEPT if is_sqlite else _KEPT_AND_TIME
-        if is_held and not is_sqlite:
-            connection.execute(_KEPT.with_for_update(), self._key)
-        row = connection.execute(wanted, self._key).one_or_none()
-        now = self.now().astimezone(UTC) if is_sqlite or row is None else row.server_now
-        if row is None or not row.pace:
-            return "", 0.0, now
-        return row.pace, (now - row.updated_at).total_seconds(), now
+    @property
+    def _row(self) -> Select[Any]:
+        return select(ROUTE_PACE.c.pace, ROUTE_PACE.c.updated_at).where(*self._is_route)
+
+    def _read(self, connection: Connection, query: Select[Any]) -> tuple[str, float, datetime]:
+        row = connection.execute(query).one_or_none()
+        is_server = connection.dialect.name == "postgresql"
+        clock = select(func.clock_timestamp(type_=ROUTE_PACE.c.updated_at.type))
+        now = connection.execute(clock).scalar_one() if is_server else self.now().astimezone(UTC)
+        return (row.pace, (now - row.updated_at).total_seconds(), now) if row is not None and row.pace else ("", 0.0, now)

@@ -32,7 +32,7 @@ from state.ledger.standing import (
     read_standing,
     waits,
 )
-from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE, storable
+from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,7 @@ class RowFilter:
 
 _PAGE = 500
 _NEWER = PROBLEM.alias()
+_ENTRIES = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
 _RUNS = select(RUN, SCOPE.c.destination, SCOPE.c.feed).join(SCOPE, SCOPE.c.id == RUN.c.scope_id)
 
 
@@ -158,24 +159,24 @@ class LedgerQueries:
         """Return which feeds there are, by destination and name; where they stand is counted by `status`."""
         scopes = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
-            return tuple(FeedScope(*scope) for scope in connection.execute(_of_books(scopes, destination, feed)))
+            return tuple(FeedScope(*scope) for scope in connection.execute(_of(scopes, destination, feed)))
 
     def status(self, *, destination: str | None = None, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return where each feed stands, by destination and name."""
-        scopes = _of_books(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
+        scopes = _of(select(SCOPE), destination, feed).order_by(SCOPE.c.destination, SCOPE.c.feed)
         with reading(self._engine) as connection:
             return tuple(_status(connection, scope, self._now()) for scope in connection.execute(scopes).all())
 
     def run(self, destination: str, feed: FeedName, run_id: str) -> RunRecord | None:
         """Return one run, None if it never began."""
-        run = _of_books(_RUNS, destination, feed).where(RUN.c.id == run_id)
+        run = _of(_RUNS, destination, feed).where(RUN.c.id == run_id)
         with reading(self._engine) as connection:
             row = connection.execute(run).one_or_none()
         return None if row is None else _run(row)
 
     def runs(self, *, destination: str | None = None, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, youngest first."""
-        runs = _of_books(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
+        runs = _of(_RUNS, destination, feed).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(limit)
         with reading(self._engine) as connection:
             return tuple(_run(row) for row in connection.execute(runs))
 
@@ -221,15 +222,13 @@ class LedgerQueries:
 
     def candidates(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
         """Return the entries that these held rows, a page of them, resemble."""
+        held = select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(ENTRY.c.candidate_id.is_not(None))
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            ours = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys), ENTRY.c.candidate_id.is_not(None))
-            held = {
-                RowKey(key): entry
-                for key, entry in connection.execute(select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(*ours))
-            }
-            found = _candidates(connection, scope_id, held.values())
-        return {key: found[entry] for key, entry in held.items() if entry in found}
+            wanted = held.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys))
+            entries: dict[str, int] = {row.row_key: row.candidate_id for row in connection.execute(wanted)}
+            found = _candidates(connection, scope_id, entries.values())
+        return {RowKey(key): found[entry] for key, entry in entries.items() if entry in found}
 
     def every_problem(self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
         """Yield all problems of one kind, however many there are."""
@@ -237,13 +236,6 @@ class LedgerQueries:
         while page := self.problems(book, kind, run_id=run_id, after=after):
             yield from page
             after = page[-1].problem_id
-
-    def is_held(self, book: FeedScope, row_key: RowKey) -> bool:
-        """Whether a row is held as a duplicate candidate."""
-        with reading(self._engine) as connection:
-            is_held = (ENTRY.c.state == EntryState.HELD.value, ENTRY.c.row_key == storable(row_key))
-            held = select(ENTRY.c.id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*is_held)
-            return connection.execute(_of_books(held, book.destination, book.feed)).first() is not None
 
     def owners(self, destination: str, event_ids: Collection[int]) -> dict[int, str]:
         """Return which of these events of a destination are rows already, by id, each with its row and feed for people."""
@@ -267,16 +259,16 @@ class LedgerQueries:
 
     def event_ids(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
         """Return the events of those of these rows, a page of them, that have one."""
-        ours = (ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
-        found = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).where(*ours)
+        found = _ENTRIES.where(ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
         with reading(self._engine) as connection:
-            return {RowKey(key): event_id for key, event_id in connection.execute(_of_books(found, book.destination, book.feed))}
+            rows = connection.execute(_of(found, book.destination, book.feed)).all()
+        return {RowKey(row.row_key): row.event_id for row in rows}
 
     def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows."""
-        keys = _of_books(select(ENTRY.c.row_key).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id), book.destination, book.feed)
         with reading(self._engine) as connection:
-            yield from connection.execution_options(yield_per=_PAGE).execute(keys).scalars()
+            streamed = connection.execution_options(yield_per=_PAGE)
+            yield from streamed.execute(_of(_ENTRIES, book.destination, book.feed)).scalars()
 
     def _now(self) -> datetime | None:
         return self._clock and self._clock()
@@ -300,7 +292,7 @@ def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None)
             yield has_warning(scope_id, now)
 
 
-def _of_books(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
+def _of(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
     if destination is not None:
         query = query.where(SCOPE.c.destination == destination)
     return query if feed is None else query.where(SCOPE.c.feed == feed)
@@ -318,14 +310,12 @@ def _candidates(connection: Connection, scope_id: int, entries: Iterable[int]) -
         return {}
     ours = connection.execute(select(SCOPE).where(SCOPE.c.id == scope_id)).one()
     named = select(ENTRY.c.id, ENTRY.c.row_key, SCOPE.c.feed, SCOPE.c.namespace).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    return {
-        row.id: OtherEntry(
-            RowKey(row.row_key),
-            "" if row.feed == ours.feed else row.feed,
-            "" if row.namespace == ours.namespace else row.namespace,
-        )
-        for row in connection.execute(named.where(ENTRY.c.id.in_(wanted)))
-    }
+    found: dict[int, OtherEntry] = {}
+    for row in connection.execute(named.where(ENTRY.c.id.in_(wanted))):
+        feed, namespace = row.feed, row.namespace
+        is_same_feed, is_same_namespace = feed == ours.feed, namespace == ours.namespace
+        found[row.id] = OtherEntry(RowKey(row.row_key), "" if is_same_feed else feed, "" if is_same_namespace else namespace)
+    return found
 
 
 def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator[ColumnElement[bool]]:
@@ -347,7 +337,8 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
 
 def _status(connection: Connection, scope: Row[*tuple[Any, ...]], now: datetime | None) -> FeedStatus:
     of_feed = ENTRY.c.scope_id == scope.id
-    states = _counts(connection, ENTRY.c.state, of_feed)
+    counts = select(ENTRY.c.state, func.count()).where(of_feed).group_by(ENTRY.c.state)
+    states: dict[str, int] = {state: count for state, count in connection.execute(counts)}  # noqa: C416 - rows are no pairs
     standing = read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
     run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
@@ -381,10 +372,6 @@ def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None
     return {ProblemKind.REJECTED.value: count} if count else {}
 
 
-def _counts(connection: Connection, column: ColumnElement[Any], *which: ColumnElement[bool]) -> dict[str, int]:
-    return dict(connection.execute(select(column, func.count()).where(*which).group_by(column)).all())
-
-
 def _count(connection: Connection, *which: ColumnElement[bool]) -> int:
     return connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
 
@@ -407,22 +394,19 @@ _SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(R
 
 
 def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
-    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS}
-    columns |= {
+    columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS} | {
+        "book": FeedScope(row.destination, FeedName(row.feed)),
+        "run_id": row.id,
         "phase": Phase(row.phase),
+        "read": row.read_account and load_read(row.read_account),
         "stage_report": row.stage_report and load_report(row.stage_report),
+        "publish": row.publish_account and load_publish(row.publish_account),
         "brakes": tuple(json.loads(row.brakes)),
         "notices": tuple(json.loads(row.notices)),
         "pace": json.loads(row.pace),
         "standing": row.standing and load_standing(row.standing),
     }
-    return RunRecord(
-        book=FeedScope(row.destination, FeedName(row.feed)),
-        run_id=row.id,
-        read=row.read_account and load_read(row.read_account),
-        publish=row.publish_account and load_publish(row.publish_account),
-        **columns,
-    )
+    return RunRecord(**columns)
 
 
 def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:

@@ -9,7 +9,7 @@ from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_o
 
 from connectors.sources.catalogue import probe_org
 from connectors.sources.errors import MissingColumnsError, SourceRefusedError
-from connectors.sources.salesforce.read import OrgProbe
+from connectors.sources.salesforce.source import OrgProbe
 from mappings.spec.source import SalesforceSource
 
 

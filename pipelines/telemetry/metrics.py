@@ -99,7 +99,7 @@ def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[FeedScope, datetime]
     for status in statuses:
         feed = {"feed": str(status.book.feed), "destination": status.book.destination}
         of_feed = (*_numbers(status), *_numbers_of_runs(status, done.get(status.book)))
-        numbers += ((name, feed | labels, value) for name, labels, value in of_feed)
+        numbers += ((name, {**feed, **labels}, value) for name, labels, value in of_feed)
     samples: dict[str, list[Sample]] = {name: [] for name in GAUGES}
     for name, labels, value in numbers:
         samples[name].append(Sample(labels, value))
@@ -124,7 +124,8 @@ def _numbers(status: FeedStatus) -> Iterator[_Number]:
 
 def _numbers_of_runs(status: FeedStatus, done: datetime | None) -> Iterator[_Number]:
     run, read = status.last_run, status.last_read
-    times = {"last_done": done, "last_run_start": run and run.started_at, "last_run_end": run and run.finished_at}
+    began, ended = (run.started_at, run.finished_at) if run is not None else (None, None)
+    times = {"last_done": done, "last_run_start": began, "last_run_end": ended}
     for name, at in times.items():
         if at is not None:
             yield f"eventsync_{name}_timestamp_seconds", {}, at.timestamp()

@@ -79,9 +79,17 @@ def _joined(one: Outgoing, other: Outgoing) -> Outgoing:
 
 
 _UNKNOWN = Outgoing()
+
+
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
+
+
 _NEEDED = frozenset(REQUIRED_FIELDS)
+
+
 """A row without one of these is rejected before it is sent."""
+
+
 _KNOWN: Mapping[str, Outgoing] = {
     "channelId": Outgoing("integer"),
     "coverImage": Outgoing("integer"),
@@ -92,8 +100,14 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
+
+
 """What our own payload model promises of a field."""
+
+
 _KINDS: dict[Kind, JsonKind] = dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string")
+
+
 _KINDS |= {Kind.NUMBER: "number", Kind.BOOLEAN: "boolean", Kind.LIST: "array"}
 
 
@@ -209,3 +223,31 @@ class _Reading:
         found = {name: replace(one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
         one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
         return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+
+    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
+    whole is meant.
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def statement(self) -> str:
+        """The page's word against ours, in one sentence."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.statement}: {self.breaks}; {self.helps}"

@@ -222,7 +222,7 @@ def test_a_rehearsal_moves_nothing(desk: Desk, tmp_path: Path) -> None:
         on_copy.engine.dispose()
         on_copy.engine = copy
         on_copy.ledger = Ledger(
-            copy, DESTINATION, FEED, namespace="tests", now=desk.world.clock, keeping=desk.world.clock.keeping
+            copy, DESTINATION, FEED, namespace="tests", now=desk.world.clock, lease_clock=desk.world.clock.lease_clock
         )
         on_copy.lease = on_copy.ledger.acquire_lease("a rehearsal")
         assert replace(desk, world=on_copy).stage().report.account.new == 1

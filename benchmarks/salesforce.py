@@ -22,8 +22,8 @@ from rich.table import Table
 
 from connectors.sources.contract import REAL_CLOCK, Access, SalesforceAccess
 from connectors.sources.rows import ColumnRequest
-from connectors.sources.salesforce.org import Org, Shapes
-from connectors.sources.salesforce.query import select_object
+from connectors.sources.salesforce.org import Org
+from connectors.sources.salesforce.query import Shapes, select_object
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import SalesforceSource
 
@@ -55,7 +55,7 @@ def floor(access: Access, api: str) -> tuple[int, float]:
     size, started = 0, time.perf_counter()
     with closing(Org(access, REAL_CLOCK)) as org:
         selection = select_object(_spec(api), ColumnRequest(COLUMNS), Shapes(org.describe))
-        job = org.call("POST", "jobs/query", {"operation": "query", "query": selection.object_query.soql()})
+        job = org.call("POST", "jobs/query", {"operation": "query", "query": selection.soql()})
         path, locator = f"jobs/query/{job['id']}", ""
         org.call("GET", path)
         while locator != "null":

@@ -93,26 +93,22 @@ NO_TEXT = "a text without bytes that cannot be decoded would be accepted"
 REQUIRED_FIELDS = ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation.city.placeId")
 """What no event may lack."""
 
-_CODES: Mapping[str, ReasonCode] = {
-    "startAt": ReasonCode.NOT_A_DATE,
-    "endAt": ReasonCode.NOT_A_DATE,
-    "timezone": ReasonCode.NOT_A_ZONE,
-    "url": ReasonCode.NOT_A_URL,
+_A_MOMENT = (ReasonCode.NOT_A_DATE, "a date and time with its offset, such as 2026-07-01T18:00:00+01:00,")
+_ACCEPTED: Mapping[str, tuple[ReasonCode, str]] = {
+    "startAt": _A_MOMENT,
+    "endAt": _A_MOMENT,
+    "timezone": (ReasonCode.NOT_A_ZONE, "an IANA zone such as Europe/Lisbon"),
+    "url": (ReasonCode.NOT_A_URL, "an address like https://example.org/tickets"),
+    "countryCode": (ReasonCode.NOT_ACCEPTED, "two capital letters, such as PT,"),
+    "status": (ReasonCode.NOT_ACCEPTED, "draft or published"),
+    "channelId": (ReasonCode.NOT_ACCEPTED, "the id of a channel, a whole number,"),
+    "coverImage": (ReasonCode.NOT_ACCEPTED, "the id of an uploaded picture, a whole number,"),
+    "city": (ReasonCode.NOT_ACCEPTED, "an object with a placeId (a text alone belongs into approxLocation.city.placeId)"),
+    "approxLocation": (ReasonCode.NOT_ACCEPTED, "an object with a city"),
+    "classifications": (ReasonCode.NOT_ACCEPTED, "a list of the service's slugs, one at least,"),
+    "offers": (ReasonCode.NOT_ACCEPTED, "a list of offers, one at least,"),
 }
-_WANTED: Mapping[str, str] = {
-    "startAt": "a date and time with its offset, such as 2026-07-01T18:00:00+01:00, would be accepted",
-    "endAt": "a date and time with its offset, such as 2026-07-01T18:00:00+01:00, would be accepted",
-    "timezone": "an IANA zone such as Europe/Lisbon would be accepted",
-    "url": "an address like https://example.org/tickets would be accepted",
-    "countryCode": "two capital letters, such as PT, would be accepted",
-    "status": "draft or published would be accepted",
-    "channelId": "the id of a channel, a whole number, would be accepted",
-    "coverImage": "the id of an uploaded picture, a whole number, would be accepted",
-    "city": "an object with a placeId would be accepted; a text alone belongs into approxLocation.city.placeId",
-    "approxLocation": "an object with a city would be accepted",
-    "classifications": "a list of the service's slugs, one at least, would be accepted",
-    "offers": "a list of offers, one at least, would be accepted",
-}
+"""What a field is refused for, and what would be accepted in its place."""
 
 
 def judge(payload: Mapping[str, Any]) -> list[tuple[str, Refusal]]:
@@ -133,7 +129,8 @@ def _refused(problem: ErrorDetails) -> tuple[str, Refusal]:
     if problem["type"] == "string_unicode":
         return path, Refusal(ReasonCode.BAD_TEXT, NO_TEXT)
     found = problem["input"] if isinstance(problem["input"], str) else ""
-    return path, Refusal(_CODES.get(name, ReasonCode.NOT_ACCEPTED), _WANTED.get(name, problem["msg"]), found=found)
+    code, wanted = _ACCEPTED.get(name, (ReasonCode.NOT_ACCEPTED, ""))
+    return path, Refusal(code, f"{wanted} would be accepted" if wanted else problem["msg"], found=found)
 
 
 def spell_path(loc: Sequence[int | str]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ Result = str | Mapping[str, str]
 
 _STROKES = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi")
 """Letters whose stroke or missing dot Unicode does not count as an accent, and a person at an English keyboard does."""
-_SPACES = re.compile(r"\s+")
 
 
 class TableError(ValueError):
@@ -63,20 +61,33 @@ def parse_table(name: str, text: str) -> Table:
     return Table(name, columns, tuple(cells for _, cells in rows[1:]), tuple(line for line, _ in rows[1:]))
 
 
+def _without_accents(text: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)).translate(_STROKES)
+
+
+def _without_punctuation(text: str) -> str:
+    return "".join(char for char in text if unicodedata.category(char)[0] not in "PS").strip()
+
+
+_WITHOUT: Mapping[Ignorable, Callable[[str], str]] = {
+    "case": str.casefold,
+    "accents": _without_accents,
+    "spaces": lambda text: "".join(text.split()),
+    "punctuation": _without_punctuation,
+}
+
+
 def normaliser(ignore: Sequence[Ignorable]) -> Callable[[str], str]:
     """Return the function that brings a key to the form in which keys are compared: NFC, trimmed, without what is ignored."""
-    steps: list[Callable[[str], str]] = []
-    for what in dict.fromkeys(ignore):
-        match what:
-            case "case":
-                steps.append(str.casefold)
-            case "accents":
-                steps.append(_without_accents)
-            case "spaces":
-                steps.append(_without_spaces)
-            case "punctuation":
-                steps.append(_without_punctuation)
-    return _chain(tuple(steps))
+    steps = [_WITHOUT[difference] for difference in dict.fromkeys(ignore)]
+
+    def normalise(text: str) -> str:
+        text = text.strip() if text.isascii() else unicodedata.normalize("NFC", text).strip()
+        for step in steps:
+            text = step(text)
+        return text
+
+    return normalise
 
 
 def index(table: Table, key_columns: Sequence[str], take: Sequence[str], ignore: Sequence[Ignorable]) -> dict[str, list[Result]]:
@@ -96,35 +107,8 @@ def index(table: Table, key_columns: Sequence[str], take: Sequence[str], ignore:
     found: dict[str, list[Result]] = {}
     for cells in table.rows:
         key = "\x1f".join(normalise(cells[place]) for place in key_places)
-        result = _result(cells, take_places)
+        chosen = {column: cells[place] for column, place in take_places}
+        result: Result = chosen[take[0]] if len(take) == 1 else {column: text for column, text in chosen.items() if text}
         if result not in found.setdefault(key, []):
             found[key].append(result)
     return found
-
-
-def _result(cells: Sequence[str], places: Sequence[tuple[str, int]]) -> Result:
-    if len(places) == 1:
-        return cells[places[0][1]]
-    return {column: cells[place] for column, place in places if cells[place]}
-
-
-def _chain(steps: tuple[Callable[[str], str], ...]) -> Callable[[str], str]:
-    def normalise(text: str) -> str:
-        text = text.strip() if text.isascii() else unicodedata.normalize("NFC", text).strip()
-        for step in steps:
-            text = step(text)
-        return text
-
-    return normalise
-
-
-def _without_accents(text: str) -> str:
-    return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char)).translate(_STROKES)
-
-
-def _without_spaces(text: str) -> str:
-    return _SPACES.sub("", text)
-
-
-def _without_punctuation(text: str) -> str:
-    return "".join(char for char in text if unicodedata.category(char)[0] not in "PS").strip()

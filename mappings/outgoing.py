@@ -9,24 +9,9 @@ from itertools import chain
 from typing import Literal
 
 from mappings.event import REQUIRED_FIELDS
+from mappings.spec import values as spec
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import (
-    At,
-    ChannelValue,
-    Choose,
-    Fields,
-    FirstOf,
-    ForEach,
-    From,
-    ImageValue,
-    InZoneValue,
-    Items,
-    JoinedText,
-    ListEntry,
-    Meta,
-    TableValue,
-    Value,
-)
+from mappings.spec.values import Value
 from mappings.steps.lookups import LastIn, Lookup, Map, split_columns
 from mappings.steps.step import Kind, Step
 from mappings.steps.text import Truncate
@@ -153,36 +138,36 @@ class _Reading:
         match value:
             case str():
                 return self._reference(value, path) or one_of([value.removeprefix("$")])
-            case Fields():
+            case spec.Fields():
                 return self.object(value.root, path)
-            case ListEntry():
+            case spec.ListEntry():
                 return replace(self.object(value.fields.root, path), is_always=False)
-            case Items():
+            case spec.Items():
                 parts = [self.field(part, f"{path}[]") for part in value.root]
                 is_always = any(part.is_always for part in parts)
                 return Outgoing("array", is_always, item=replace(reduce(_either, parts), is_always=True))
-            case ImageValue():
+            case spec.ImageValue():
                 return Outgoing("integer", is_always=False)
-            case From():
+            case spec.From():
                 found = self._steps(self._reference(value.source, path) or Outgoing("string"), value.do)
-            case FirstOf():
+            case spec.FirstOf():
                 found = self._steps(reduce(_either, [self.value(part, path) for part in value.first_of]), value.do)
-            case JoinedText():
+            case spec.JoinedText():
                 found = self._steps(Outgoing("string"), value.do)
-            case Choose():
+            case spec.Choose():
                 branches = [choice.then for choice in value.choose]
                 branches += [] if value.otherwise is None else [value.otherwise]
                 found = reduce(_either, [self.value(part, path) for part in branches])
                 found = replace(found, is_always=found.is_always and value.otherwise is not None)
-            case TableValue():
+            case spec.TableValue():
                 found = _after(self._table(value.lookup, len(value.by), value.take, is_many=value.many), value.on_miss)
-            case ForEach():
+            case spec.ForEach():
                 found = Outgoing("array", item=replace(self.field(value.give, f"{path}[]"), is_always=True))
-            case Meta():
+            case spec.Meta():
                 found = self._steps(Outgoing("number" if value.meta == "row" else "string"), value.do)
-            case ChannelValue():
+            case spec.ChannelValue():
                 found = Outgoing("integer")
-            case At() | InZoneValue():
+            case spec.At() | spec.InZoneValue():
                 found = _MOMENT
         return _after(found, value.on_empty, value.on_error)
 

@@ -5,7 +5,7 @@ What the keys mean is the models' business; nothing here gives a scalar a type: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,13 @@ class Scalar(str):
     __slots__ = ("position",)
     position: Position
 
+    @classmethod
+    def at(cls, position: Position, text: str) -> Scalar:
+        """Return a text with its position."""
+        scalar = cls(text)
+        scalar.position = position
+        return scalar
+
 
 class Block(dict[str, Any]):
     """A YAML mapping. `allowed`: the keys that its model names."""
@@ -65,8 +72,8 @@ class YamlList(list[Any]):
 
     __slots__ = ("position",)
 
-    def __init__(self, position: Position) -> None:
-        super().__init__()
+    def __init__(self, position: Position, items: Iterable[Any] = ()) -> None:
+        super().__init__(items)
         self.position = position
 
 
@@ -172,28 +179,24 @@ def _too_deep(text: str) -> Position | None:
 
 @dataclass(slots=True)
 class _Reading:
-    """Turns PyYAML's nodes into ours."""
+    """Makes positioned texts, lists and blocks of PyYAML's nodes."""
 
     file: IncludedFile | None
     problems: list[PlacedProblem] = field(default_factory=list)
     _count: int = 0
-    _is_endless: bool = False
 
     def node(self, node: yaml.Node, depth: int) -> Node:
         self._count += 1
         position = self._position(node)
         if depth > _MAX_DEPTH or self._count > _MAX_NODES:
-            if not self._is_endless:
+            if _ENDLESS not in {problem.message for problem in self.problems}:
                 self.problems.append(PlacedProblem(position, _ENDLESS))
-            self._is_endless = True
-            return self._scalar("", position)
+            return Scalar.at(position, "")
         if isinstance(node, yaml.MappingNode):
             return self._block(node, position, depth)
         if isinstance(node, yaml.SequenceNode):
-            row = YamlList(position)
-            row.extend(self.node(item, depth + 1) for item in node.value)
-            return row
-        return self._scalar(node.value, position)
+            return YamlList(position, (self.node(item, depth + 1) for item in node.value))
+        return Scalar.at(position, node.value)
 
     def _block(self, node: yaml.MappingNode, position: Position, depth: int) -> Block:
         block = Block(position)
@@ -208,7 +211,7 @@ class _Reading:
                 first = block.key_position(key_node.value).line
                 self.problems.append(PlacedProblem(place, f'the key "{key_node.value}" stands twice', f"first in line {first}"))
             else:
-                block[self._scalar(key_node.value, place)] = self.node(value_node, depth + 1)
+                block[Scalar.at(place, key_node.value)] = self.node(value_node, depth + 1)
         for value_node in merged:
             value = self.node(value_node, depth + 1)
             for other in value if isinstance(value, YamlList) else [value]:
@@ -217,11 +220,6 @@ class _Reading:
                 else:
                     self.problems.append(PlacedProblem(self._position(value_node), '"<<" merges a mapping, and this is not one'))
         return block
-
-    def _scalar(self, text: object, position: Position) -> Scalar:
-        scalar = Scalar(text)
-        scalar.position = position
-        return scalar
 
     def _position(self, node: yaml.Node) -> Position:
         return Position(node.start_mark.line + 1, node.start_mark.column + 1, self.file)

@@ -40,8 +40,7 @@ from mappings.spec.source_words import is_address, secrets_of
 # ruff: noqa: PLC0415  # a kind is imported when it is opened
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce.read import OrgProbe
-    from connectors.sources.salesforce.source import SalesforceRecords
+    from connectors.sources.salesforce.source import OrgProbe, SalesforceRecords
 
 
 FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource

@@ -11,10 +11,11 @@ import unicodedata
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 
-from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
 from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
-from mappings.patterns import CompiledPattern, compile_pattern
+from mappings.patterns import compile_pattern
 from mappings.spec.source import AnySource, GridSource
 from mappings.spec.source_words import Header
 
@@ -59,38 +60,44 @@ def has_undecodable(text: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class CellChecks:
-    """Checks the text of cells. `wanted` are the columns that the mapping uses, `encodings` those agreed."""
+def checked_row(
+    location: RowLocation,
+    cells: Mapping[str, str],
+    wanted: frozenset[str],
+    encodings: Sequence[str],
+    problems: Sequence[Reason] = (),
+) -> SourceRow:
+    """Return a row with what is wrong with the text of its cells; U+FFFD replaces bad bytes.
 
-    wanted: frozenset[str]
-    encodings: tuple[str, ...]
-
-    def row(self, origin: RowLocation, cells: Mapping[str, str], problems: tuple[Reason, ...] = ()) -> SourceRow:
-        """Return the row; a faulty cell is a problem in a wanted column, a warning in any other. U+FFFD replaces bad bytes."""
-        faults, warnings = list(problems), list[Reason]()
-        for column, cell in cells.items():
-            found = faults if column in self.wanted else warnings
-            if has_undecodable(cell):
-                hint = f"save the file as {' or '.join(self.encodings)}"
-                found.append(Reason(ReasonCode.UNDECODABLE, "", column, short(cell), hint))
-            if "\0" in cell:
-                found.append(Reason(ReasonCode.BAD_TEXT, "", column, short(cell), _NUL_HINT))
-        clean = {column: replaced_bytes(cell).replace("\0", "\N{REPLACEMENT CHARACTER}") for column, cell in cells.items()}
-        return SourceRow(origin, clean, tuple(faults), tuple(warnings))
+    A faulty cell is a problem in a wanted column, a warning in any other. `encodings` are those agreed.
+    """
+    faults, warnings = list(problems), list[Reason]()
+    for column, cell in cells.items():
+        found = faults if column in wanted else warnings
+        if has_undecodable(cell):
+            hint = f"save the file as {' or '.join(encodings)}"
+            found.append(Reason(ReasonCode.UNDECODABLE, "", column, short(cell), hint))
+        if "\0" in cell:
+            found.append(Reason(ReasonCode.BAD_TEXT, "", column, short(cell), _NUL_HINT))
+    clean = {column: replaced_bytes(cell).replace("\0", "\N{REPLACEMENT CHARACTER}") for column, cell in cells.items()}
+    return SourceRow(location, clean, tuple(faults), tuple(warnings))
 
 
 @dataclass(frozen=True, slots=True)
 class RowChecks:
-    """Makes rows of records that are not as the header announced. `columns` are the source's, `delimiter` its own."""
+    """Makes rows of records that are not as the header announced. `columns` are the source's, `delimiter` its own.
+
+    `wanted` are the columns that the mapping uses, `encodings` those agreed.
+    """
 
     spec: GridSource
     columns: tuple[str, ...]
-    cells: CellChecks
+    wanted: frozenset[str]
+    encodings: tuple[str, ...] = ()
     delimiter: str = BESIDE
     rejects_short: bool = False
 
-    def row(self, origin: RowLocation, cells: Sequence[str], problems: tuple[Reason, ...] = ()) -> SourceRow:
+    def row(self, location: RowLocation, cells: Sequence[str], problems: Sequence[Reason] = ()) -> SourceRow:
         """Return a row of exactly the header's columns, with problems for its width and for the text of its cells.
 
         Short records are filled with "", and are a problem if `rejects_short`, unless they are blank. A surplus
@@ -98,23 +105,15 @@ class RowChecks:
         """
         filled = [*cells, *[""] * (len(self.columns) - len(cells))]
         named = dict(zip(self.columns, filled, strict=False))
-        return self.cells.row(origin, named, (*problems, *self._width(cells)))
-
-    def misquoted(self, origin: RowLocation, cells: Sequence[str], text: str, quote: str | None) -> SourceRow:
-        """Return the row of a record with broken quotes: its cells as far as they can be read, and the problem."""
-        hint = f"inside a quoted cell write each {quote} twice"
-        problem = Reason(ReasonCode.BAD_TEXT, "", "", short(text.rstrip("\r\n")), hint)
-        return self.row(origin, cells[: len(self.columns)], (problem,))
+        return checked_row(location, named, self.wanted, self.encodings, (*problems, *self._width(cells)))
 
     def _width(self, cells: Sequence[str]) -> Iterator[Reason]:
         counts = f"the header has {len(self.columns)} columns, this row has {len(cells)} cells"
         surplus = cells[len(self.columns) :]
         if self.spec.long_rows == "reject" and any(map(str.strip, surplus)):
-            remedy = (
-                "name their columns in the header, leave them out by `source.range`, or say `long_rows: cut`"
-                if self.delimiter == BESIDE
-                else f"a cell that contains {self.delimiter!r} must stand in quotes"
-            )
+            remedy = f"a cell that contains {self.delimiter!r} must stand in quotes"
+            if self.delimiter == BESIDE:
+                remedy = "name their columns in the header, leave them out by `source.range`, or say `long_rows: cut`"
             yield Reason(ReasonCode.RAGGED, "", "", short(self.delimiter.join(surplus)), f"{counts}; {remedy}")
         # Delimiters after the last column with a name are decoration.
         named = (place for place, column in enumerate(self.columns, start=1) if column != f"#{place}")
@@ -130,15 +129,13 @@ def within_limits(rows: Iterator[SourceRow], spec: GridSource) -> Iterator[Sourc
     if mark := spec.comment:
         rows = (row for row in rows if not next(iter(row.cells.values()), "").lstrip().startswith(mark))
     if spec.until is not None:
-        rows = _until(rows, compile_pattern(spec.until))
-    if spec.footer:
-        rows = _without_footer(rows, spec.footer)
-    return rows
+        rows = _until(rows, compile_pattern(spec.until).finds)
+    return _without_footer(rows, spec.footer) if spec.footer else rows
 
 
-def _until(rows: Iterator[SourceRow], pattern: CompiledPattern) -> Iterator[SourceRow]:
+def _until(rows: Iterator[SourceRow], finds: Callable[[str], object]) -> Iterator[SourceRow]:
     for row in rows:
-        if any(map(pattern.finds, row.cells.values())):
+        if any(map(finds, row.cells.values())):
             # The rest is read all the same: a file that ends early or changes meanwhile must be noticed.
             deque(rows, maxlen=0)
             return
@@ -186,10 +183,6 @@ class ColumnRequest:
         """Return the same without some columns, which come from elsewhere, and with others."""
         return ColumnRequest(self.columns.difference(columns).union(also), self.optional, self.aliases)
 
-    def allowing(self, columns: Iterable[str]) -> ColumnRequest:
-        """Return the same, with more columns that may be absent."""
-        return ColumnRequest(self.columns, self.optional.union(columns), self.aliases)
-
 
 @dataclass(frozen=True, slots=True)
 class MatchedColumns:
@@ -217,36 +210,23 @@ def read_header(header: Header, name: str, next_row: NextRow, *, hint: str = "")
 
 def _find_header(header: Header, name: str, next_row: NextRow) -> list[str]:
     finds = compile_pattern(header.matches).finds if header.matches is not None else None
-    for number in range(1, (_FARTHEST if finds else header.row) + 1):
-        cells = next_row()
-        if cells is None and number == 1:
-            raise EmptySourceError(name, "the file is empty", hint=_WHOLE_FILE)
-        if cells is None and finds is None:
-            raise BadSourceError(name, f"the file ends before row {header.row}, where its header should be", hint=_WHOLE_FILE)
-        if cells is None:
-            number -= 1  # noqa: PLW2901  # the rows that were there
-            break
+    rows, number = iter(next_row, None), 0
+    for number, cells in enumerate(islice(rows, _FARTHEST if finds else header.row), start=1):
         if number == header.row if finds is None else any(map(finds, cells)):
-            return _joined([cells, *_more_rows(header.rows - 1, name, number, next_row)], name, number)
+            found = [cells, *islice(rows, header.rows - 1)]
+            if len(found) < header.rows:
+                raise BadSourceError(name, f"the file ends within its header, after row {number}", hint=_WHOLE_FILE)
+            columns = zip_longest(*found, fillvalue="")
+            names = [" ".join(filter(None, map(str.strip, parts))) for parts in columns]
+            if not any(names):
+                raise BadSourceError(name, f"row {number} should hold the names of the columns and is blank")
+            return names
+    if not number:
+        raise EmptySourceError(name, "the file is empty", hint=_WHOLE_FILE)
+    if finds is None:
+        raise BadSourceError(name, f"the file ends before row {header.row}, where its header should be", hint=_WHOLE_FILE)
     message = f'no cell of the first {number} rows matches "{header.matches}", so there is no header'
     raise BadSourceError(name, message, hint="correct `source.header.matches`, or ask the partner for the former layout")
-
-
-def _more_rows(count: int, name: str, row: int, next_row: NextRow) -> Iterator[Sequence[str]]:
-    for _ in range(count):
-        cells = next_row()
-        if cells is None:
-            raise BadSourceError(name, f"the file ends within its header, after row {row}", hint=_WHOLE_FILE)
-        yield cells
-
-
-def _joined(rows: Sequence[Sequence[str]], name: str, row: int) -> list[str]:
-    width = max(map(len, rows))
-    columns = zip(*([*cells, *[""] * (width - len(cells))] for cells in rows), strict=True)
-    names = [" ".join(filter(None, map(str.strip, parts))) for parts in columns]
-    if not any(names):
-        raise BadSourceError(name, f"row {row} should hold the names of the columns and is blank")
-    return names
 
 
 def column_names(header: Sequence[str]) -> tuple[str, ...]:
@@ -255,7 +235,8 @@ def column_names(header: Sequence[str]) -> tuple[str, ...]:
     Names are trimmed of all Unicode spaces and invisible characters. A nameless column is called after its position,
     `#3`; of several with one name the first keeps it and the later ones become `Name#2`, `Name#3`.
     """
-    wished = [_trimmed(cell) or f"#{position}" for position, cell in enumerate(header, start=1)]
+    trimmed = (unicodedata.normalize("NFC", cell).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip() for cell in header)
+    wished = [name or f"#{position}" for position, name in enumerate(trimmed, start=1)]
     reserved, taken = set(wished), dict[str, None]()
     counts: defaultdict[str, int] = defaultdict(lambda: 1)
     for name in wished:
@@ -265,10 +246,6 @@ def column_names(header: Sequence[str]) -> tuple[str, ...]:
             free = f"{name}#{counts[name]}"
         taken[free] = None
     return tuple(taken)
-
-
-def _trimmed(name: str) -> str:
-    return unicodedata.normalize("NFC", name).strip(_INVISIBLE).strip().strip(_INVISIBLE).strip()
 
 
 def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, advice: str = "") -> MatchedColumns:
@@ -291,35 +268,30 @@ def matched(names: Sequence[str], asked: ColumnRequest) -> MatchedColumns:
     Unicode form; else, in the same two ways, the first of its aliases that is there; else, spelt `#3` or `#C`, the third
     column. Two columns that differ only in spelling are not guessed between.
     """
-    by_name = {name: position for position, name in enumerate(names)}
     by_fold: defaultdict[str, list[int]] = defaultdict(list)
     for position, name in enumerate(names):
         by_fold[folded(name)].append(position)
     claimed: dict[int, str] = {}
-    ordered = sorted(asked.columns)
+
+    def claim(wanted: str, positions: Sequence[int | None]) -> None:
+        """Let a wanted name mean the one column that is free; each of both once."""
+        free = [position for position in positions if position is not None and position not in claimed]
+        if len(free) == 1 and wanted not in claimed.values():
+            claimed[free[0]] = wanted
+
+    ordered, by_name = sorted(asked.columns), {name: position for position, name in enumerate(names)}
     for name in ordered:
-        _claim(claimed, name, by_name.get(name))
+        claim(name, [by_name.get(name)])
     for name in ordered:
-        _claim(claimed, name, _only_free(by_fold[folded(name)], claimed))
+        claim(name, by_fold[folded(name)])
     for name in ordered:
         for alias in asked.aliases.get(name, ()):
-            _claim(claimed, name, by_name.get(alias))
-            _claim(claimed, name, _only_free(by_fold[folded(alias)], claimed))
-        _claim(claimed, name, _position(name, len(names)))
+            claim(name, [by_name.get(alias)])
+            claim(name, by_fold[folded(alias)])
+        claim(name, [_position(name, len(names))])
     missing = asked.columns.difference(claimed.values())
     spelt = tuple(claimed.get(position, name) for position, name in enumerate(names))
     return MatchedColumns(spelt, tuple(sorted(missing - asked.optional)), tuple(sorted(missing & asked.optional)))
-
-
-def _claim(claimed: dict[int, str], wanted: str, position: int | None) -> None:
-    """Let a wanted name mean a column; each of both once."""
-    if position is not None and position not in claimed and wanted not in claimed.values():
-        claimed[position] = wanted
-
-
-def _only_free(positions: Sequence[int], claimed: Mapping[int, str]) -> int | None:
-    free = [position for position in positions if position not in claimed]
-    return free[0] if len(free) == 1 else None
 
 
 def _position(name: str, count: int) -> int | None:

@@ -23,7 +23,7 @@ from mappings.compiler.expand import (
     compile_recurrence,
 )
 from mappings.compiler.payload import compile_payload, once
-from mappings.compiler.values import Holds, compile_condition
+from mappings.compiler.values import Holds, columns_of, compile_condition
 from mappings.errors import ConfigError
 from mappings.outcome import (
     Absorbed,
@@ -43,28 +43,14 @@ from mappings.outcome import (
 )
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.row_key import NO_KEY, RowKey
+from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
-from mappings.spec.rules import (
-    Assert,
-    Cancelled,
-    Choosing,
-    Duplicates,
-    Explode,
-    Group,
-    Grouping,
-    Keep,
-    Recur,
-    Rule,
-    Skip,
-    WindowRule,
-    WindowSpan,
-)
-from mappings.spec.values import All, Condition, Fields, Not, Test
-from mappings.spec.values import Any as AnyOf
+from mappings.spec.rules import Rule
+from mappings.spec.values import Fields
 from mappings.steps.step import Kind
 from mappings.zones import TimeOfDay, find_zone
 
-_ONCE = (Explode, Recur, Group, Duplicates, WindowRule)
+_ONCE = (spec.Explode, spec.Recur, spec.Group, spec.Duplicates, spec.WindowRule)
 LeaveOut = Callable[[RowState], str]
 """Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
 PlacedRule = tuple[int, LeaveOut]
@@ -105,23 +91,23 @@ class RowRules:
 def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowRules:
     """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
     compiler.problems.extend(_misplaced(mapping))
-    found, explode = RowRules(), only(mapping.rows, Explode)
+    found, explode = RowRules(), only(mapping.rows, spec.Explode)
     if explode is not None:
         compiler.given["item"] = CompiledValue(lambda row: row.item, Flow(Kind.TEXT), explode.explode.columns[0])
     first_day = _compile_day(compiler, mapping)
     for position, rule in enumerate(mapping.rows):
         loc = ("rows", position)
         match rule:
-            case Explode():
+            case spec.Explode():
                 found.expansions.append(Expansion(compile_explosion(compiler, rule.explode)))
-            case Recur():
+            case spec.Recur():
                 found.days = _run_days(mapping, as_of)
                 found.expansions.append(Expansion(compile_recurrence(compiler, rule.recur, loc, found.days, first_day)))
-            case Group():
+            case spec.Group():
                 found.join = _compile_grouping(compiler, rule.group, mapping.event, loc)
-            case Duplicates():
+            case spec.Duplicates():
                 found.join = _compile_choice(compiler, rule.duplicates, loc)
-            case WindowRule():
+            case spec.WindowRule():
                 found.window = None if as_of is None else CompiledWindow(rule.window, position + 1, as_of)
             case _:
                 rules = found.expansions[-1].rules if found.expansions else found.rules
@@ -129,16 +115,16 @@ def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | No
     return found
 
 
-def _compile_rule(compiler: Compiler, rule: Skip | Keep | Cancelled | Assert, loc: Loc) -> LeaveOut:
+def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, loc: Loc) -> LeaveOut:
     """Compile a rule that looks at the cells and values of a row or of one of its events."""
     match rule:
-        case Skip():
+        case spec.Skip():
             skipped = compile_condition(compiler, rule.skip, (*loc, "skip"))
             return lambda row: rule.because if skipped(row) else ""
-        case Keep():
+        case spec.Keep():
             wanted = compile_condition(compiler, rule.keep, (*loc, "keep"))
             return lambda row: "" if wanted(row) else rule.because
-        case Cancelled():
+        case spec.Cancelled():
             cancelled = compile_condition(compiler, rule.cancelled, (*loc, "cancelled"))
 
             def cancel(row: RowState) -> str:
@@ -148,14 +134,14 @@ def _compile_rule(compiler: Compiler, rule: Skip | Keep | Cancelled | Assert, lo
                 return ""
 
             return cancel
-        case Assert():
+        case spec.Assert():
             return _demand(compile_condition(compiler, rule.asserted, (*loc, "assert")), rule)
         case _:
             assert_never(rule)
 
 
-def _demand(holds: Holds, rule: Assert) -> LeaveOut:
-    column = next(_columns_of(rule.asserted), "")
+def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
+    column = next(iter(columns_of(rule.asserted)), "")
 
     def demand(row: RowState) -> str:
         if not holds(row):
@@ -168,25 +154,11 @@ def _demand(holds: Holds, rule: Assert) -> LeaveOut:
     return demand
 
 
-def _columns_of(condition: Condition) -> Iterator[str]:
-    """Yield the columns that a condition looks at."""
-    match condition:
-        case Test():
-            yield from [condition.column] if condition.column else []
-        case Not():
-            yield from _columns_of(condition.negated)
-        case All() | AnyOf():
-            for part in condition.all if isinstance(condition, All) else condition.any:
-                yield from _columns_of(part)
-        case _:
-            assert_never(condition)
-
-
 @dataclass(frozen=True, slots=True)
 class CompiledWindow:
     """A window as seen from the aware moment `as_of`; `place` is the rule's under `rows:`, from 1."""
 
-    span: WindowSpan
+    span: spec.WindowSpan
     place: int
     as_of: datetime
 
@@ -239,23 +211,23 @@ def only(rules: tuple[Rule, ...], kind: type[AnyRule]) -> AnyRule | None:
 
 def is_expanding(rules: tuple[Rule, ...]) -> bool:
     """Return whether a row may stand for several events."""
-    return any(isinstance(rule, Explode | Recur) for rule in rules)
+    return any(isinstance(rule, spec.Explode | spec.Recur) for rule in rules)
 
 
 def needs_the_moment(rules: tuple[Rule, ...]) -> bool:
     """Whether a feed cannot be compiled for a run without the moment at which the run starts."""
-    return only(rules, WindowRule) is not None or leaves_for_later(rules)
+    return only(rules, spec.WindowRule) is not None or leaves_for_later(rules)
 
 
 def leaves_for_later(rules: tuple[Rule, ...]) -> bool:
     """Return whether rows or days are left out, for being beyond a horizon, that come within it as time goes by."""
-    recur, window = only(rules, Recur), only(rules, WindowRule)
+    recur, window = only(rules, spec.Recur), only(rules, spec.WindowRule)
     return (window is not None and window.window.horizon is not None) or (recur is not None and recur.recur.horizon is not None)
 
 
 def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     """Compile the first day of the rows that recur, before anything may look at `$day`."""
-    recur = only(mapping.rows, Recur)
+    recur = only(mapping.rows, spec.Recur)
     if recur is None:
         return nothing
     known = len(compiler.problems)
@@ -276,7 +248,7 @@ def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
     """
     if as_of is None:
         return RunDays()
-    recur, window = only(mapping.rows, Recur), only(mapping.rows, WindowRule)
+    recur, window = only(mapping.rows, spec.Recur), only(mapping.rows, spec.WindowRule)
     named = mapping.event.root.get("timezone")
     zone = (find_zone(named) if isinstance(named, str) else None) or UTC
     horizon = None if recur is None else recur.recur.horizon
@@ -295,12 +267,14 @@ def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
             yield MappingProblem(
                 ("rows", last), f'the rule "{next(iter(kind.model_fields))}" stands twice', "one of them is enough"
             )
-    if Group in kinds and Duplicates in kinds:
+    if spec.Group in kinds and spec.Duplicates in kinds:
         hint = "rows with one key are made one event, or one of them is chosen"
-        yield MappingProblem(("rows", kinds.index(Duplicates)), "group and duplicates do not go together", hint)
-    if Explode in kinds and Recur in kinds[: kinds.index(Explode)]:
-        yield MappingProblem(("rows", kinds.index(Explode)), "explode comes before recur", "each item may have days of its own")
-    for kind, name in ((Explode, "item"), (Recur, "day")):
+        yield MappingProblem(("rows", kinds.index(spec.Duplicates)), "group and duplicates do not go together", hint)
+    if spec.Explode in kinds and spec.Recur in kinds[: kinds.index(spec.Explode)]:
+        yield MappingProblem(
+            ("rows", kinds.index(spec.Explode)), "explode comes before recur", "each item may have days of its own"
+        )
+    for kind, name in ((spec.Explode, "item"), (spec.Recur, "day")):
         if kind in kinds and name in mapping.let:
             message = f'"${name}" is what distinguishes the events of a row'
             yield MappingProblem(("let", name), message, "call this value otherwise")
@@ -434,7 +408,7 @@ def _located(reason: Reason, row: SourceRow) -> Reason:
     return replace(reason, hint=f"{reason.hint} ({where})" if reason.hint else where)
 
 
-def _compile_grouping(compiler: Compiler, grouping: Grouping, event: Fields, loc: Loc) -> MapGroups:
+def _compile_grouping(compiler: Compiler, grouping: spec.Grouping, event: Fields, loc: Loc) -> MapGroups:
     """Compile the rule that makes one event of all rows with one key."""
     unknown = [name for name in grouping.collect if name not in event.root]
     if unknown:
@@ -458,7 +432,7 @@ def _compile_grouping(compiler: Compiler, grouping: Grouping, event: Fields, loc
     return map_groups
 
 
-def _compile_choice(compiler: Compiler, choosing: Choosing, loc: Loc) -> MapGroups:
+def _compile_choice(compiler: Compiler, choosing: spec.Choosing, loc: Loc) -> MapGroups:
     """Compile the rule that chooses among rows with one key."""
     if choosing.keep == "first":
         return _first_of_each

@@ -31,29 +31,8 @@ from mappings.lookup_table import normaliser
 from mappings.outcome import Cover, Reason, ReasonCode, Refusal, RowLocation, did_you_mean
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, ValuePosition
-from mappings.spec.values import (
-    All,
-    At,
-    ChannelValue,
-    Choose,
-    Condition,
-    Fields,
-    FirstOf,
-    ForEach,
-    From,
-    ImageValue,
-    InZoneValue,
-    Items,
-    JoinedText,
-    ListEntry,
-    Meta,
-    Not,
-    TableValue,
-    Test,
-    TestName,
-    Value,
-)
-from mappings.spec.values import Any as AnyOf
+from mappings.spec import values as spec
+from mappings.spec.values import Condition, TestName, Value
 from mappings.steps.lists import short_enough
 from mappings.steps.lookups import part_missed, split_columns, table_finder
 from mappings.steps.step import Kind
@@ -69,22 +48,37 @@ Check = Callable[[Any, RowState], bool]
 def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Holds:
     """Return the function that decides a condition for a row."""
     match condition:
-        case All():
+        case spec.All():
             parts = [compile_condition(compiler, part, (*loc, "all", place)) for place, part in enumerate(condition.all)]
             return lambda row: all(part(row) for part in parts)
-        case AnyOf():
+        case spec.Any():
             parts = [compile_condition(compiler, part, (*loc, "any", place)) for place, part in enumerate(condition.any)]
             return lambda row: any(part(row) for part in parts)
-        case Not():
+        case spec.Not():
             negated = compile_condition(compiler, condition.negated, (*loc, "not"))
             return lambda row: not negated(row)
-        case Test():
+        case spec.Test():
             return _compile_test(compiler, condition, loc)
         case _:
             assert_never(condition)
 
 
-def _compile_test(compiler: Compiler, test: Test, loc: Loc) -> Holds:
+def columns_of(condition: Condition) -> list[str]:
+    """Return the columns that a condition looks at."""
+    match condition:
+        case spec.Test():
+            return [condition.column] if condition.column else []
+        case spec.Not():
+            return columns_of(condition.negated)
+        case spec.All():
+            return [column for part in condition.all for column in columns_of(part)]
+        case spec.Any():
+            return [column for part in condition.any for column in columns_of(part)]
+        case _:
+            assert_never(condition)
+
+
+def _compile_test(compiler: Compiler, test: spec.Test, loc: Loc) -> Holds:
     if test.column is not None:
         subject = compiler.column(test.column).get
     else:
@@ -101,7 +95,7 @@ def _compile_test(compiler: Compiler, test: Test, loc: Loc) -> Holds:
     return holds
 
 
-def _compile_check(compiler: Compiler, name: TestName, test: Test, loc: Loc) -> Check:  # noqa: C901, PLR0911 - one arm per test
+def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc) -> Check:  # noqa: C901, PLR0911 - one arm per test
     wanted: Any = getattr(test, name)
     same = normaliser(test.ignore)
     match name:
@@ -214,37 +208,37 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
     match value:
         case str():
             return compiler.operand(value, spot)
-        case From(source=name):
+        case spec.From(source=name):
             is_named = is_reference(name)
             source = compiler.operand(name, spot.inner("from")) if is_named else compiler.column(name.removeprefix("$"))
             return compiler.finish(value, source, spot)
-        case FirstOf():
+        case spec.FirstOf():
             return _first_of(compiler, value, spot)
-        case Choose():
+        case spec.Choose():
             return _choose(compiler, value, spot)
-        case At():
+        case spec.At():
             return compile_moment(compiler, value, spot)
-        case InZoneValue():
+        case spec.InZoneValue():
             return compile_instant(compiler, value, spot)
-        case TableValue():
+        case spec.TableValue():
             return _table_value(compiler, value, spot)
-        case JoinedText():
+        case spec.JoinedText():
             return _joined(compiler, value, spot)
-        case ChannelValue():
+        case spec.ChannelValue():
             return _channel(compiler, value, spot)
-        case Items():
+        case spec.Items():
             parts = _parts(compiler, value.root, spot)
             items = _of_parts(lambda row: present([part.get(row) for part in parts]), parts)
             return replace(items, flow=Flow(items.flow.kind, is_list=True), refuses=True)
-        case Meta():
+        case spec.Meta():
             return _meta(compiler, value, spot)
-        case ForEach():
+        case spec.ForEach():
             hint = "for_each gives a list, and has its place in the payload only"
             return compiler.misfit(spot, "one value is needed here", hint)
-        case ListEntry():
+        case spec.ListEntry():
             hint = "an item of offers, or what for_each gives"
             return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
-        case Fields() | ImageValue():
+        case spec.Fields() | spec.ImageValue():
             return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")
         case _:
             assert_never(value)
@@ -265,7 +259,7 @@ def _first_column(parts: Iterable[CompiledValue]) -> str:
     return next((part.column for part in parts if part.column), "")
 
 
-def _meta(compiler: Compiler, value: Meta, spot: ValuePosition) -> CompiledValue:
+def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> CompiledValue:
     """Compile what is known of a row; a number and a day keep their kinds, the others are texts."""
     compiler.look_further()
     match value.meta:
@@ -301,7 +295,7 @@ def tab_of(location: RowLocation) -> str:
     return found["tab"] if found else ""
 
 
-def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> CompiledValue:
+def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> CompiledValue:
     parts = _parts(compiler, value.first_of, spot.inner("first_of", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
 
@@ -318,7 +312,7 @@ def _first_of(compiler: Compiler, value: FirstOf, spot: ValuePosition) -> Compil
     return compiler.finish(value, _of_parts(first, parts), spot)
 
 
-def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> CompiledValue:
+def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> CompiledValue:
     conditions = [
         compile_condition(compiler, choice.when, (*spot.loc, "choose", place, "when"))
         for place, choice in enumerate(value.choose)
@@ -343,7 +337,7 @@ def _choose(compiler: Compiler, value: Choose, spot: ValuePosition) -> CompiledV
     return replace(chosen, get=choose, refuses=True)
 
 
-def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> CompiledValue:
+def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition) -> CompiledValue:
     parts = _parts(compiler, value.by, spot.inner("by"))
     column = _first_column(parts)
     policies = compiler.policies(value, spot, column)
@@ -370,7 +364,7 @@ def _table_value(compiler: Compiler, value: TableValue, spot: ValuePosition) -> 
     return CompiledValue(look_up, Flow(Kind.TEXT if len(results) == 1 else Kind.OBJECT, value.many), column)
 
 
-def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> CompiledValue:
+def _joined(compiler: Compiler, value: spec.JoinedText, spot: ValuePosition) -> CompiledValue:
     parts = _parts(compiler, value.join, spot.inner("join", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
     varying = [place for place, part in enumerate(parts) if not part.is_constant]
@@ -384,7 +378,7 @@ def _joined(compiler: Compiler, value: JoinedText, spot: ValuePosition) -> Compi
     return compiler.finish(value, _of_parts(join, parts, _TEXT), spot)
 
 
-def _channel(compiler: Compiler, value: ChannelValue, spot: ValuePosition) -> CompiledValue:
+def _channel(compiler: Compiler, value: spec.ChannelValue, spot: ValuePosition) -> CompiledValue:
     slug = compiler.value(value.channel, spot.inner("channel"))
     channels = compiler.channels
     if slug.constant is None:
@@ -415,10 +409,10 @@ def _find_channel(slug: str, channels: Mapping[str, int] | None) -> int:
 
 
 def compile_loop(
-    compiler: Compiler, value: ForEach, spot: ValuePosition, compile_give: Callable[[Value, ValuePosition], Getter]
+    compiler: Compiler, value: spec.ForEach, spot: ValuePosition, compile_give: Callable[[Value, ValuePosition], Getter]
 ) -> CompiledValue:
     """Compile one list of the payload; `compile_give` compiles what is made of an item, where it stands in the payload."""
-    parts = value.for_each.root if isinstance(value.for_each, Items) and len(value.names) > 1 else (value.for_each,)
+    parts = value.for_each.root if isinstance(value.for_each, spec.Items) and len(value.names) > 1 else (value.for_each,)
     taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
     if taken:
         return compiler.misfit(spot.inner("as"), f'"${taken[0]}" is the name of another value', "call the item something else")
@@ -453,7 +447,7 @@ def compile_loop(
 
 def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> CompiledValue:
     """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
-    if not isinstance(part, Items):
+    if not isinstance(part, spec.Items):
         compiled = compiler.value(part, spot)
         return replace(compiled, get=lenient(compiled.get))
     values = _parts(compiler, part.root, spot)
@@ -473,9 +467,9 @@ def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
             reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
 
 
-def compile_cover(compiler: Compiler, value: ImageValue, spot: ValuePosition) -> Getter:
+def compile_cover(compiler: Compiler, value: spec.ImageValue, spot: ValuePosition) -> Getter:
     """Compile the image of an event: what gives its Cover by the first usable address, or None, and notes what was wrong."""
-    several = value.image.root if isinstance(value.image, Items) else (value.image,)
+    several = value.image.root if isinstance(value.image, spec.Items) else (value.image,)
     parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
     default = "" if value.default is None else clean_url(value.default)
     policy = f"{value.on_error} {default}" if default else value.on_error

@@ -14,10 +14,10 @@ import pytest
 from lookalikes.salesforce_reader import VirtualClock
 from pydantic import SecretStr
 
-from connectors.sources.contract import Access, Reading, SalesforceAccess
-from connectors.sources.errors import BadSourceError, SourceRefusedError
+from connectors.sources.contract import Access, BadSourceError, Reading, SalesforceAccess, SourceRefusedError
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
+from connectors.sources.salesforce.query import Shapes
 from connectors.sources.salesforce.source import SalesforceRecords
 from mappings.spec.source import SalesforceSource
 
@@ -112,7 +112,7 @@ def test_expired_session_leads_to_one_login_and_the_same_question_again() -> Non
 
 def test_describe_tells_the_fields_their_types_and_where_relationships_lead() -> None:
     with repeating({}) as (_, access):
-        shape = Org(access, VirtualClock().clockwork).describe("Whizbang")
+        shape = Shapes(Org(access, VirtualClock().clockwork).describe).of("Whizbang")
 
     assert shape.fields["datetime_field"].kind == "datetime"
     assert shape.fields["picklist_multiselect_field"].kind == "multipicklist"

@@ -12,9 +12,9 @@ from lookalikes.salesforce_org import SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.salesforce.org import POLICY
-from connectors.sources.salesforce.read import LONGEST_WAIT_S
+from connectors.sources.salesforce.source import LONGEST_WAIT_S
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source import CsvSource
 
@@ -284,7 +284,7 @@ def test_results_that_are_always_an_empty_text_are_no_empty_object() -> None:
 
 
 def test_a_last_chunk_before_all_records_that_the_job_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("connectors.sources.salesforce.read.CHUNK_ROWS", 10)
+    monkeypatch.setattr("connectors.sources.salesforce.source.CHUNK_ROWS", 10)
     org = org_of(events(25))
     org.troubles.forgets_chunks = True
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="found 25 records and gave 10"):

@@ -9,21 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from connectors.sources.contract import PlainRecord, PlainRows, Reading
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, PlainRecord, PlainRows, Reading
 from connectors.sources.files.opened_file import OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
     LARGEST_CELL,
-    CellChecks,
     ColumnRequest,
     RowChecks,
     read_header,
     replaced_bytes,
+    short,
     wanted_columns,
     within_limits,
 )
-from mappings.outcome import RowLocation
+from mappings.outcome import Reason, ReasonCode, RowLocation
 from mappings.spec.source import DelimitedSource
 
 _DELIMITERS = ";,\t|"
@@ -49,8 +48,8 @@ class CsvFile:
                 records = _CsvRecords(lines, file.name, spec)
                 present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
                 columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
-            cells = CellChecks(self.asked.columns, spec.encoding)
-            checks = RowChecks(spec, columns.names, cells, spec.delimiter, rejects_short=spec.short_rows == "reject")
+            rejects_short = spec.short_rows == "reject"
+            checks = RowChecks(spec, columns.names, self.asked.columns, spec.encoding, spec.delimiter, rejects_short)
             rows = within_limits(PlainRows(file.whole(records.rows(checks)), columns.names, file.name), spec)
             yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
 
@@ -118,7 +117,9 @@ class _CsvRecords:
                 # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
                 if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
                     raise self._unreadable(cells) from None
-                yield checks.misquoted(RowLocation(f"{name}:{start}", start), cells, held[0], self._dialect["quotechar"])
+                hint = f"inside a quoted cell write each {self._dialect['quotechar']} twice"
+                problem = Reason(ReasonCode.BAD_TEXT, "", "", short(held[0].rstrip("\r\n")), hint)
+                yield checks.row(RowLocation(f"{name}:{start}", start), cells[:width], (problem,))
                 lines.start = start = reader.line_num + 1
         if not reader.line_num:
             raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")

@@ -14,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
@@ -49,7 +49,7 @@ _WRONG_FILE = "no calendar has such: is this the right file?"
 
 def ics_file(spec: IcsSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
     """Return an iCalendar file as one feed reads it: its VEVENTs."""
-    return RecordFile(spec, file, asked.allowing(ALWAYS_THERE), partial(_records, spec))
+    return RecordFile(spec, file, replace(asked, optional=asked.optional | ALWAYS_THERE), partial(_records, spec))
 
 
 def _records(spec: IcsSource, file: OpenedFile) -> Generator[Record]:

@@ -9,16 +9,15 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from connectors.sources.contract import Reading
-from connectors.sources.errors import BadSourceError
+from connectors.sources.contract import BadSourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.rows import (
     LONGEST_NAME,
     MOST_COLUMNS,
     MOST_VALUES,
-    CellChecks,
     ColumnRequest,
     MatchedColumns,
+    checked_row,
     has_undecodable,
     matched,
     short,
@@ -342,7 +341,7 @@ class RecordFile:
 
     def _rows(self, records: Iterator[Record], flattener: Flattener, pairs: Sequence[tuple[str, str]]) -> Iterator[SourceRow]:
         """Make a row of each record. `pairs`: each column as the mapping spells it and as the records do."""
-        checks = CellChecks(self.asked.columns, self.spec.encoding or ("utf-8",))
+        encodings = self.spec.encoding or ("utf-8",)
         for record in records:
             problem = record.problem
             try:
@@ -353,7 +352,8 @@ class RecordFile:
             text = "".join(cells.values())
             if problem or record.repeats or "\0" in text or has_undecodable(text):
                 reasons = (Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem),) if problem else ()
-                yield self._with_repeats(checks.row(record.origin, cells, reasons), record.repeats, pairs)
+                row = checked_row(record.origin, cells, self.asked.columns, encodings, reasons)
+                yield self._with_repeats(row, record.repeats, pairs)
             else:
                 yield SourceRow(record.origin, cells)
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from connectors.sources.rows import RowChecks, column_number
 from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
+from mappings.spec.source import GridSource
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576
 _LARGEST_MERGED = 100_000
@@ -142,7 +143,13 @@ def cells_of(row: SheetRow | None) -> list[str] | None:
     return None if row is None else row.cells
 
 
-def with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
+def whole_rows(rows: Iterator[SheetRow], area: Area, merged: Sequence[Area] = ()) -> Iterator[SheetRow]:
+    """Yield the rows of an area down to the last that is not blank; blank ones too, and merged cells with their value."""
+    rows = _with_gaps(rows, area.top)
+    return _to_last_filled(spread(rows, merged, area) if merged else rows)
+
+
+def _with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
     """Put blank rows where numbers are passed over, from `top` on."""
     due = top
     for row in rows:
@@ -152,7 +159,7 @@ def with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
         due = max(due, row.number + 1)
 
 
-def to_last_filled(rows: Iterator[SheetRow]) -> Iterator[SheetRow]:
+def _to_last_filled(rows: Iterator[SheetRow]) -> Iterator[SheetRow]:
     """Yield the rows down to the last that is not blank."""
     # Numbers only: a sheet may have a million blank rows before its last one.
     blank = array("L")
@@ -187,9 +194,11 @@ def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iter
         yield row
 
 
-def source_rows(rows: Iterator[SheetRow], place: str, checks: RowChecks) -> Iterator[SourceRow]:
+def source_rows(
+    rows: Iterator[SheetRow], place: str, spec: GridSource, columns: tuple[str, ...], wanted: frozenset[str]
+) -> Iterator[SourceRow]:
     """Make source rows of a sheet's rows; `place` is what a row's number is put behind, such as `Programme!A`."""
-    columns, wanted = checks.columns, checks.cells.wanted
+    checks = RowChecks(spec, columns, wanted)
     width, blanks = len(columns), [""] * len(columns)
     for row in rows:
         origin = RowLocation(f"{place}{row.number}", row.number)

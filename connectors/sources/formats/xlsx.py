@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -18,18 +18,15 @@ from typing import BinaryIO
 
 from rapidfuzz import process
 
-from connectors.sources.contract import Reading
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened, opened_archive, opened_member
 from connectors.sources.formats import sheet_grid as grid
 from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow, number_text
-from connectors.sources.formats.xml import XmlListener, XmlParser
+from connectors.sources.formats.xml import XmlParser
 from connectors.sources.rows import (
     LARGEST_CELL,
     MOST_VALUES,
-    CellChecks,
     ColumnRequest,
-    RowChecks,
     column_letters,
     column_number,
     folded,
@@ -185,8 +182,8 @@ class Workbook:
         stored = _sheet_rows(package, part, area, spreads=self.spec.merged == "spread")
         present = read_header(self.spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
         columns = wanted_columns(present, self.asked, name)
-        checks = RowChecks(self.spec, columns.names, CellChecks(self.asked.columns, ()))
-        rows = grid.source_rows(stored, f"{sheet}!{column_letters(area.left)}", checks)
+        place = f"{sheet}!{column_letters(area.left)}"
+        rows = grid.source_rows(stored, place, self.spec, columns.names, self.asked.columns)
         return Reading(columns.names, within_limits(rows, self.spec)).with_empty(columns.absent)
 
 
@@ -219,8 +216,8 @@ class XlsxPackage:
             raise BadSourceError(name, "this is a zip archive, but no Excel workbook", hint=hint)
         self._targets = self._relations(self._workbook)
 
-    def parsed(self, part: str, listener: XmlListener) -> Iterator[None]:
-        """Parse a part, and yield after each chunk of it.
+    def parsed(self, part: str, *listeners: Callable[..., None]) -> Iterator[None]:
+        """Parse a part, and yield after each chunk of it; `listeners` are those of the parser.
 
         Raises:
             BadSourceError: it is missing, damaged, or unpacks without end.
@@ -231,7 +228,7 @@ class XlsxPackage:
             raise BadSourceError(self.name, message, hint=_SAVE_AGAIN)
         place = self.place_of(part)
         with opened_member(self._zip, info, place, self._stored_bytes) as stream:
-            yield from XmlParser(place, listener).feed(iter(partial(stream.read, _CHUNK_BYTES), b""))
+            yield from XmlParser(place, *listeners).feed(iter(partial(stream.read, _CHUNK_BYTES), b""))
 
     def place_of(self, part: str) -> str:
         """Return what people call a part."""
@@ -243,14 +240,21 @@ class XlsxPackage:
         Raises:
             BadSourceError: they are more than any workbook has.
         """
-        collected, count = _Elements(names), 0
-        for _ in self.parsed(part, collected):
-            count += len(collected.found)
+        found: list[tuple[str, dict[str, str]]] = []
+        count = 0
+
+        def start(name: str, attributes: dict[str, str]) -> None:
+            name = name.rpartition(":")[2]
+            if name in names:
+                found.append((name, {key.rpartition(":")[2]: value for key, value in attributes.items()}))
+
+        for _ in self.parsed(part, start):
+            count += len(found)
             if count > MOST_VALUES:
                 message = f"more than {MOST_VALUES} elements {' or '.join(names)}"
                 raise BadSourceError(self.place_of(part), message, hint=_SAVE_AS_CSV)
-            yield from collected.found
-            collected.found.clear()
+            yield from found
+            found.clear()
 
     def sheet(self, wanted: str) -> tuple[str, str]:
         """Return a sheet's own name and its part; `wanted` is a name, or a position like `#2`.
@@ -278,20 +282,17 @@ class XlsxPackage:
         Raises:
             BadSourceError: they are damaged, or hold more text than fits into memory.
         """
-        settings = self.elements(self._workbook, "workbookPr")
-        is_1904 = any(attributes.get("date1904", "0") in {"1", "true"} for _, attributes in settings)
-        return CellTexts(self._strings(), self._formats(), is_1904)
-
-    def _strings(self) -> SharedStrings:
-        strings = SharedStrings()
-        for _ in self.parsed(part, strings) if (part := self._part_of_kind("sharedStrings")) else ():
+        strings, part = SharedStrings(), self._part_of_kind("sharedStrings")
+        for _ in self.parsed(part, strings.start, strings.end, strings.text) if part else ():
             if strings.held > LARGEST_CELL:
                 message = f"text {len(strings) + 1} of the workbook is larger than {LARGEST_CELL // _MILLION} million characters"
                 raise BadSourceError(self.name, message, hint=_NEVER_WRITTEN)
             if strings.size > _MOST_TEXT:
                 message = f"the workbook's texts take more than {_MOST_TEXT // _MILLION} million bytes"
                 raise BadSourceError(self.name, message, hint=_SAVE_AS_CSV)
-        return strings
+        settings = self.elements(self._workbook, "workbookPr")
+        is_1904 = any(attributes.get("date1904", "0") in {"1", "true"} for _, attributes in settings)
+        return CellTexts(strings, self._formats(), is_1904)
 
     def _formats(self) -> list[NumberFormat]:
         codes: dict[int, NumberFormat] = dict(BUILT_IN_FORMATS)
@@ -325,25 +326,6 @@ class XlsxPackage:
         }
 
 
-class _Elements:
-    """Collects the elements of some names; the small parts hold no text that matters."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self.found: list[tuple[str, dict[str, str]]] = []
-        self._names = names
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        name = name.rpartition(":")[2]
-        if name in self._names:
-            self.found.append((name, {key.rpartition(":")[2]: value for key, value in attributes.items()}))
-
-    def end(self, name: str) -> None:
-        pass
-
-    def text(self, text: str) -> None:
-        pass
-
-
 def _sheet_rows(package: XlsxPackage, part: str, area: Area, *, spreads: bool) -> Iterator[SheetRow]:
     """Yield the rows of the area down to the last that is not blank, by their true numbers. `spreads`: merged cells all hold
     their value.
@@ -351,16 +333,13 @@ def _sheet_rows(package: XlsxPackage, part: str, area: Area, *, spreads: bool) -
     Raises:
         BadSourceError: the sheet is damaged, or unpacks without end.
     """
-    rows = grid.with_gaps(_stored_rows(package, part, area), area.top)
-    if spreads:
-        refs = (merged.get("ref", "").upper() for _, merged in package.elements(part, "mergeCell"))
-        rows = grid.spread(rows, [Area.of(ref) for ref in refs if ":" in ref], area)
-    return grid.to_last_filled(rows)
+    refs = (merged.get("ref", "").upper() for _, merged in package.elements(part, "mergeCell")) if spreads else ()
+    return grid.whole_rows(_stored_rows(package, part, area), area, [Area.of(ref) for ref in refs if ":" in ref])
 
 
 def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetRow]:
     rows = _Rows(package.cell_texts(), area)
-    for _ in package.parsed(part, rows):
+    for _ in package.parsed(part, rows.start, rows.end, rows.text):
         if rows.repeated > MOST_VALUES:
             message = f"more than {MOST_VALUES} rows have the number of an earlier one, or a lower one"
             raise BadSourceError(package.place_of(part), message, hint=_SAVE_AGAIN)

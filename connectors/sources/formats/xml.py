@@ -7,14 +7,14 @@ bytes visible, and are little faster.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 from xml.parsers import expat  # every declaration and use of an entity of the file's own is refused below
 
-from connectors.sources.errors import BadSourceError, as_bad_source
-from connectors.sources.files.opened_file import OpenedFile, OpenStored
+from connectors.sources.contract import BadSourceError
+from connectors.sources.files.opened_file import OpenedFile, OpenStored, as_bad_source
 from connectors.sources.files.text import decoded
 from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
 from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES, ColumnRequest
@@ -41,26 +41,25 @@ _MOST_NAMES_SHOWN = 40
 _PIECE = 32 * 1024
 
 
-class XmlListener(Protocol):
-    """Receives what stands in a document, in its order."""
-
-    def start(self, name: str, attributes: dict[str, str]) -> None:
-        """An element begins."""
-
-    def end(self, name: str) -> None:
-        """An element ends."""
-
-    def text(self, text: str) -> None:
-        """Text, as much as was read at once."""
+def _ignore(_text: str) -> None:
+    """Pass over what nothing is made of."""
 
 
 class XmlParser:
-    """Parses one document, once. `line` is the line of what the listener is just given."""
+    """Parses one document, once, and gives what stands in it to functions, in its order. `line` is where that begins."""
 
-    def __init__(self, name: str, listener: XmlListener, encoding: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[str, dict[str, str]], None],
+        end: Callable[[str], None] = _ignore,
+        text: Callable[[str], None] = _ignore,
+        *,
+        encoding: str | None = None,
+    ) -> None:
         """`encoding` overrides what the document says of itself."""
         self._name = name
-        self._listener = listener
+        self._listen_to_start, self._listen_to_end = start, end
         self._names: dict[str, str] = {}
         self._depth = self._fed = self._defaults = self._known_names = 0
         self._doctype: int | None = None
@@ -68,9 +67,9 @@ class XmlParser:
         parser.buffer_text, parser.buffer_size = True, 64 * 1024
         parser.StartElementHandler = self._start
         parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = listener.text
+        parser.CharacterDataHandler = text
         parser.StartDoctypeDeclHandler = self._begin_doctype
-        parser.EndDoctypeDeclHandler = self._end_doctype
+        parser.EndDoctypeDeclHandler = partial(setattr, self, "_doctype", None)
         parser.AttlistDeclHandler = self._count_default
         parser.EntityDeclHandler = parser.SkippedEntityHandler = self._refuse_entity
 
@@ -118,17 +117,14 @@ class XmlParser:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise self._bad(f"more than {_DEEPEST} elements stand inside one another")
-        self._listener.start(name, attributes)
+        self._listen_to_start(name, attributes)
 
     def _end(self, name: str) -> None:
         self._depth -= 1
-        self._listener.end(name)
+        self._listen_to_end(name)
 
     def _begin_doctype(self, *_: object) -> None:
         self._doctype = self._parser.CurrentByteIndex
-
-    def _end_doctype(self) -> None:
-        self._doctype = None
 
     def _count_default(self, element: str, name: str, kind: str, default: str | None, is_required: bool) -> None:  # noqa: ARG002
         if default is None:
@@ -200,12 +196,6 @@ class _Element:
     has_children: bool = False
     has_text: bool = False
 
-    def put(self, name: str, child: _Element) -> None:
-        self.add(name, child.value())
-        self.parts.extend(child.parts)
-        self.size += child.size
-        self.has_children = True
-
     def add(self, name: str, value: Any) -> None:
         """Put a value beside those of the same name: elements repeat, and attributes may once their prefixes are dropped."""
         if name not in self.inside:
@@ -231,7 +221,7 @@ class _RecordElements:
         self.ready: list[tuple[int, Any]] = []
         self.names: dict[str, None] = {}
         self.is_plausible = False
-        self.parser = XmlParser(file, self, "utf-8")
+        self.parser = XmlParser(file, self._start, self._end, self._text, encoding="utf-8")
         self._file = file
         self._way = spec.records.strip("/").split("/")
         self._drops = spec.namespaces == "drop"
@@ -239,7 +229,7 @@ class _RecordElements:
         self._record: list[_Element] = []
         self._line = self._characters = self._values = 0
 
-    def start(self, name: str, attributes: dict[str, str]) -> None:
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._open.append(self._called(name))
         is_record = self._open == self._way if len(self._way) > 1 else self._open[-1] == self._way[0]
         if self._record or is_record:
@@ -258,7 +248,7 @@ class _RecordElements:
         else:
             self.is_plausible = len(self.names) <= 1
 
-    def end(self, name: str) -> None:  # noqa: ARG002  # the protocol's
+    def _end(self, _name: str) -> None:
         called = self._open.pop()
         if not self._record:
             return
@@ -271,15 +261,20 @@ class _RecordElements:
             # Such an element keeps the whole sentence, and so does each around it.
             self._characters += element.size
         self._check_size()
-        self._record[-1].put(called, element)
+        outer = self._record[-1]
+        outer.add(called, element.value())
+        outer.parts.extend(element.parts)
+        outer.size += element.size
+        outer.has_children = True
 
-    def text(self, text: str) -> None:
+    def _text(self, text: str) -> None:
         if self._record:
             self._characters += len(text)
             self._check_size()
-            self._record[-1].size += len(text)
-            self._record[-1].parts.append(text)
-            self._record[-1].has_text = self._record[-1].has_text or not text.isspace()
+            element = self._record[-1]
+            element.size += len(text)
+            element.parts.append(text)
+            element.has_text = element.has_text or not text.isspace()
 
     def _check_size(self) -> None:
         record = "the record that begins here"

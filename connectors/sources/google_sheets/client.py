@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json as json_module
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,15 +27,12 @@ from urllib3.exceptions import HTTPError
 
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, retry_after_s
-from connectors.sources.contract import Clock, GoogleAccess
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import Clock, GoogleAccess, SourceRefusedError, SourceUnavailableError
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
 from mappings.errors import ConfigError, SyncError
 
 T = TypeVar("T")
 _SCOPE = "https://www.googleapis.com/auth/"
-_READING = (f"{_SCOPE}spreadsheets.readonly", f"{_SCOPE}drive.metadata.readonly")
-_WRITING = (f"{_SCOPE}spreadsheets", f"{_SCOPE}drive.metadata.readonly")
 _NAMED = "GOOGLE_APPLICATION_CREDENTIALS"
 _GUIDE = "docs/connectors.md shows how to make a service account"
 
@@ -74,10 +71,16 @@ def google_login(access: GoogleAccess, *, writes: bool = False) -> Login:
     Raises:
         ConfigError: there are none, or the file cannot be used.
     """
-    scopes = _WRITING if writes else _READING
+    scopes = (f"{_SCOPE}spreadsheets{'' if writes else '.readonly'}", f"{_SCOPE}drive.metadata.readonly")
     path = access.credentials
     if path is None:
-        return _machine_login(scopes)
+        try:
+            credentials, _ = google.auth.default(scopes=scopes)
+        except GoogleAuthError as error:
+            hint = f"set {_NAMED} to the file of a service account; {_GUIDE}"
+            raise ConfigError("there are no credentials for Google", hint=hint) from error
+        account = str(getattr(credentials, "service_account_email", ""))
+        return Login(credentials, account if "@" in account else "")
     try:
         content = json_module.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -91,16 +94,6 @@ def google_login(access: GoogleAccess, *, writes: bool = False) -> Login:
         raise ConfigError(f"{path} is not a whole file of credentials: {error}", hint=_GUIDE) from error
 
 
-def _machine_login(scopes: tuple[str, ...]) -> Login:
-    try:
-        credentials, _ = google.auth.default(scopes=scopes)
-    except GoogleAuthError as error:
-        hint = f"set {_NAMED} to the file of a service account; {_GUIDE}"
-        raise ConfigError("there are no credentials for Google", hint=hint) from error
-    account = getattr(credentials, "service_account_email", "")
-    return Login(credentials, account if "@" in str(account) else "")
-
-
 def _file_login(content: Mapping[str, Any], scopes: tuple[str, ...]) -> Login:
     match content.get("type"):
         case "service_account":
@@ -109,13 +102,8 @@ def _file_login(content: Mapping[str, Any], scopes: tuple[str, ...]) -> Login:
         case "authorized_user" | None if "refresh_token" in content:
             user = UserCredentials.from_authorized_user_info(content)  # type: ignore[no-untyped-call]
             # Made anew without scopes: a refresh with other scopes than the user agreed to is refused.
-            credentials = UserCredentials(  # type: ignore[no-untyped-call]
-                None,
-                refresh_token=user.refresh_token,
-                token_uri=content.get("token_uri", user.token_uri),
-                client_id=user.client_id,
-                client_secret=user.client_secret,
-            )
+            secrets = {name: getattr(user, name) for name in ("refresh_token", "client_id", "client_secret")}
+            credentials = UserCredentials(None, token_uri=content.get("token_uri", user.token_uri), **secrets)  # type: ignore[no-untyped-call]
             return Login(credentials, str(content.get("account", "")))
         case kind:
             raise ValueError(f'its type is "{kind}", and should be "service_account" or "authorized_user"')
@@ -165,7 +153,10 @@ class GoogleClient(HTTPClient):
         """
         del data
         what = f"{self._name}: {_purpose(method, endpoint, params or {})}"
-        self._keep_to_quota()
+        now = self._clock.clock_s()
+        if len(self._sent_s) == _REQUESTS_A_MINUTE and now - self._sent_s[0] < 60.0:
+            self._clock.sleep(60.0 - (now - self._sent_s[0]))
+        self._sent_s.append(self._clock.clock_s())
         send = partial(self._send, what, method, endpoint, params, json)
         try:
             response = send()
@@ -190,20 +181,13 @@ class GoogleClient(HTTPClient):
             credentials.refresh(partial(Request(self.session), timeout=_TOKEN_TIMEOUT_S))  # type: ignore[no-untyped-call]
             self._mask.learn(str(credentials.token or ""))
         credentials.apply(headers)  # type: ignore[no-untyped-call]
-        for google_url in _GOOGLE:
-            if self._api_url and endpoint.startswith(google_url):
-                endpoint = self._api_url.rstrip("/") + endpoint.removeprefix(google_url)
-                break
+        google_url = next((url for url in _GOOGLE if endpoint.startswith(url)), "")
+        if self._api_url and google_url:
+            endpoint = self._api_url.rstrip("/") + endpoint.removeprefix(google_url)
         response = self.session.request(
             method, endpoint, params=params, json=json, headers=headers, timeout=self.timeout, stream=True
         )
         return read_whole(response, f"{what}: Google", hint="read fewer columns: name them in `source.range`")
-
-    def _keep_to_quota(self) -> None:
-        now = self._clock.clock_s()
-        if len(self._sent_s) == _REQUESTS_A_MINUTE and now - self._sent_s[0] < 60.0:
-            self._clock.sleep(60.0 - (now - self._sent_s[0]))
-        self._sent_s.append(self._clock.clock_s())
 
 
 def _purpose(method: str, endpoint: str, params: Mapping[str, Any]) -> str:
@@ -221,27 +205,25 @@ def _purpose(method: str, endpoint: str, params: Mapping[str, Any]) -> str:
 def refusal_error(response: Response, what: str, account: str, *, writes: bool) -> SyncError:
     """Return the error for an answer that is no success; `account`: whose request it was, "" if unknown."""
     answer = _error_object(response.content)
-    # A page of HTML has no message.
-    message, reasons = " ".join(str(answer.get("message", "")).split())[:_LONGEST_MESSAGE], frozenset(_reasons(answer))
+    # A page of HTML has no message. Drive lists the reasons under `errors`, Sheets under `details`.
+    message = " ".join(str(answer.get("message", "")).split())[:_LONGEST_MESSAGE]
+    found = [one for part in ("errors", "details") for one in answer.get(part) or () if isinstance(one, dict)]
+    reasons = frozenset(str(one.get("reason")) for one in found)
     status, account = response.status_code, account or f"the account that {_NAMED} is for"
     text = f"{what}: Google answered {status}{f' ({message})' if message else ''}"
     if status in _PASSING or reasons & _RATES:
         pause_s = retry_after_s(response.headers)
         pause_s = 60.0 if pause_s is None and status == 429 else pause_s
         return BusyError(text, hint=_patience(status, pause_s or 0.0), retry_after_s=pause_s)
-    match status:
-        case 400:
-            return _bad_request(text, message, account)
-        case 401:
-            return SourceRefusedError(text, hint="the credentials are not accepted: make a new key for the account")
-        case 403:
-            return SourceRefusedError(text, hint=_missing_right(answer, message, reasons, account, writes=writes))
-        case 404:
-            return SourceRefusedError(
-                text, hint=f"check the address in `source.spreadsheet`, and that it is shared with {account}"
-            )
-        case _:
-            return SourceRefusedError(text, hint="check `source.spreadsheet` and the account's rights")
+    if status == 400 and ("exceeds grid limits" in message or "Unable to parse range" in message):
+        return GridMovedError(text, hint="the tab was changed while it was read: run again; else check `source.range`")
+    hints = {
+        400: _bad_request(message, account),
+        401: "the credentials are not accepted: make a new key for the account",
+        403: _missing_right(found, message, reasons, account, writes=writes),
+        404: f"check the address in `source.spreadsheet`, and that it is shared with {account}",
+    }
+    return SourceRefusedError(text, hint=hints.get(status, "check `source.spreadsheet` and the account's rights"))
 
 
 def _patience(status: int, pause_s: float) -> str:
@@ -252,11 +234,19 @@ def _patience(status: int, pause_s: float) -> str:
     return "run again in a few minutes"
 
 
-def _missing_right(answer: Mapping[str, Any], message: str, reasons: frozenset[str], account: str, *, writes: bool) -> str:
+def _bad_request(message: str, account: str) -> str:
+    if "protected cell" in message:
+        return f"let {account} edit the columns that we write (Data, Protect sheets and ranges)"
+    if "not supported for this document" in message:
+        return "it is an Office file kept on Drive: save it as Google Sheets (File), or read the file by `kind: xlsx`"
+    return "check `source.spreadsheet`, `source.tab` and `source.range`"
+
+
+def _missing_right(found: list[dict[str, Any]], message: str, reasons: frozenset[str], account: str, *, writes: bool) -> str:
     if reasons & _DISABLED or "has not been used in project" in message:
-        details = [one.get("metadata") for one in answer.get("details") or () if isinstance(one, dict)]
-        where = next((one["activationUrl"] for one in details if isinstance(one, dict) and "activationUrl" in one), "")
-        return f"switch the API on in the project of the account{f': {where}' if where else ''}"
+        details = [one["metadata"] for one in found if isinstance(one.get("metadata"), dict)]
+        where = next((f": {one['activationUrl']}" for one in details if "activationUrl" in one), "")
+        return f"switch the API on in the project of the account{where}"
     if reasons & _SCOPES:
         made = f"the credentials were made without the right to {'write to' if writes else 'read'} spreadsheets"
         return f"{made}: use a service account, or log in anew with it"
@@ -265,33 +255,12 @@ def _missing_right(answer: Mapping[str, Any], message: str, reasons: frozenset[s
     return f"share the spreadsheet with {account} (Share, Viewer is enough)"
 
 
-def _bad_request(text: str, message: str, account: str) -> SyncError:
-    if "exceeds grid limits" in message or "Unable to parse range" in message:
-        return GridMovedError(text, hint="the tab was changed while it was read: run again; else check `source.range`")
-    if "protected cell" in message:
-        hint = f"let {account} edit the columns that we write (Data, Protect sheets and ranges)"
-    elif "not supported for this document" in message:
-        hint = "it is an Office file kept on Drive: save it as Google Sheets (File), or read the file by `kind: xlsx`"
-    else:
-        hint = "check `source.spreadsheet`, `source.tab` and `source.range`"
-    return SourceRefusedError(text, hint=hint)
-
-
 def _error_object(body: bytes) -> Mapping[str, Any]:
     try:
-        content = orjson.loads(body)
-    except orjson.JSONDecodeError:
+        found = orjson.loads(body)["error"]
+    except (orjson.JSONDecodeError, LookupError, TypeError):
         return {}
-    found = content.get("error") if isinstance(content, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _reasons(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the reasons of a refusal: Drive lists them under `errors`, Sheets under `details`."""
-    for part in ("errors", "details"):
-        for one in answer.get(part) or ():
-            if isinstance(one, dict) and isinstance(one.get("reason"), str):
-                yield one["reason"]
 
 
 def _token_error(error: GoogleAuthError, what: str) -> SyncError:

@@ -18,8 +18,20 @@ from typing import IO, Any
 import orjson
 from rapidfuzz import fuzz, process
 
-from connectors.sources.contract import REAL_CLOCK, Access, Clock, Ending, Reading, StatusCell, StatusRow, unchanged
-from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import (
+    REAL_CLOCK,
+    Access,
+    BadSourceError,
+    Clock,
+    EmptySourceError,
+    Ending,
+    Reading,
+    SourceRefusedError,
+    SourceUnavailableError,
+    StatusCell,
+    StatusRow,
+    unchanged,
+)
 from connectors.sources.feed_source import masked_errors
 from connectors.sources.formats.sheet_grid import (
     LAST_ROW,
@@ -28,9 +40,7 @@ from connectors.sources.formats.sheet_grid import (
     SheetRow,
     cells_of,
     source_rows,
-    spread,
-    to_last_filled,
-    with_gaps,
+    whole_rows,
 )
 from connectors.sources.google_sheets.client import GridMovedError
 from connectors.sources.google_sheets.spreadsheet import (
@@ -46,9 +56,7 @@ from connectors.sources.google_sheets.spreadsheet import (
     quoted,
 )
 from connectors.sources.rows import (
-    CellChecks,
     ColumnRequest,
-    RowChecks,
     column_letters,
     folded,
     read_header,
@@ -199,10 +207,8 @@ class SheetCopy:
     def rows(self) -> Iterator[SheetRow]:
         """Yield the copied rows from the part's first one on, and the blank ones between them."""
         self.file.seek(0)
-        rows = with_gaps(map(_parse_line, self.file), self.part.area.top)
-        if self.spec.merged == "spread":
-            rows = spread(rows, self.merged, self.part.area)
-        return to_last_filled(rows)
+        merged = self.merged if self.spec.merged == "spread" else ()
+        return whole_rows(map(_parse_line, self.file), self.part.area, merged)
 
     def header(self, name: str) -> tuple[tuple[str, ...], int]:
         """Return the columns' names, and how many rows were read to find them."""
@@ -377,8 +383,8 @@ class GoogleSheet:
                 copy.fill(self._used(columns.names), name)
                 if copy.header(name) != header:
                     raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
-            checks = RowChecks(self.spec, columns.names, CellChecks(self.asked.columns, ()))
-            yield from source_rows(islice(copy.rows(), header[1], None), copy.part.label, checks)
+            stored = islice(copy.rows(), header[1], None)
+            yield from source_rows(stored, copy.part.label, self.spec, columns.names, self.asked.columns)
 
         def ending() -> Ending:
             again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"

@@ -1,174 +1,285 @@
-"""One Salesforce org during a reading: its objects and fields, and requests that are repeated while it is busy.
+"""One Salesforce org during a reading: the login, and requests that are repeated while it is busy; its errors with advice.
 
-A session that has ended is replaced by a new one; simple-salesforce raises then, and does not repeat requests.
+simple-salesforce logs in, and sends requests through our session: it has no time limits, follows redirects with the token, and
+puts its addresses together itself. It neither repeats requests nor replaces a session that has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+from xml.parsers.expat import ExpatError
 
 import requests
 import urllib3
+from jwt.exceptions import PyJWTError
 from rapidfuzz import process
 from simple_salesforce.api import Salesforce
-from simple_salesforce.exceptions import SalesforceError, SalesforceExpiredSession
+from simple_salesforce.exceptions import SalesforceAuthenticationFailed, SalesforceError, SalesforceExpiredSession
+from simple_salesforce.login import SalesforceLogin
 from simple_salesforce.util import exception_handler
 
-from connectors.retry import RetryPolicy
-from connectors.sources.contract import Access, Clock
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.addresses import is_loopback
+from connectors.retry import RetryPolicy, http_date, retry_after_s
+from connectors.sources.contract import (
+    Access,
+    BadSourceError,
+    Clock,
+    SalesforceAccess,
+    SourceRefusedError,
+    SourceUnavailableError,
+)
 from connectors.sources.formats.records import Number
 from connectors.sources.rows import folded
-from connectors.sources.salesforce.client import (
-    API_VERSION,
-    LocatorLostError,
-    OrgSession,
-    OrgUsage,
-    log_in,
-    no_such_field,
-    refusal_error,
-    unreachable,
-)
-from connectors.sources.service_answers import retry_while_busy
-from mappings.errors import PermanentError
-
-NAME_OF_SEVERAL = "Name"
-"""The object with the fields that parents of several kinds (an owner: a user or a group) have in common."""
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown)."""
-
-    path: str
-    kind: str = ""
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """The keys that lead to its value in a record."""
-        return tuple(self.path.split("."))
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One object: its fields, the parts of its compound ones, its parents and its child rows, by lower-case name."""
-
-    name: str
-    fields: Mapping[str, Field]
-    parts: Mapping[str, Mapping[str, Field]]
-    parents: Mapping[str, tuple[str, tuple[str, ...]]]
-    children: Mapping[str, tuple[str, str]]
-
-    @classmethod
-    def of(cls, described: Mapping[str, Any]) -> Shape:
-        """Parse the answer to a describe request; KeyError if it is none."""
-        fields = described["fields"]
-        return cls(
-            described["name"],
-            {one["name"].lower(): Field(one["name"], one["type"]) for one in fields},
-            _parts(fields),
-            {
-                one["relationshipName"].lower(): (one["relationshipName"], tuple(one.get("referenceTo") or ()))
-                for one in fields
-                if one.get("relationshipName")
-            },
-            {
-                one["relationshipName"].lower(): (one["relationshipName"], one["childSObject"])
-                for one in described.get("childRelationships") or ()
-                if one.get("relationshipName")
-            },
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of all fields."""
-        return tuple(one.path for one in self.fields.values())
-
-    def has(self, name: str) -> bool:
-        """Return whether it has a field of this name, in any case."""
-        return name.lower() in self.fields
-
-
-@dataclass(slots=True)
-class Shapes:
-    """The shapes of one reading; `describe` requests each object once."""
-
-    describe: Callable[[str], Shape]
-    _known: dict[str, Shape] = field(default_factory=dict)
-
-    def of(self, name: str) -> Shape:
-        """Return an object's shape."""
-        if name not in self._known:
-            self._known[name] = self.describe(name)
-        return self._known[name]
-
-    def find(self, shape: Shape, path: str) -> Field | None:
-        """Return the field of a path in any case; None if there is none that we may see."""
-        first, _, rest = path.partition(".")
-        if not rest:
-            found = shape.fields.get(first.lower())
-            return None if found and first.lower() in shape.parts and found.kind in COMPOUND else found
-        if part := shape.parts.get(first.lower(), {}).get(rest.lower()):
-            return part
-        name, parents = shape.parents.get(first.lower(), ("", ()))
-        if not parents:
-            return None
-        above = self._above(parents)
-        found = Field(rest) if above is None else self.find(above, rest)
-        return Field(f"{name}.{found.path}", found.kind) if found else None
-
-    def near(self, shape: Shape, path: str) -> Iterator[str]:
-        """Yield the names at the level where an unknown path goes wrong: one of them was probably meant."""
-        first, _, rest = path.partition(".")
-        name, parents = shape.parents.get(first.lower(), ("", ()))
-        if parts := shape.parts.get(first.lower()):
-            yield from (f"{first}.{part}" for part in parts)
-        elif rest and parents:
-            above = self._above(parents)
-            yield from (f"{name}.{inner}" for inner in self.near(above, rest)) if above else ()
-        else:
-            yield from shape.names
-            yield from (name for name, _ in shape.parents.values())
-
-    def _above(self, parents: tuple[str, ...]) -> Shape | None:
-        """Return the shape of the parent; None where there are several kinds and the org does not describe what they share."""
-        if len(parents) == 1:
-            return self.of(parents[0])
-        try:
-            return self.of(NAME_OF_SEVERAL)
-        except PermanentError:
-            return None
-
-
-COMPOUND = frozenset({"address", "location"})
-"""The types of fields that are several in one; they are asked for by their parts."""
-
-
-def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field]]:
-    """Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s."""
-    compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
-    parts: dict[str, dict[str, Field]] = {name.lower(): {} for name in compounds}
-    for one in fields:
-        whole = one.get("compoundFieldName")
-        if isinstance(whole, str) and whole in compounds and whole != one["name"]:
-            stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
-            part = one["name"].removeprefix(stem).removesuffix("__s")
-            parts[whole.lower()][part.lower()] = Field(one["name"], one["type"])
-    return parts
-
+from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
+from mappings.errors import ConfigError, SyncError
 
 T = TypeVar("T")
+API_VERSION = "59.0"
+"""The version of the API; each is supported for years."""
+CONNECT_S = 10.0
+READ_S = 130.0
+"""Salesforce itself gives a query up after 120 seconds."""
 POLICY = RetryPolicy(attempts=7, budget_s=180.0, first_wait_s=1.0, longest_wait_s=30.0)
 """How often and how long requests to a busy org are repeated."""
-_NO_PLACE = "the answer does not look like Salesforce's"
-_NO_SALESFORCE = "check SALESFORCE_INSTANCE_URL"
+DAY_SPENT_S = 3600.0
+"""The daily requests are counted over the last 24 hours: some are free again an hour later."""
+
+_USAGE = re.compile(r"(?:^|[\s,;])api-usage=(\d+)/(\d+)", re.ASCII)
+_LONGEST_MESSAGE = 500
+_LONGEST_PAGE = 10_000
 _NEAR_SCORE = 60.0
+_BUSY_STATUSES = frozenset({408, 425, 429, 502, 503, 504})
+_CLEARS = frozenset({"SERVER_UNAVAILABLE", "UNABLE_TO_LOCK_ROW", "UNKNOWN_EXCEPTION", "REQUEST_LIMIT_EXCEEDED"})
+_QUERY = frozenset({"MALFORMED_QUERY", "INVALID_FIELD", "INVALID_QUERY_FILTER_OPERATOR", "INVALID_TYPE", "QUERY_TOO_COMPLICATED"})
+_NOT_ALLOWED = frozenset(
+    {"API_DISABLED_FOR_ORG", "API_CURRENTLY_DISABLED", "INSUFFICIENT_ACCESS", "INSUFFICIENT_ACCESS_OR_READONLY"}
+)
+_MARKUP = re.compile(r"<style.*?</style>|<script.*?</script>|<[^>]*>", re.DOTALL | re.IGNORECASE)
+_NO_FIELD = re.compile(r"No such column '([\w.]+)' on entity '(\w+)'")
+_LIMIT_HINT = "run again in an hour; other programs of the org use its daily requests too: `check --live` shows how many are left"
+_LATER = "run again later"
+NO_SALESFORCE = "check SALESFORCE_INSTANCE_URL"
+_NO_LOGIN = "nothing says who we are to Salesforce"
+_LOGINS_HINT = (
+    "set SALESFORCE_USERNAME, SALESFORCE_PASSWORD and SALESFORCE_SECURITY_TOKEN; or SALESFORCE_USERNAME, SALESFORCE_CONSUMER_KEY"
+    " and SALESFORCE_PRIVATEKEY_FILE (JWT); or SALESFORCE_CONSUMER_KEY, SALESFORCE_CONSUMER_SECRET and SALESFORCE_DOMAIN"
+)
+_LOGIN_BUSY = frozenset({"SERVER_UNAVAILABLE", "LOGIN_RATE_EXCEEDED", "temporarily_unavailable", "rate_limit_exceeded"})
+_LOGIN_HINTS = {
+    "INVALID_LOGIN": "check user, password and security token (a new password brings a new token); for a sandbox"
+    " SALESFORCE_DOMAIN is test",
+    "LOGIN_MUST_USE_SECURITY_TOKEN": "set SALESFORCE_SECURITY_TOKEN: it is sent by Salesforce when the user resets it",
+    "API_DISABLED_FOR_ORG": "this edition of Salesforce, or this user, has no API: the permission is called API Enabled",
+    "INVALID_OPERATION": "SOAP logins may be switched off in the org: use a connected app, with JWT or client credentials",
+    "invalid_grant": "check user, password or certificate, that the user is let into the connected app, and SALESFORCE_DOMAIN",
+    "invalid_client": "check SALESFORCE_CONSUMER_KEY and SALESFORCE_CONSUMER_SECRET",
+    "invalid_client_id": "check SALESFORCE_CONSUMER_KEY; a new connected app needs ten minutes before it works",
+    "unsupported_grant_type": "switch the flow on in the connected app",
+}
+
+
+class LocatorLostError(SourceUnavailableError):
+    """Salesforce has forgotten a query whose pages we were reading: too long ago, or more than ten others since."""
+
+
+class SlowQueryError(BusyError):
+    """Salesforce gave a query up because it took too long."""
 
 
 class _NewSessionRefusedError(SourceRefusedError):
     """A session that was opened a moment ago is not accepted."""
+
+
+@dataclass(slots=True)
+class OrgUsage:
+    """What the headers of answers said: requests used of those allowed in 24 hours, and the org's own time.
+
+    `status`: that of the last answer, 0 before the first.
+    """
+
+    used: int = 0
+    allowed: int = 0
+    now: datetime | None = None
+    retry_after_s: float | None = None
+    status: int = 0
+
+    @property
+    def share(self) -> float:
+        """The used share of the daily requests, 0 while nothing is known."""
+        return self.used / self.allowed if self.allowed else 0.0
+
+    def update(self, response: requests.Response) -> None:
+        """Take over what an answer's headers say."""
+        self.status = response.status_code
+        if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
+            self.used, self.allowed = int(match[1]), int(match[2])
+        self.retry_after_s = retry_after_s(response.headers)
+        self.now = http_date(response.headers.get("Date", "")) or self.now
+
+
+class OrgSession(ServiceSession):
+    """The connections to one org.
+
+    With `instance_url` every request, logins too, goes there instead of to simple-salesforce's own address
+    (`https://{domain}.salesforce.com`): a My Domain address, or a server on this machine.
+    """
+
+    def __init__(self, instance_url: str, usage: OrgUsage) -> None:
+        super().__init__()
+        self._instance = urlsplit(checked_url(instance_url))
+        self._usage = usage
+
+    # The base class takes fifteen parameters by position; those after the address pass through unchanged.
+    def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send a request; redirects are answers like others, as they would carry our token elsewhere."""
+        is_streamed = kwargs.get("stream", False)
+        kwargs = {"timeout": (CONNECT_S, READ_S), **kwargs, "allow_redirects": False, "stream": True}
+        if self._instance.netloc:
+            url = urlunsplit(urlsplit(url)._replace(scheme=self._instance.scheme, netloc=self._instance.netloc, fragment=""))
+        response = super().request(method, url, *args, **kwargs)
+        self._usage.update(response)
+        hint = "ask for fewer fields, or write api: bulk"
+        return response if is_streamed else read_whole(response, "Salesforce", hint=hint)
+
+
+def checked_url(url: str) -> str:
+    """Return the scheme and host of an instance's address, "" for none.
+
+    Raises:
+        ConfigError: it is no address, or passwords would travel to it unencrypted.
+    """
+    if not url:
+        return ""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.query:
+        message = "SALESFORCE_INSTANCE_URL is not the address of an org"
+        raise ConfigError(message, hint="write it like https://example.my.salesforce.com")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        message = f"SALESFORCE_INSTANCE_URL ({parts.hostname}) is not encrypted, and passwords would travel to it"
+        raise ConfigError(message, hint="write https:// instead of http://")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def refusal_error(about: str, status: int, content: Any, retry_after_s: float | None) -> SyncError:
+    """Return the error for a refusal; `about` is what was requested: an object, a query's job."""
+    code, text = _code_and_message(content)
+    message = f"Salesforce answered {status}{f' {code}' if code else ''} to {about}{f': {text}' if text else ''}"
+    if code == "INVALID_QUERY_LOCATOR":
+        return LocatorLostError(message, hint=_LATER)
+    if code == "REQUEST_LIMIT_EXCEEDED" and "oncurrent" not in text:
+        return SourceUnavailableError(message, hint=_LIMIT_HINT, retry_after_s=DAY_SPENT_S)
+    if code == "QUERY_TIMEOUT":
+        return SlowQueryError(message, hint="narrow `source.where`, or write api: bulk", retry_after_s=retry_after_s)
+    if code in _CLEARS or status in _BUSY_STATUSES or status >= 500:
+        return BusyError(message, hint=_LATER, retry_after_s=retry_after_s)
+    if code in _QUERY:
+        return BadSourceError(
+            about, message, hint="correct `source` in the mapping file; `check --live` shows the fields there are"
+        )
+    hints = {
+        403: 'the user needs the permission "API Enabled", and to see the object and its fields',
+        404: "check the object's name, and that the user may see it",
+        **dict.fromkeys((414, 431), "the query is too long for a page: ask for fewer fields, or write api: bulk"),
+    }
+    return SourceRefusedError(
+        message, hint=hints.get(403 if code in _NOT_ALLOWED else status, "ask the administrator of the org")
+    )
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line; of an HTML page its first words without markup."""
+    is_page = text.lstrip()[:1] == "<"
+    return " ".join((_MARKUP.sub(" ", text[:_LONGEST_PAGE]) if is_page else text).split())
+
+
+def _code_and_message(content: Any) -> tuple[str, str]:
+    """Return the error code and the message of an answer of any shape."""
+    if isinstance(content, list) and content:
+        content = content[0]
+    code = ""
+    if isinstance(content, dict):
+        code, content = str(content.get("errorCode", content.get("error", ""))), content.get("message", "")
+    text = one_line(content.decode("utf-8", "replace") if isinstance(content, bytes) else str(content))
+    return code, text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
+
+
+def log_in(access: Access, session: requests.Session, usage: OrgUsage) -> tuple[str, str]:
+    """Return a session's token and the host of the org; the mask learns the token. `usage` is that of `session`.
+
+    Raises:
+        ConfigError: what the environment gives is no login.
+        SourceRefusedError: Salesforce refuses the login.
+        SourceUnavailableError: it did not answer.
+    """
+    arguments = _login_arguments(access.salesforce)
+    access.mask.learn(*(value for name, value in arguments.items() if value and name not in ("username", "consumer_key")))
+    try:
+        with warnings.catch_warnings():
+            # simple-salesforce warns on stderr of what it also raises.
+            warnings.simplefilter("ignore")
+            token, host = SalesforceLogin(session=session, sf_version=API_VERSION, domain=access.salesforce.domain, **arguments)
+    except SalesforceAuthenticationFailed as error:
+        raise _login_error(str(error.code or ""), access.mask.hide(error.auth_message), usage) from None
+    except requests.RequestException as error:
+        # Without the cause: what it knows of the request holds the password.
+        reason = access.mask.hide(f"{type(error).__name__}: {error}")
+        raise BusyError(f"Salesforce did not answer to our login: {reason}", hint=_LATER) from None
+    except (ExpatError, AttributeError, KeyError, TypeError):
+        raise _not_salesforce() from None
+    except (PyJWTError, ValueError) as error:
+        message = f"{access.salesforce.privatekey_file} is not the private key of a JWT login ({type(error).__name__})"
+        raise ConfigError(message, hint="it is a PEM file: -----BEGIN PRIVATE KEY-----") from None
+    if not token or not host:
+        raise SourceRefusedError("the login's answer holds no session", hint="check SALESFORCE_DOMAIN")
+    access.mask.learn(token)
+    return token, host
+
+
+def _login_arguments(access: SalesforceAccess) -> dict[str, Any]:
+    secret, password = access.consumer_secret.get_secret_value(), access.password.get_secret_value()
+    if access.username and access.consumer_key and access.privatekey_file:
+        try:
+            key = access.privatekey_file.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            message = f"SALESFORCE_PRIVATEKEY_FILE cannot be read: {error}"
+            raise ConfigError(message, hint="name a PEM file that we may read") from None
+        return {"username": access.username, "consumer_key": access.consumer_key, "privatekey": key}
+    app = {"consumer_key": access.consumer_key, "consumer_secret": secret} if access.consumer_key and secret else {}
+    if access.username and password:
+        token = access.security_token.get_secret_value() or None
+        return {"username": access.username, "password": password, "security_token": token, **app}
+    if app and access.domain in ("login", "test"):
+        message = f"a login by client credentials goes to the org's own domain, and SALESFORCE_DOMAIN is {access.domain}"
+        raise ConfigError(message, hint="set SALESFORCE_DOMAIN=example.my for https://example.my.salesforce.com")
+    if app:
+        return app
+    raise ConfigError(_NO_LOGIN, hint=_LOGINS_HINT)
+
+
+def _not_salesforce() -> SourceRefusedError:
+    message = "what answers our login does not answer as Salesforce does"
+    return SourceRefusedError(message, hint="check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL")
+
+
+def _login_error(code: str, text: str, usage: OrgUsage) -> SyncError:
+    short = one_line(text)[:300]
+    message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
+    if code == "UNKNOWN_EXCEPTION_CODE":
+        # simple-salesforce's own word for an answer that holds neither a session nor a fault.
+        return _not_salesforce()
+    if code == "REQUEST_LIMIT_EXCEEDED":
+        return refusal_error("our login", usage.status, {"errorCode": code, "message": short}, usage.retry_after_s)
+    # A login that is refused for good is a 500 as well, with a code; a gateway's page has none.
+    if code in _LOGIN_BUSY or code.startswith("5") or usage.status in _BUSY_STATUSES or (usage.status >= 500 and not code):
+        return BusyError(message, hint=_LATER, retry_after_s=usage.retry_after_s)
+    hint = _LOGIN_HINTS.get(code, "check the SALESFORCE_ variables, and the user's login history")
+    return SourceRefusedError(message, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +296,8 @@ class Page:
         try:
             return cls(answer["records"], int(answer["totalSize"]), "" if answer["done"] else answer["nextRecordsUrl"])
         except (KeyError, TypeError, ValueError) as error:
-            raise BadSourceError(_NO_PLACE, f"a page of records lacks {error}", hint=_NO_SALESFORCE) from error
+            place = "the answer does not look like Salesforce's"
+            raise BadSourceError(place, f"a page of records lacks {error}", hint=NO_SALESFORCE) from error
 
 
 @dataclass(slots=True)
@@ -205,29 +317,28 @@ class Org:
     @property
     def address(self) -> str:
         """The address under which a person opens the org's records."""
-        return self.access.salesforce.instance_url.rstrip("/") or (
-            f"https://{self._salesforce.sf_instance}" if self._salesforce else ""
-        )
+        known = f"https://{self._salesforce.sf_instance}" if self._salesforce else ""
+        return self.access.salesforce.instance_url.rstrip("/") or known
 
     def close(self) -> None:
         """Close the connections."""
         self._session.close()
 
-    def describe(self, name: str) -> Shape:
-        """Return an object's fields as we may see them.
+    def describe(self, name: str) -> Mapping[str, Any]:
+        """Return the description of an object as we may see it.
 
         Raises:
             SourceRefusedError: there is no such object that we may see; the nearest one is named.
         """
         try:
-            return Shape.of(self.call("GET", f"sobjects/{name}/describe", about=name))
-        except KeyError as error:
-            raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=_NO_SALESFORCE) from error
+            return self.call("GET", f"sobjects/{name}/describe", about=name)
         except SourceRefusedError as error:
             if error.__cause__ is None or " 404" not in str(error):
                 raise
+            known = [one["name"] for one in self.call("GET", "sobjects").get("sobjects", ())]
+            hint = "Objects of one's own end in __c; the user must be allowed to see the object"
             message = f"Salesforce has no object {name} that our user may see"
-            raise SourceRefusedError(message, hint=self._nearest_hint(name)) from error
+            raise SourceRefusedError(message, hint=_with_nearest(name, known, hint)) from error
 
     def query(self, soql: str, *, with_deleted: bool = False) -> Page:
         """Return the first page of a query.
@@ -238,10 +349,9 @@ class Org:
         try:
             return Page.of(self.ask("the query", lambda org: org.query(soql, include_deleted=with_deleted)))
         except BadSourceError as error:
-            if found := no_such_field(error):
-                field, name = found
-                near = process.extractOne(field, self.describe(name).names, processor=folded, score_cutoff=_NEAR_SCORE)
-                error.hint = f"did you mean {near[0]}? {error.hint}" if near else error.hint
+            if match := _NO_FIELD.search(str(error)):
+                known = [one["name"] for one in self.describe(match[2])["fields"]]
+                error.hint = _with_nearest(match[1], known, error.hint)
             raise
 
     def more(self, address: str) -> Page:
@@ -256,7 +366,7 @@ class Org:
         except _NewSessionRefusedError as error:
             raise LocatorLostError(str(error), hint=error.hint) from error
         if page.more == address:
-            raise SourceUnavailableError("Salesforce gave a page of records that leads to itself", hint="run again later")
+            raise SourceUnavailableError("Salesforce gave a page of records that leads to itself", hint=_LATER)
         return page
 
     def limits(self) -> Mapping[str, Any]:
@@ -312,11 +422,12 @@ class Org:
         except SalesforceExpiredSession:
             raise
         except SalesforceError as error:
-            found = refusal_error(about, error.status, error.content, retry_after_s=self.usage.retry_after_s)
+            found = refusal_error(about, error.status, error.content, self.usage.retry_after_s)
             found.args = tuple(self.access.mask.hide(str(arg)) for arg in found.args)
             raise found from error
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-            raise unreachable(about, self.access.mask.hide(f"{type(error).__name__}: {error}")) from error
+            reason = self.access.mask.hide(f"{type(error).__name__}: {error}")
+            raise BusyError(f"Salesforce did not answer to {about}: {reason}", hint=_LATER) from error
 
     def _opened(self) -> Salesforce:
         if self._salesforce is None:
@@ -333,8 +444,7 @@ class Org:
             self._salesforce.headers.pop("X-PrettyPrint", None)
         return self._salesforce
 
-    def _nearest_hint(self, name: str) -> str:
-        known = [one["name"] for one in self.call("GET", "sobjects").get("sobjects", ())]
-        near = process.extractOne(name, known, processor=folded, score_cutoff=_NEAR_SCORE)
-        asked = f"did you mean {near[0]}? " if near else ""
-        return f"{asked}Objects of one's own end in __c; the user must be allowed to see the object"
+
+def _with_nearest(name: str, known: Sequence[str], hint: str) -> str:
+    near = process.extractOne(name, known, processor=folded, score_cutoff=_NEAR_SCORE)
+    return f"did you mean {near[0]}? {hint}" if near else hint

@@ -7,52 +7,304 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from connectors.sources.errors import MissingColumnsError
+from connectors.sources.contract import BadSourceError, MissingColumnsError
 from connectors.sources.formats.records import Number
 from connectors.sources.rows import ColumnRequest
-from connectors.sources.salesforce.org import Field, Shape, Shapes
+from connectors.sources.salesforce.org import NO_SALESFORCE
 from mappings.errors import ConfigError, PermanentError
 from mappings.spec.soql import FieldTest, Query
 from mappings.spec.source import SalesforceSource
 
-_NUMBERS = frozenset({"double", "currency", "percent", "int", "long"})
+ID, DELETED, ARCHIVED = "Id", "IsDeleted", "IsArchived"
+NAME_OF_SEVERAL = "Name"
+"""The object with the fields that parents of several kinds (an owner: a user or a group) have in common."""
+COMPOUND = frozenset({"address", "location"})
+"""The types of fields that are several in one; they are asked for by their parts."""
+
+_ADVICE = "check the API names in Salesforce's set-up; a field that our user may not see is not there for us"
 _NUMBER = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,20})?", re.ASCII)
 _RELATIVE_DATE = re.compile(r"[A-Z][A-Z_]{3,40}(?::\d{1,5})?", re.ASCII)
 _ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _DATE_HINT = "write it like 2026-05-03, or as Salesforce does: TODAY, LAST_N_DAYS:30"
 _MOMENT_HINT = "write it with its offset, like 2026-05-03T19:30:00+01:00, or as Salesforce does: TODAY, LAST_N_DAYS:30"
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(?:Z|\+00:?00)", re.ASCII)
+_TIME = re.compile(r"(\d\d:\d\d:\d\d)\.(\d{3})Z?", re.ASCII)
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
+_SHORT_ID = re.compile(r"[0-9A-Za-z]{15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectQuery:
-    """The select list of one object, and the conditions that all records must meet."""
+class Field:
+    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown)."""
 
-    select: str
+    path: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One object: its fields, the parts of its compound ones, its parents and its child rows, by lower-case name."""
+
+    name: str
+    fields: Mapping[str, Field] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
+    parents: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    children: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, described: Mapping[str, Any]) -> Shape:
+        """Parse the answer to a describe request; KeyError if it is none."""
+        fields = described["fields"]
+        above = [(one["relationshipName"], tuple(one.get("referenceTo") or ())) for one in fields if one.get("relationshipName")]
+        below = described.get("childRelationships") or ()
+        children = [(one["relationshipName"], one["childSObject"]) for one in below if one.get("relationshipName")]
+        return cls(
+            described["name"],
+            {one["name"].lower(): Field(one["name"], one["type"]) for one in fields},
+            _parts(fields),
+            {name.lower(): (name, objects) for name, objects in above},
+            {name.lower(): (name, child) for name, child in children},
+        )
+
+
+def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field]]:
+    """Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s."""
+    compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
+    parts: dict[str, dict[str, Field]] = {name.lower(): {} for name in compounds}
+    for one in fields:
+        whole = one.get("compoundFieldName")
+        if isinstance(whole, str) and whole in compounds and whole != one["name"]:
+            stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
+            part = one["name"].removeprefix(stem).removesuffix("__s")
+            parts[whole.lower()][part.lower()] = Field(one["name"], one["type"])
+    return parts
+
+
+@dataclass(slots=True)
+class Shapes:
+    """The shapes of one reading; `describe` requests each object once."""
+
+    describe: Callable[[str], Mapping[str, Any]]
+    _known: dict[str, Shape] = field(default_factory=dict)
+
+    def of(self, name: str) -> Shape:
+        """Return an object's shape."""
+        if name not in self._known:
+            try:
+                self._known[name] = Shape.of(self.describe(name))
+            except KeyError as error:
+                raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=NO_SALESFORCE) from error
+        return self._known[name]
+
+    def find(self, shape: Shape, path: str) -> Field | None:
+        """Return the field of a path in any case; None if there is none that we may see."""
+        first, _, rest = path.partition(".")
+        first = first.lower()
+        if not rest:
+            found = shape.fields.get(first)
+            return None if found and first in shape.parts and found.kind in COMPOUND else found
+        if part := shape.parts.get(first, {}).get(rest.lower()):
+            return part
+        name, parents = shape.parents.get(first, ("", ()))
+        if not parents:
+            return None
+        above = self._above(parents)
+        found = Field(rest) if above is None else self.find(above, rest)
+        return Field(f"{name}.{found.path}", found.kind) if found else None
+
+    def near(self, shape: Shape, path: str) -> Iterator[str]:
+        """Yield the names at the level where an unknown path goes wrong: one of them was probably meant."""
+        first, _, rest = path.partition(".")
+        name, parents = shape.parents.get(first.lower(), ("", ()))
+        if parts := shape.parts.get(first.lower()):
+            yield from (f"{first}.{part}" for part in parts)
+        elif rest and parents:
+            above = self._above(parents)
+            yield from (f"{name}.{inner}" for inner in self.near(above, rest)) if above else ()
+        else:
+            yield from (one.path for one in shape.fields.values())
+            yield from (name for name, _ in shape.parents.values())
+
+    def _above(self, parents: tuple[str, ...]) -> Shape | None:
+        """Return the shape of the parent; None where there are several kinds and the org does not describe what they share."""
+        if len(parents) == 1:
+            return self.of(parents[0])
+        try:
+            return self.of(NAME_OF_SEVERAL)
+        except PermanentError:
+            return None
+
+
+Convert = Callable[[Any], str]
+"""Converts a value to a cell; null is "", and nested values become JSON text."""
+ChildFields = Mapping[tuple[str, ...], Convert]
+"""The conversions of the fields of child rows, by the steps that lead to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the answer: its path, and the conversion of its values. `child`: the same for the fields of child rows."""
+
+    path: str
+    convert: Convert
+    child: ChildFields = field(default_factory=dict)
+
+    @property
+    def selected(self) -> str:
+        """Its text in the select list; the order of child rows makes repeated reads equal."""
+        if not self.child:
+            return self.path
+        paths = ", ".join(".".join(steps) for steps in self.child)
+        return f"(SELECT {paths} FROM {self.path} ORDER BY Id)"  # noqa: S608  # names from the org's own description
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The selected `columns` of an object in their order, and the `cells` with the number of the column that each is taken from.
+
+    `conditions` are those that all records must meet; `absent` optional columns that are missing. `archive`: archived records
+    must be asked for.
+    """
+
     object: str
+    columns: tuple[Column, ...]
+    cells: tuple[tuple[str, int], ...]
     conditions: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    archive: bool = False
 
-    def soql(self, *more: str, order: str = "") -> str:
-        """Return the query, with further conditions and an order."""
-        return self._with_conditions(f"SELECT {self.select}", more) + (f" ORDER BY {order}" if order else "")
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the cells."""
+        return tuple(name for name, _ in self.cells)
 
-    def count_soql(self, *more: str) -> str:
-        """Return the query that counts the same records."""
-        return self._with_conditions("SELECT COUNT()", more)
+    def at(self, path: str) -> int | None:
+        """Return the number of a column, None if it is not selected."""
+        return next((number for number, column in enumerate(self.columns) if column.path.lower() == path.lower()), None)
 
-    def _with_conditions(self, start: str, more: Sequence[str]) -> str:
+    def soql(self, *more: str, order: str = "", counts: bool = False) -> str:
+        """Return the query, with further conditions and an order; or the one that `counts` the same records."""
         conditions = " AND ".join((*self.conditions, *more))
-        return f"{start} FROM {self.object}" + (f" WHERE {conditions}" if conditions else "")
+        what = "COUNT()" if counts else ", ".join(column.selected for column in self.columns)
+        where = f" WHERE {conditions}" if conditions else ""
+        return f"SELECT {what} FROM {self.object}{where}" + (f" ORDER BY {order}" if order else "")  # noqa: S608  # as above
 
 
-def quoted(text: str) -> str:
-    """Return a text as SOQL writes it (SOQL and SOSL Reference, Quoted String Escape Sequences)."""
-    return f"'{text.translate(_ESCAPES)}'"
+def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) -> Selection:
+    """Select the fields of an object that a mapping needs.
+
+    Raises:
+        MissingColumnsError: the object lacks fields, or hides them; all of them.
+        ConfigError: values of `where` do not suit their fields, or the records cannot be read incrementally.
+    """
+    shape = shapes.of(spec.place)
+    found, missing, absent = _columns(spec, asked, shapes, shape)
+    tested = {test.field: shapes.find(shape, test.field) for test in spec.where}
+    missing += [path for path, one in tested.items() if one is None]
+    if missing:
+        children = {name.lower() for name in spec.children}
+        near = dict.fromkeys(near for name in missing if name.lower() not in children for near in shapes.near(shape, name))
+        if any(name.lower() in children for name in missing):
+            near |= dict.fromkeys(name for name, _ in shape.children.values())
+        raise MissingColumnsError(shape.name, set(missing), tuple(near), advice=_ADVICE)
+    hidden = [ID]
+    if spec.incremental:
+        _check_incremental(spec.incremental.by, shape)
+        hidden += [spec.incremental.by, *([DELETED] if DELETED.lower() in shape.fields else [])]
+    for name in dict.fromkeys(hidden):
+        column = _column(shapes.find(shape, name) or Field(name))
+        if column.path not in {one.path for one in found.values()}:
+            found[column.path] = column
+    columns = {column.path: column for column in found.values()}
+    numbers = {path: number for number, path in enumerate(columns)}
+    where = conditions(spec.where, {path: one for path, one in tested.items() if one is not None})
+    cells = tuple((name, numbers[column.path]) for name, column in found.items())
+    has_archive = ARCHIVED.lower() in shape.fields
+    return Selection(shape.name, tuple(columns.values()), cells, where, tuple(absent), has_archive)
+
+
+def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selection:
+    """Return what an author's own query selects; fields that the org does not describe have no type.
+
+    Raises:
+        MissingColumnsError: the query lacks columns that the mapping reads.
+    """
+
+    def column_of(path: str) -> Column:
+        try:
+            return _column(shapes.find(shape, path) or Field(path))
+        except PermanentError:
+            return _column(Field(path))
+
+    try:
+        shape = shapes.of(query.object)
+    except PermanentError:
+        # The query may read what cannot be described; its answer names best what is wrong with it.
+        shape = Shape(query.object)
+    spelt = {name.lower(): (name, number) for number, name in enumerate(query.columns)}
+    cells = dict(spelt.values())
+    missing, absent = list[str](), list[str]()
+    for name in sorted(asked.columns):
+        found = next((spelt[one.lower()] for one in (name, *asked.aliases.get(name, ())) if one.lower() in spelt), None)
+        if found is None:
+            (absent if name in asked.optional else missing).append(name)
+        else:
+            cells.setdefault(name, found[1])
+    if missing:
+        raise MissingColumnsError("the query", missing, query.columns, advice="name them in the query, after SELECT")
+    return Selection(query.object, tuple(map(column_of, query.columns)), tuple(cells.items()), absent=tuple(absent))
+
+
+def _columns(
+    spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes, shape: Shape
+) -> tuple[dict[str, Column], list[str], list[str]]:
+    """Return the columns by their cells' names, `fields` first; the missing names, and the absent optional ones."""
+    children = {name.lower(): column for name in spec.children for column in _child_columns(spec, shapes, shape, name)}
+    found, missing, absent = dict[str, Column](), list[str](), list[str]()
+    for name in dict.fromkeys((*spec.fields, *spec.children, *sorted(asked.columns))):
+        aliases = asked.aliases.get(name, ())
+        column = next((children[one.lower()] for one in (name, *aliases) if one.lower() in children), None)
+        # The field of exactly the name, else of the first alias there is, else one that differs in case only.
+        own = None if column else shapes.find(shape, name)
+        if column is None and (own is None or own.path != name):
+            own = next(filter(None, (shapes.find(shape, one) for one in aliases)), own)
+        if column or own:
+            found[name] = column or _column(own or Field(name))
+        else:
+            (absent if name in asked.optional else missing).append(name)
+    return found, missing, absent
+
+
+def _child_columns(spec: SalesforceSource, shapes: Shapes, shape: Shape, name: str) -> Iterator[Column]:
+    """Yield the column of the child rows called `name`, if the object has them."""
+    relation, child = shape.children.get(name.lower(), ("", ""))
+    if not child:
+        return
+    child_shape = shapes.of(child)
+    fields = {path: shapes.find(child_shape, path) for path in spec.children[name]}
+    if lost := [path for path, one in fields.items() if one is None]:
+        near = dict.fromkeys(one for path in lost for one in shapes.near(child_shape, path))
+        raise MissingColumnsError(f"{child_shape.name}, the object of {relation},", lost, tuple(near), advice=_ADVICE)
+    yield Column(relation, unknown, {tuple(one.path.split(".")): convert_for(one.kind) for one in fields.values() if one})
+
+
+def _column(field: Field) -> Column:
+    return Column(field.path, convert_for(field.kind))
+
+
+def _check_incremental(by: str, shape: Shape) -> None:
+    found = shape.fields.get(by.lower())
+    if found is None or found.kind != "datetime":
+        known = ", ".join(one.path for one in shape.fields.values() if one.kind == "datetime")
+        problem = "is no moment" if found else "is not there"
+        message = f"{shape.name} cannot be read incrementally by {by}: the field {problem}"
+        raise ConfigError(message, hint=f"write `by:` one of {known or 'its moments (it has none)'}")
 
 
 def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Field]) -> tuple[str, ...]:
@@ -70,28 +322,6 @@ def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Field]) -> tuple
     if wrong:
         raise ConfigError("; ".join(wrong), hint="correct the values in the mapping file")
     return tuple(found)
-
-
-def since(path: str, stamp: str) -> str:
-    """Return the condition for records changed at a moment or later."""
-    return f"{path} >= {stamp}"
-
-
-def until(path: str, stamp: str, *, with_none: bool) -> str:
-    """Return the condition for records changed at a moment or before; `with_none`: or without a moment."""
-    return f"({path} = null OR {path} <= {stamp})" if with_none else f"{path} <= {stamp}"
-
-
-def after_row(path: str, stamp: str, last_id: str) -> str:
-    """Return the condition for the records after one, in the order of (`path`, Id); an empty stamp sorts first."""
-    if not stamp:
-        return f"({path} != null OR ({path} = null AND Id > {quoted(last_id)}))"
-    return f"({path} > {stamp} OR ({path} = {stamp} AND Id > {quoted(last_id)}))"
-
-
-def child_query(name: str, paths: Sequence[str]) -> str:
-    """Return the query for child rows; the order makes repeated reads equal."""
-    return f"(SELECT {', '.join(paths)} FROM {name} ORDER BY Id)"  # noqa: S608  # names from the org's own description
 
 
 def _condition(test: FieldTest, field: Field) -> str:
@@ -113,20 +343,26 @@ def _literal(field: Field, text: str) -> str:
     Raises:
         ValueError: it does not suit the type.
     """
+    is_relative = _RELATIVE_DATE.fullmatch(text) is not None
     match field.kind:
         case "boolean":
             literal, hint = text.lower() if text.lower() in ("true", "false") else "", "write true or false"
-        case kind if kind in _NUMBERS:
+        case "double" | "currency" | "percent" | "int" | "long":
             literal, hint = text if _NUMBER.fullmatch(text) else "", "write a number, like 12.50"
         case "date":
-            literal, hint = text if _is_date(text) or _RELATIVE_DATE.fullmatch(text) else "", _DATE_HINT
+            literal, hint = text if is_relative or _is_date(text) else "", _DATE_HINT
         case "datetime":
-            literal, hint = _utc(text) or (text if _RELATIVE_DATE.fullmatch(text) else ""), _MOMENT_HINT
+            literal, hint = text if is_relative else _utc(text), _MOMENT_HINT
         case _:
             return quoted(text)
     if not literal:
         raise ValueError(f'"{text}" is no value of {field.path}, a {field.kind}: {hint}')
     return literal
+
+
+def quoted(text: str) -> str:
+    """Return a text as SOQL writes it (SOQL and SOSL Reference, Quoted String Escape Sequences)."""
+    return f"'{text.translate(_ESCAPES)}'"
 
 
 def _is_date(text: str) -> bool:
@@ -150,12 +386,15 @@ def utc_text(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
-Convert = Callable[[Any], str]
-"""Converts a value to a cell; null is "", and nested values become JSON text."""
-_MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(?:Z|\+00:?00)", re.ASCII)
-_TIME = re.compile(r"(\d\d:\d\d:\d\d)\.(\d{3})Z?", re.ASCII)
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
-_SHORT_ID = re.compile(r"[0-9A-Za-z]{15}", re.ASCII)
+def convert_for(kind: str) -> Convert:
+    """Return the conversion for values of a field of this type."""
+    if not kind:
+        return unknown
+    by_kind = {"id": long_id, "reference": long_id, "datetime": moment, "time": time_of_day}
+    convert = by_kind.get(kind, number if kind in ("double", "currency", "percent", "int", "long") else None)
+    if convert is None:
+        return lambda value: value if type(value) is str else unknown(value)
+    return lambda value: convert(value if type(value) is str else str(value)) if value not in (None, "") else ""
 
 
 def long_id(text: str) -> str:
@@ -184,11 +423,8 @@ def time_of_day(text: str) -> str:
 
 def number(text: str) -> str:
     """Return a number with the digits that were sent, written out (`1.0E7` is 10000000), without a final `.0`."""
-    if text[-2:] == ".0":
-        return text[:-2]
-    if "E" in text or "e" in text:
-        return f"{Decimal(text):f}".removesuffix(".0")
-    return text
+    plain = f"{Decimal(text):f}" if "E" in text or "e" in text else text
+    return plain.removesuffix(".0")
 
 
 def unknown(value: Any) -> str:
@@ -208,54 +444,6 @@ def unknown(value: Any) -> str:
             return number(str(value))
 
 
-def convert_for(kind: str) -> Convert:
-    """Return the conversion for values of a field of this type."""
-    match kind:
-        case "id" | "reference":
-            return _text_by(long_id)
-        case "datetime":
-            return _text_by(moment)
-        case "time":
-            return _text_by(time_of_day)
-        case "double" | "currency" | "percent" | "int" | "long":
-            return _text_by(number)
-        case "":
-            return unknown
-        case _:
-            return _plain
-
-
-def children_text(records: Sequence[Mapping[str, Any]], fields: Mapping[tuple[str, ...], Convert]) -> str:
-    """Return child rows as a JSON list of objects, their values as cells; a parent's fields form a nested object."""
-    return json.dumps([_child(record, fields) for record in records], ensure_ascii=False)
-
-
-def picked(record: Mapping[str, Any], steps: Sequence[str]) -> Any:
-    """Return the value under nested keys, None where a parent is missing."""
-    value: Any = record
-    for step in steps:
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
-
-
-def _text_by(convert: Callable[[str], str]) -> Convert:
-    return lambda value: convert(value if type(value) is str else str(value)) if value not in (None, "") else ""
-
-
-def _plain(value: Any) -> str:
-    return value if type(value) is str else unknown(value)
-
-
-def _child(record: Mapping[str, Any], fields: Mapping[tuple[str, ...], Convert]) -> dict[str, Any]:
-    child: dict[str, Any] = {}
-    for steps, convert in fields.items():
-        holder = child
-        for step in steps[:-1]:
-            holder = holder.setdefault(step, {})
-        holder[steps[-1]] = convert(picked(record, steps))
-    return child
-
-
 def _bare(value: Any) -> Any:
     """Return nested values as cells, without Salesforce's `attributes` of the record."""
     match value:
@@ -269,162 +457,23 @@ def _bare(value: Any) -> Any:
             return unknown(value)
 
 
-ID, DELETED, ARCHIVED = "Id", "IsDeleted", "IsArchived"
-_ADVICE = "check the API names in Salesforce's set-up; a field that our user may not see is not there for us"
+def picked(record: Mapping[str, Any], steps: Sequence[str]) -> Any:
+    """Return the value under nested keys, None where a parent is missing."""
+    value: Any = record
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the answer: its path, and the conversion of its values. `child`: the same for the fields of child rows."""
-
-    path: str
-    convert: Convert
-    child: Mapping[tuple[str, ...], Convert] = field(default_factory=dict)
-
-    @property
-    def selected(self) -> str:
-        """Its text in the select list."""
-        return child_query(self.path, [".".join(steps) for steps in self.child]) if self.child else self.path
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The selected `columns` in their order, and the `cells` with the number of the column that each is taken from.
-
-    `absent` are optional columns that are missing. `archive`: archived records must be asked for.
-    """
-
-    columns: tuple[Column, ...]
-    cells: tuple[tuple[str, int], ...]
-    object_query: ObjectQuery
-    absent: tuple[str, ...] = ()
-    archive: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the cells."""
-        return tuple(name for name, _ in self.cells)
-
-    def at(self, path: str) -> int | None:
-        """Return the number of a column, None if it is not selected."""
-        return next((number for number, column in enumerate(self.columns) if column.path.lower() == path.lower()), None)
-
-
-def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) -> Selection:
-    """Select the fields of an object that a mapping needs.
-
-    Raises:
-        MissingColumnsError: the object lacks fields, or hides them; all of them.
-        ConfigError: values of `where` do not suit their fields, or the records cannot be read incrementally.
-    """
-    shape = shapes.of(spec.place)
-    found, missing, absent = _columns(spec, asked, shapes, shape)
-    tested = {test.field: shapes.find(shape, test.field) for test in spec.where}
-    missing += [path for path, one in tested.items() if one is None]
-    if missing:
-        children = {name.lower() for name in spec.children}
-        near = dict.fromkeys(near for name in missing if name.lower() not in children for near in shapes.near(shape, name))
-        if any(name.lower() in children for name in missing):
-            near |= dict.fromkeys(name for name, _ in shape.children.values())
-        raise MissingColumnsError(shape.name, set(missing), tuple(near), advice=_ADVICE)
-    _check_incremental(spec, shape)
-    by = (spec.incremental.by,) if spec.incremental else ()
-    hidden = (ID, *by, *((DELETED,) if spec.incremental and shape.has(DELETED) else ()))
-    for name in dict.fromkeys(hidden):
-        column = _column(shapes.find(shape, name) or Field(name))
-        if column.path not in {one.path for one in found.values()}:
-            found[column.path] = column
-    columns = {column.path: column for column in found.values()}
-    numbers = {path: number for number, path in enumerate(columns)}
-    where = conditions(spec.where, {path: one for path, one in tested.items() if one is not None})
-    object_query = ObjectQuery(", ".join(one.selected for one in columns.values()), shape.name, where)
-    cells = tuple((name, numbers[column.path]) for name, column in found.items())
-    return Selection(tuple(columns.values()), cells, object_query, tuple(absent), shape.has(ARCHIVED))
-
-
-def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selection:
-    """Return what an author's own query selects; fields that the org does not describe have no type.
-
-    Raises:
-        MissingColumnsError: the query lacks columns that the mapping reads.
-    """
-    try:
-        shape = shapes.of(query.object)
-    except PermanentError:
-        # The query may read what cannot be described; its answer names best what is wrong with it.
-        shape = Shape(query.object, {}, {}, {}, {})
-    columns = tuple(_column(_field_or_unknown(shapes, shape, path)) for path in query.columns)
-    spelt = {name.lower(): (name, number) for number, name in enumerate(query.columns)}
-    cells = [(name, number) for name, number in spelt.values()]
-    missing, absent = list[str](), list[str]()
-    for name in sorted(asked.columns):
-        found = next((spelt[one.lower()] for one in (name, *asked.aliases.get(name, ())) if one.lower() in spelt), None)
-        if found is None:
-            (absent if name in asked.optional else missing).append(name)
-        elif name not in {cell for cell, _ in cells}:
-            cells.append((name, found[1]))
-    if missing:
-        raise MissingColumnsError("the query", missing, query.columns, advice="name them in the query, after SELECT")
-    return Selection(columns, tuple(cells), ObjectQuery("", query.object), tuple(absent))
-
-
-def _columns(
-    spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes, shape: Shape
-) -> tuple[dict[str, Column], list[str], list[str]]:
-    """Return the columns by their cells' names, `fields` first; the missing names, and the absent optional ones."""
-    children = {name.lower(): column for name in spec.children for column in _child_columns(spec, shapes, shape, name)}
-    found, missing, absent = dict[str, Column](), list[str](), list[str]()
-    for name in dict.fromkeys((*spec.fields, *spec.children, *sorted(asked.columns))):
-        spellings = (name, *asked.aliases.get(name, ()))
-        column = next((children[one.lower()] for one in spellings if one.lower() in children), None)
-        field = _find_field(shapes, shape, spellings) if column is None else None
-        if column is not None or field is not None:
-            found[name] = column or _column(field or Field(name))
-        else:
-            (absent if name in asked.optional else missing).append(name)
-    return found, missing, absent
-
-
-def _find_field(shapes: Shapes, shape: Shape, spellings: Sequence[str]) -> Field | None:
-    """Return the field of exactly the first name, else of the first alias there is, else one that differs in case only."""
-    name, *others = spellings
-    own = shapes.find(shape, name)
-    if own is not None and own.path == name:
-        return own
-    found = (shapes.find(shape, one) for one in others)
-    return next((one for one in found if one is not None), own)
-
-
-def _child_columns(spec: SalesforceSource, shapes: Shapes, shape: Shape, name: str) -> Iterator[Column]:
-    """Yield the column of the child rows called `name`, if the object has them."""
-    relation, child = shape.children.get(name.lower(), ("", ""))
-    if not child:
-        return
-    child_shape = shapes.of(child)
-    fields = {path: shapes.find(child_shape, path) for path in spec.children[name]}
-    if lost := [path for path, one in fields.items() if one is None]:
-        near = dict.fromkeys(one for path in lost for one in shapes.near(child_shape, path))
-        raise MissingColumnsError(f"{child_shape.name}, the object of {relation},", lost, tuple(near), advice=_ADVICE)
-    yield Column(relation, unknown, {one.steps: convert_for(one.kind) for one in fields.values() if one is not None})
-
-
-def _column(field: Field) -> Column:
-    return Column(field.path, convert_for(field.kind))
-
-
-def _field_or_unknown(shapes: Shapes, shape: Shape, path: str) -> Field:
-    try:
-        return shapes.find(shape, path) or Field(path)
-    except PermanentError:
-        return Field(path)
-
-
-def _check_incremental(spec: SalesforceSource, shape: Shape) -> None:
-    if spec.incremental is None:
-        return
-    by = shape.fields.get(spec.incremental.by.lower())
-    if by is None or by.kind != "datetime":
-        known = [one.path for one in shape.fields.values() if one.kind == "datetime"]
-        problem = "is no moment" if by else "is not there"
-        message = f"{shape.name} cannot be read incrementally by {spec.incremental.by}: the field {problem}"
-        raise ConfigError(message, hint=f"write `by:` one of {', '.join(known) or 'its moments (it has none)'}")
+def children_text(records: Sequence[Mapping[str, Any]], fields: ChildFields) -> str:
+    """Return child rows as a JSON list of objects, their values as cells; a parent's fields form a nested object."""
+    children = []
+    for record in records:
+        child: dict[str, Any] = {}
+        for steps, convert in fields.items():
+            holder = child
+            for step in steps[:-1]:
+                holder = holder.setdefault(step, {})
+            holder[steps[-1]] = convert(picked(record, steps))
+        children.append(child)
+    return json.dumps(children, ensure_ascii=False)

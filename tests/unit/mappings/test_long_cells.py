@@ -10,7 +10,7 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from connectors.sources.salesforce.client import one_line
+from connectors.sources.salesforce.org import one_line
 from mappings.draft.times import find_times
 from mappings.lookup_table import parse_table
 from mappings.outcome import Refusal, Repair

@@ -11,6 +11,7 @@ from typing import Any
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.outcome import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
+from mappings.spec.json_schema import field_descriptions
 from mappings.spec.rules import Rule
 from mappings.spec.soql import FieldTest, Incremental
 from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
@@ -215,9 +216,12 @@ def _section(chapter: str, heading: str, model: type[Strict], left_out: Iterable
 
 def _tables(model: type[Strict], left_out: Iterable[str] = ()) -> tuple[Grid, ...]:
     """Return the table of a model's keys; none where it has none to show."""
-    fields = {key: field for key, field in _fields(model).items() if key not in left_out and field.description}
-    rows = ((f"`{key}`", "yes" if field.is_required() else "no", _one_line(field.description)) for key, field in fields.items())
-    return (Grid(("key", "required", "meaning"), tuple(rows)),) if fields else ()
+    rows: list[tuple[str, ...]] = []
+    for name, field in model.model_fields.items():
+        meaning = field_descriptions(model).get(name) or _one_line(field.description)
+        if meaning and (field.alias or name) not in left_out:
+            rows.append((f"`{field.alias or name}`", "yes" if field.is_required() else "no", meaning))
+    return (Grid(("key", "required", "meaning"), tuple(rows)),) if rows else ()
 
 
 def _fields(model: type[Strict]) -> dict[str, Any]:

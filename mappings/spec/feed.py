@@ -150,41 +150,36 @@ class Schedule(Strict):
 class Brakes(Strict):
     """What stops a run before anything is sent. `off` releases a brake; a person may release one for one run."""
 
-    rejected: Share = Field(default=0.05, description="Stop when more than this share of the rows is rejected.")
-    rejected_at_least: int = Field(default=3, ge=1, description="Fewer rejected rows than this never stop a run.")
-    shrink: Share = Field(default=0.5, description="Stop when the source lost more than this share of its rows.")
-    left_out: Share = Field(
-        default=0.2,
-        description="Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows whose events"
-        " are to come.",
-    )
-    new: Share = Field(default=0.5, description="Stop when more than this share of a known feed's rows is suddenly new.")
+    rejected: Share = 0.05
+    """Stop when more than this share of the rows is rejected."""
+    rejected_at_least: int = Field(default=3, ge=1)
+    """Fewer rejected rows than this never stop a run."""
+    shrink: Share = 0.5
+    """Stop when the source lost more than this share of its rows."""
+    left_out: Share = 0.2
+    """Stop when `skip` and `keep` rules newly leave out more than this share of the delivered rows whose events are to come."""
+    new: Share = 0.5
+    """Stop when more than this share of a known feed's rows is suddenly new."""
 
 
 class PublishPolicy(Strict):
     """What the feed does about changes it cannot send, and how patient it is."""
 
-    on_change: Literal["report", "ignore", "create_draft_again"] = Field(
-        default="report",
-        description="A delivered row has changed at its source: report the drift; ignore it (it is counted, never listed); or"
-        " create the changed event anew, as a draft beside the delivered one, once for each change.",
-    )
-    on_vanish: Literal["report", "ignore"] = Field(
-        default="report",
-        description="A delivered row is gone from its source: report it, or ignore it (it is neither marked nor listed).",
-    )
-    draft_on_warning: bool = Field(
-        default=False, description="Send every row that has a warning, also one of reading, as a draft for review."
-    )
-    brakes: Brakes = Field(default=Brakes(), description="What stops a run before anything is sent.")
-    max_pause_s: Seconds = Field(default=900.0, alias="max_pause", description="The longest pause the service may ask for.")
-    key_memory_s: Seconds = Field(
-        default=86400.0, alias="key_memory", description="How long the service is trusted to remember an idempotency key."
-    )
-    in_flight: InFlight = Field(
-        default="auto",
-        description="Requests under way at once, at most; `auto` finds out how many the service answers well, up to 32.",
-    )
+    on_change: Literal["report", "ignore", "create_draft_again"] = "report"
+    """A delivered row has changed at its source: report the drift; ignore it (it is counted, never listed); or create the
+    changed event anew, as a draft beside the delivered one, once for each change."""
+    on_vanish: Literal["report", "ignore"] = "report"
+    """A delivered row is gone from its source: report it, or ignore it (it is neither marked nor listed)."""
+    draft_on_warning: bool = False
+    """Send every row that has a warning, also one of reading, as a draft for review."""
+    brakes: Brakes = Brakes()
+    """What stops a run before anything is sent."""
+    max_pause_s: Seconds = Field(default=900.0, alias="max_pause")
+    """The longest pause the service may ask for."""
+    key_memory_s: Seconds = Field(default=86400.0, alias="key_memory")
+    """How long the service is trusted to remember an idempotency key."""
+    in_flight: InFlight = "auto"
+    """Requests under way at once, at most; `auto` finds out how many the service answers well, up to 32."""
 
     @property
     def most_in_flight(self) -> int:
@@ -195,8 +190,10 @@ class PublishPolicy(Strict):
 class KeyColumn(Strict):
     """A column of the key: its bare name, or a block where it may be empty."""
 
-    column: Text = Field(min_length=1, description="The column's name.")
-    optional: bool = Field(default=False, description="An empty cell is a part of the key like any other.")
+    column: Text = Field(min_length=1)
+    """The column's name."""
+    optional: bool = False
+    """An empty cell is a part of the key like any other."""
 
 
 FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
@@ -234,19 +231,20 @@ _Payload = dict[str, Annotated[object, BeforeValidator(plain)]]
 class Example(Strict):
     """A row and what must become of it: an event or several (the fields named must be so), a rejection, or a labelled skip."""
 
-    row: dict[str, Text] = Field(default_factory=dict, description="The cells of the row; columns not named are empty.")
-    rows: tuple[dict[str, Text], ...] = Field(
-        default=(), description="In place of `row` several rows, where the feed puts rows of one key together."
-    )
-    event: _Payload | None = Field(default=None, description="Fields of the payload and what they must be.")
-    events: tuple[_Payload, ...] | None = Field(
-        default=None, description="The same for each event of a row that stands for several: all of them, in their order."
-    )
-    rejected: dict[str, ReasonCode] | None = Field(
-        default=None, description='The rejected fields and their codes; "" is the row itself.'
-    )
-    skipped: Text | None = Field(default=None, description="The label of the rule that leaves the row out.")
-    as_of: AwareDatetime | None = Field(default=None, description="The moment of the run, where a window is meant.")
+    row: dict[str, Text] = Field(default_factory=dict)
+    """The cells of the row; columns not named are empty."""
+    rows: tuple[dict[str, Text], ...] = ()
+    """In place of `row` several rows, where the feed puts rows of one key together."""
+    event: _Payload | None = None
+    """Fields of the payload and what they must be."""
+    events: tuple[_Payload, ...] | None = None
+    """The same for each event of a row that stands for several: all of them, in their order."""
+    rejected: dict[str, ReasonCode] | None = None
+    """The rejected fields and their codes; "" is the row itself."""
+    skipped: Text | None = None
+    """The label of the rule that leaves the row out."""
+    as_of: AwareDatetime | None = None
+    """The moment of the run, where a window is meant."""
 
     @model_validator(mode="after")
     def _check_outcome(self) -> Self:
@@ -260,43 +258,39 @@ class Example(Strict):
 class FeedMapping(Strict):
     """One feed: where its rows come from, what identifies a row, how a row becomes an event, and how it is published."""
 
-    feed: FeedText = Field(description="The feed's name, for life: part of every idempotency key.")
-    owner: Text = Field(default="", description="Who is told when something needs attention.")
-    notify: Texts = Field(
-        default=(), description="The channels that are told as well, by the names that the environment gives their addresses."
-    )
-    source: SourceSpec = Field(description="Where the rows come from.")
-    schedule: Schedule | None = Field(default=None, description="When the feed runs by itself (default: only when asked).")
-    key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(
-        min_length=1, description="The columns that identify a row, for life."
-    )
-    let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(
-        default_factory=dict, description="Named values, used elsewhere as $name."
-    )
-    steps: dict[WayName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(
-        default_factory=dict, description="Named ways of steps, used in any `do` as {use: NAME}."
-    )
-    include: Texts = Field(
-        default=(),
-        description="Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name"
-        " begins with _ may stand among the feeds.",
-    )
-    rows: tuple[Rule, ...] = Field(
-        default=(), description="Which rows are wanted, and what they stand for: rules, applied in their order."
-    )
-    classifications_version: ListVersion | None = Field(
-        default=None,
-        description="The version of the service's classifications that the mapping was written for; `check --live` tells what"
-        " has changed since.",
-    )
-    event: Fields = Field(description="The payload: each field of the event, and where its value comes from.")
-    extra: Annotated[tuple[PayloadPath, ...], OneOrMany()] = Field(
-        default=(),
-        description="Fields of the event that the service takes although its page does not spell them out, with all inside"
-        " them: description, offers.price. Any other unknown field is a mistake.",
-    )
-    publish: PublishPolicy = Field(default=PublishPolicy(), description="What to do about changes, and when to stop.")
-    examples: tuple[Example, ...] = Field(default=(), description="Rows and what must become of them, run by the command check.")
+    feed: FeedText
+    """The feed's name, for life: part of every idempotency key."""
+    owner: Text = ""
+    """Who is told when something needs attention."""
+    notify: Texts = ()
+    """The channels that are told as well, by the names that the environment gives their addresses."""
+    source: SourceSpec
+    """Where the rows come from."""
+    schedule: Schedule | None = None
+    """When the feed runs by itself (default: only when asked)."""
+    key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(min_length=1)
+    """The columns that identify a row, for life."""
+    let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(default_factory=dict)
+    """Named values, used elsewhere as $name."""
+    steps: dict[WayName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(default_factory=dict)
+    """Named ways of steps, used in any `do` as {use: NAME}."""
+    include: Texts = ()
+    """Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name begins with
+    _ may stand among the feeds."""
+    rows: tuple[Rule, ...] = ()
+    """Which rows are wanted, and what they stand for: rules, applied in their order."""
+    classifications_version: ListVersion | None = None
+    """The version of the service's classifications that the mapping was written for; `check --live` tells what has changed
+    since."""
+    event: Fields
+    """The payload: each field of the event, and where its value comes from."""
+    extra: Annotated[tuple[PayloadPath, ...], OneOrMany()] = ()
+    """Fields of the event that the service takes although its page does not spell them out, with all inside them: description,
+    offers.price. Any other unknown field is a mistake."""
+    publish: PublishPolicy = PublishPolicy()
+    """What to do about changes, and when to stop."""
+    examples: tuple[Example, ...] = ()
+    """Rows and what must become of them, run by the command check."""
 
     _path: Path = PrivateAttr(default=Path("feed.yaml"))
     _digest: bytes = PrivateAttr(default=bytes(16))

@@ -1,15 +1,23 @@
 """The mapping file's JSON Schema for editors: completion, descriptions and red underlines while a file is written.
 
-It knows less than the loader (no names, no lookup files, no formats), and accepts all that the loader accepts.
+It knows less than the loader (no names, no lookup files, no formats), and accepts all that the loader accepts. The docstrings
+below fields describe them. They are read here, when a schema or a page is written: pydantic's `use_attribute_docstrings` reads
+them at every start, which takes 0.1 s (budget 9).
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, FirstOf, From, JoinedText, ListEntry, Meta
 from mappings.steps.catalogue import STEPS
+from mappings.strict import Strict
 
 Schema = dict[str, Any]
 
@@ -26,7 +34,10 @@ _STEP_REF = {"$ref": "#/$defs/Step"}
 
 def feed_json_schema() -> Schema:
     """Return the schema of one mapping file, in draft 2020-12."""
-    schema: Schema = _without_nulls(FeedMapping.model_json_schema(by_alias=True))
+    raw = FeedMapping.model_json_schema(by_alias=True)
+    for model in _models(Strict):
+        _describe(model, raw if model is FeedMapping else raw["$defs"].get(model.__name__, {}))
+    schema: Schema = _without_nulls(raw)
     definitions = schema["$defs"]
     for step in STEPS.values():
         definition = definitions[step.__name__]
@@ -34,28 +45,48 @@ def feed_json_schema() -> Schema:
     definitions[Fields.__name__]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS, "when", "require"]}}
     definitions[ListEntry.__name__]["propertyNames"] = {"not": {"enum": [*MARKERS, *COMPANIONS]}}
     definitions[ListEntry.__name__]["anyOf"] = [{"required": ["when"]}, {"required": ["require"]}]
+    steps = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
     for model in (From, FirstOf, JoinedText, Meta):
-        definitions[model.__name__]["properties"]["do"]["anyOf"] = [_STEP_REF, {"type": "array", "items": _STEP_REF}]
-    ways = schema["properties"]["steps"]
-    way = {"anyOf": [_STEP_REF, {"type": "array", "items": _STEP_REF}]}
-    ways |= {"patternProperties": dict.fromkeys(ways["patternProperties"], way), "additionalProperties": False}
+        definitions[model.__name__]["properties"]["do"] |= steps
+    named = schema["properties"]["steps"]
+    named |= {"patternProperties": dict.fromkeys(named["patternProperties"], steps), "additionalProperties": False}
     schema["properties"]["let"]["additionalProperties"] = False
     definitions["Step"] = _any_step()
     return {"$schema": _DIALECT, **schema, "title": "eventsync feed"}
 
 
+def _models(base: type[Strict]) -> Iterator[type[Strict]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
+
+
+def _describe(model: type[Strict], definition: Schema) -> None:
+    for name, text in field_descriptions(model).items() if definition else ():
+        definition["properties"][model.model_fields[name].alias or name]["description"] = text
+
+
+@cache
+def field_descriptions(model: type[Strict]) -> Mapping[str, str]:
+    """Return the docstring below each field of a model, those that it inherits included."""
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if base.__module__.startswith("mappings.spec."):
+            (tree,) = ast.parse(inspect.getsource(base)).body
+            for field, below in pairwise(tree.body if isinstance(tree, ast.ClassDef) else ()):
+                if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+                    found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
+    return found
+
+
 def _any_step() -> Schema:
     bare = [
-        {"const": step.name, "description": _promise(step.__doc__)}
+        {"const": step.name, "description": " ".join((step.__doc__ or "").split())}
         for step in STEPS.values()
         if not any(parameter.is_required() for parameter in step.model_fields.values())
     ]
     blocks = [{"$ref": f"#/$defs/{step.__name__}"} for step in STEPS.values()]
     return {"description": "One step of a value's way.", "oneOf": [*bare, *blocks, _USE]}
-
-
-def _promise(docstring: str | None) -> str:
-    return " ".join((docstring or "").split())
 
 
 def _without_nulls(node: Any) -> Any:

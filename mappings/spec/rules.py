@@ -16,43 +16,47 @@ class Skip(Strict):
     """Leave out the rows for which the condition holds."""
 
     skip: Condition
-    because: Text = Field(min_length=1, description="The label under which these rows are counted.")
+    because: Text = Field(min_length=1)
+    """The label under which these rows are counted."""
 
 
 class Keep(Strict):
     """Leave out the rows for which the condition does not hold."""
 
     keep: Condition
-    because: Text = Field(min_length=1, description="The label under which the other rows are counted.")
+    because: Text = Field(min_length=1)
+    """The label under which the other rows are counted."""
 
 
 class Cancelled(Strict):
     """Leave out the rows whose event is off: what was sent before is listed as drift, to be withdrawn by hand."""
 
     cancelled: Condition
-    because: Text = Field(
-        default="cancelled", min_length=1, description='The label under which these rows are counted (default: "cancelled").'
-    )
+    because: Text = Field(default="cancelled", min_length=1)
+    """The label under which these rows are counted (default: "cancelled")."""
 
 
 class Assert(Strict):
     """Demand of every row that the condition holds."""
 
     asserted: Condition = Field(alias="assert")
-    message: Text = Field(min_length=1, description="What the partner's editor is told where it does not.")
-    severity: Literal["reject", "warn", "draft"] = Field(
-        default="reject",
-        description="What becomes of such a row: reject (the default), warn (it is sent, and listed), draft (sent as a draft).",
-    )
+    message: Text = Field(min_length=1)
+    """What the partner's editor is told where it does not."""
+    severity: Literal["reject", "warn", "draft"] = "reject"
+    """What becomes of such a row: reject (the default), warn (it is sent, and listed), draft (sent as a draft)."""
 
 
 class WindowSpan(Strict):
     """The span of time whose events are wanted, seen from the start of the run."""
 
-    past: Literal["skip", "keep"] = Field(default="skip", description="Events that are over: skip (the default) or keep.")
-    horizon: Duration | None = Field(default=None, description="Events that start later than this from now are left out.")
-    longest: Duration | None = Field(default=None, description="An event from startAt to endAt may last no longer than this.")
-    on_longer: Literal["reject", "skip"] = Field(default="reject", description="What becomes of one that lasts longer.")
+    past: Literal["skip", "keep"] = "skip"
+    """Events that are over: skip (the default) or keep."""
+    horizon: Duration | None = None
+    """Events that start later than this from now are left out."""
+    longest: Duration | None = None
+    """An event from startAt to endAt may last no longer than this."""
+    on_longer: Literal["reject", "skip"] = "reject"
+    """What becomes of one that lasts longer."""
 
     @model_validator(mode="after")
     def _check_longest(self) -> Self:
@@ -72,23 +76,18 @@ class WindowRule(Strict):
 class Explosion(Strict):
     """The list that a row carries, and what tells its items apart."""
 
-    columns: Texts = Field(
-        min_length=1,
-        description="The column with the list, or several whose lists belong together, item by item; a list of one item holds"
-        " for all. Each event sees its own item there, and as $item (of the first column).",
-    )
-    by: Texts | None = Field(default=None, description="What stands between items; several separators may be named.")
-    json_list: bool = Field(
-        default=False,
-        alias="json",
-        description="The cell is a JSON array; the fields of objects in DATES become columns named DATES.field.",
-    )
-    key: Texts | None = Field(
-        default=None,
-        description="The columns whose items tell the events of a row apart, for life: part of the key. Default: all `columns`;"
-        " must be named where the items are objects.",
-    )
-    at_most: int = Field(default=_MANY, ge=1, le=5_000, description="A row with more items is rejected.")
+    columns: Texts = Field(min_length=1)
+    """The column with the list, or several whose lists belong together, item by item; a list of one item holds for all. Each
+    event sees its own item there, and as $item (of the first column)."""
+    by: Texts | None = None
+    """What stands between items; several separators may be named."""
+    json_list: bool = Field(default=False, alias="json")
+    """The cell is a JSON array; the fields of objects in DATES become columns named DATES.field."""
+    key: Texts | None = None
+    """The columns whose items tell the events of a row apart, for life: part of the key. Default: all `columns`; must be named
+    where the items are objects."""
+    at_most: int = Field(default=_MANY, ge=1, le=5_000)
+    """A row with more items is rejected."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -110,30 +109,30 @@ class Explode(Strict):
 class Recurrence(Strict):
     """The days on which the event of a row happens; each becomes an event of its own, and sees its day as $day."""
 
-    when: Condition | None = Field(
-        default=None, description="The rows that recur (default: all). Another row is one event, and its $day is `from`."
-    )
-    start: Value | None = Field(default=None, alias="from", description="The first day: a date.")
-    days: Value | None = Field(
-        default=None, description="In place of from, until and a rule: just these days, as the step dates gives them."
-    )
-    until: Value | None = Field(default=None, description="The last day, itself included. Without one `horizon` is the end.")
-    weekdays: Value | None = Field(default=None, description="The days of the week: MO TU WE TH FR SA SU (default: every day).")
-    nth: Value | None = Field(
-        default=None, description="Which of these weekdays in their month: 1 is the first, -1 the last; several may be given."
-    )
-    rrule: Value | None = Field(
-        default=None, description="In place of weekdays and nth a rule as RFC 5545 writes it: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO."
-    )
-    excluded: Value | None = Field(default=None, alias="except", description="Days on which it does not happen: dates.")
-    extra: Value | None = Field(default=None, description="Days on which it happens besides: dates.")
-    horizon: Duration | None = Field(
-        default=None, description="How far ahead, from now, days become events; later runs add more."
-    )
-    at_most: int = Field(default=_MANY, ge=1, le=5_000, description="How many days a row may stand for.")
-    on_more: Literal["reject", "omit", "warn"] = Field(
-        default="reject", description="What becomes of a row with more days: reject, or leave out the later ones (and warn)."
-    )
+    when: Condition | None = None
+    """The rows that recur (default: all). Another row is one event, and its $day is `from`."""
+    start: Value | None = Field(default=None, alias="from")
+    """The first day: a date."""
+    days: Value | None = None
+    """In place of from, until and a rule: just these days, as the step dates gives them."""
+    until: Value | None = None
+    """The last day, itself included. Without one `horizon` is the end."""
+    weekdays: Value | None = None
+    """The days of the week: MO TU WE TH FR SA SU (default: every day)."""
+    nth: Value | None = None
+    """Which of these weekdays in their month: 1 is the first, -1 the last; several may be given."""
+    rrule: Value | None = None
+    """In place of weekdays and nth a rule as RFC 5545 writes it: FREQ=WEEKLY;INTERVAL=2;BYDAY=MO."""
+    excluded: Value | None = Field(default=None, alias="except")
+    """Days on which it does not happen: dates."""
+    extra: Value | None = None
+    """Days on which it happens besides: dates."""
+    horizon: Duration | None = None
+    """How far ahead, from now, days become events; later runs add more."""
+    at_most: int = Field(default=_MANY, ge=1, le=5_000)
+    """How many days a row may stand for."""
+    on_more: Literal["reject", "omit", "warn"] = "reject"
+    """What becomes of a row with more days: reject, or leave out the later ones (and warn)."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -159,14 +158,11 @@ class Recur(Strict):
 class Grouping(Strict):
     """What is gathered from the rows of one key."""
 
-    collect: Texts = Field(
-        min_length=1,
-        description="The fields of the event that are gathered from all rows, in the order of the file, each thing once: offers,"
-        " classifications. All other fields are the first row's.",
-    )
-    is_sorted: bool = Field(
-        default=False, alias="sorted", description="Rows of one key stand together in the file: nothing is held in memory."
-    )
+    collect: Texts = Field(min_length=1)
+    """The fields of the event that are gathered from all rows, in the order of the file, each thing once: offers,
+    classifications. All other fields are the first row's."""
+    is_sorted: bool = Field(default=False, alias="sorted")
+    """Rows of one key stand together in the file: nothing is held in memory."""
 
 
 class Group(Strict):
@@ -178,11 +174,12 @@ class Group(Strict):
 class Choosing(Strict):
     """Which of several rows with one key counts."""
 
-    keep: Literal["first", "last", "newest"] = Field(description="The first or the last of the file, or the newest.")
-    by: Value | None = Field(default=None, description="What tells the newest: a value that is a date, a moment or a number.")
-    is_sorted: bool = Field(
-        default=False, alias="sorted", description="Rows of one key stand together in the file: nothing is held in memory."
-    )
+    keep: Literal["first", "last", "newest"]
+    """The first or the last of the file, or the newest."""
+    by: Value | None = None
+    """What tells the newest: a value that is a date, a moment or a number."""
+    is_sorted: bool = Field(default=False, alias="sorted")
+    """Rows of one key stand together in the file: nothing is held in memory."""
 
     @model_validator(mode="after")
     def _check_by(self) -> Self:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, WithJsonSchema, model_validator
 
 from mappings.outcome import did_you_mean
 from mappings.strict import Duration, OneOrMany, Strict, Texts, mistake
@@ -210,13 +210,13 @@ class FieldTest(Strict):
     `2026-05-03T19:30:00+01:00`.
     """
 
-    field: FieldPath = Field(description="The field's API name; `Venue__r.City__c` is one of the parent.")
-    op: Op = Field(
-        default="=",
-        description="`=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `in`, `not in`; `includes` and `excludes` of a multi-select"
-        " picklist; `missing` and `present` need no value.",
-    )
-    value: Texts = Field(default=(), description="What the field is compared with; a list for `in`, `includes` and the like.")
+    field: FieldPath
+    """The field's API name; `Venue__r.City__c` is one of the parent."""
+    op: Op = "="
+    """`=`, `!=`, `<`, `<=`, `>`, `>=`, `like`, `in`, `not in`; `includes` and `excludes` of a multi-select picklist; `missing`
+    and `present` need no value."""
+    value: Texts = ()
+    """What the field is compared with; a list for `in`, `includes` and the like."""
 
     @model_validator(mode="after")
     def _suits_op(self) -> Self:
@@ -236,11 +236,12 @@ class Incremental(Strict):
     records that no longer pass `where`, and deleted ones that have left the recycle bin.
     """
 
-    by: ApiName = Field(default="SystemModstamp", description="The field that tells when a record was last changed.")
-    overlap: Duration = Field(
-        default=timedelta(minutes=10), description="How far before the last read to begin, for changes that show late."
-    )
-    full_every: Duration = Field(default=timedelta(days=1), description="How often everything is read all the same.")
+    by: ApiName = "SystemModstamp"
+    """The field that tells when a record was last changed."""
+    overlap: Duration = timedelta(minutes=10)
+    """How far before the last read to begin, for changes that show late."""
+    full_every: Duration = timedelta(days=1)
+    """How often everything is read all the same."""
 
     @model_validator(mode="after")
     def _not_negative(self) -> Self:

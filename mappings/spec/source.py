@@ -46,31 +46,34 @@ class Join(Strict):
     error that names both. Keys are compared trimmed, as text.
     """
 
-    source: SourceSpec = Field(description="The second file: a source like any other.")
-    by: Mapping[str, Text] = Field(min_length=1, description="Columns of the row, and the table's columns that must equal them.")
-    prefix: Text = Field(min_length=1, description='What the names of the table\'s columns begin with here: "venue.".')
-    on_miss: Literal["omit", "reject"] = Field(
-        default="omit", description="Rows whose key the table lacks: they go without its cells, or are rejected."
-    )
+    source: SourceSpec
+    """The second file: a source like any other."""
+    by: Mapping[str, Text] = Field(min_length=1)
+    """Columns of the row, and the table's columns that must equal them."""
+    prefix: Text = Field(min_length=1)
+    """What the names of the table's columns begin with here: "venue."."""
+    on_miss: Literal["omit", "reject"] = "omit"
+    """Rows whose key the table lacks: they go without its cells, or are rejected."""
 
 
 class AnySource(Strict):
     """What is said of a source of any kind."""
 
     kind: str
-    required: Names = Field(default=(), description="Columns without which the feed must not run.")
-    optional: Names = Field(default=(), description="Columns that may be absent: their cells are then empty.")
-    columns: Mapping[str, Names] = Field(
-        default_factory=dict, description="Other names of a column, `{TITLE: [Titel, Name]}`: the first that is there is it."
-    )
-    empty_if: Names = Field(default=(), description='Texts that mean an empty cell, such as "NULL" or "n/a", in every column.')
-    empty_in: Mapping[str, Names] = Field(default_factory=dict, description='The same, by column: `{PRICE: ["-"]}`.')
-    json_columns: Names = Field(
-        default=(), description="Columns whose cells hold JSON: `details` then gives `details.price`, `details.tags[0]`."
-    )
-    join: Annotated[tuple[Join, ...], OneOrMany()] = Field(
-        default=(), description="Second files or tabs whose rows are found by a key: `source`, `by`, `prefix`, `on_miss`."
-    )
+    required: Names = ()
+    """Columns without which the feed must not run."""
+    optional: Names = ()
+    """Columns that may be absent: their cells are then empty."""
+    columns: Mapping[str, Names] = Field(default_factory=dict)
+    """Other names of a column, `{TITLE: [Titel, Name]}`: the first that is there is it."""
+    empty_if: Names = ()
+    """Texts that mean an empty cell, such as "NULL" or "n/a", in every column."""
+    empty_in: Mapping[str, Names] = Field(default_factory=dict)
+    """The same, by column: `{PRICE: ["-"]}`."""
+    json_columns: Names = ()
+    """Columns whose cells hold JSON: `details` then gives `details.price`, `details.tags[0]`."""
+    join: Annotated[tuple[Join, ...], OneOrMany()] = ()
+    """Second files or tabs whose rows are found by a key: `source`, `by`, `prefix`, `on_miss`."""
 
     @property
     def place(self) -> str:
@@ -101,32 +104,23 @@ class AnySource(Strict):
 class FileSource(AnySource):
     """What is said of a file of any kind."""
 
-    path: Annotated[str, AfterValidator(checked_path)] = Field(
-        min_length=1,
-        repr=False,  # an address may hold a password
-        description="Path (relative to the mapping file) or address of the file (`https://`, `sftp://`, `s3://`, ...); `*`, `?`"
-        " and `[...]` match several files, `{date:%Y%m%d}` those of several days, read in the order of their days and names"
-        " (numbers in them count as numbers).",
-    )
-    files: Literal["all", "newest", "new"] = Field(
-        default="all",
-        description="Of several files that match: `all` are read as one; the `newest` only, by its day and name; or each"
-        " `new` one once, and again when it changes: deliveries, of which no row vanishes.",
-    )
-    days: Days = Field(default=Days(), description="Which days `{date}` stands for: `back`, `ahead` and `zone`.")
-    settle: Duration | None = Field(
-        default=None,
-        description="A file counts once nobody has changed it for so long (`30s`): somebody may still be writing it.",
-    )
-    marker: MarkerName | None = Field(
-        default=None, description='A file counts once another one lies beside it: "{name}.done", "{stem}.ok".'
-    )
-    member: Text = Field(
-        default="", description='Which file of a zip archive is meant, as a pattern: "*/events.csv"; nothing: its only one.'
-    )
-    largest: Size | None = Field(
-        default=None, description="How large a file elsewhere may be to be fetched; 2 GB, if nothing is said."
-    )
+    path: Annotated[str, AfterValidator(checked_path)] = Field(min_length=1, repr=False)
+    """Path (relative to the mapping file) or address of the file (`https://`, `sftp://`, `s3://`, ...); `*`, `?` and `[...]`
+    match several files, `{date:%Y%m%d}` those of several days, read in the order of their days and names (numbers in them
+    count as numbers)."""
+    files: Literal["all", "newest", "new"] = "all"
+    """Of several files that match: `all` are read as one; the `newest` only, by its day and name; or each `new` one once, and
+    again when it changes: deliveries, of which no row vanishes."""
+    days: Days = Days()
+    """Which days `{date}` stands for: `back`, `ahead` and `zone`."""
+    settle: Duration | None = None
+    """A file counts once nobody has changed it for so long (`30s`): somebody may still be writing it."""
+    marker: MarkerName | None = None
+    """A file counts once another one lies beside it: "{name}.done", "{stem}.ok"."""
+    member: Text = ""
+    """Which file of a zip archive is meant, as a pattern: "*/events.csv"; nothing: its only one."""
+    largest: Size | None = None
+    """How large a file elsewhere may be to be fetched; 2 GB, if nothing is said."""
 
     @property
     def place(self) -> str:
@@ -159,32 +153,32 @@ class FileSource(AnySource):
 class GridSource(AnySource):
     """What is said of rows and columns, in a file or elsewhere."""
 
-    header: Header = Field(default=Header(), description="Where the columns' names stand: `row`, `matches`, `rows` and `names`.")
-    comment: Text = Field(default="", description='Rows whose first cell begins so, such as "#", are no rows.')
-    footer: int = Field(default=0, ge=0, le=1000, description="So many rows at the end, blank ones not counted, are no rows.")
-    until: Pattern | None = Field(
-        default=None, description="A pattern: the first row with a cell in which it is found, and all below, are no rows."
-    )
-    long_rows: Literal["reject", "cut"] = Field(
-        default="reject", description="Rows with more cells than the header: reject them, or cut the surplus."
-    )
+    header: Header = Header()
+    """Where the columns' names stand: `row`, `matches`, `rows` and `names`."""
+    comment: Text = ""
+    """Rows whose first cell begins so, such as "#", are no rows."""
+    footer: int = Field(default=0, ge=0, le=1000)
+    """So many rows at the end, blank ones not counted, are no rows."""
+    until: Pattern | None = None
+    """A pattern: the first row with a cell in which it is found, and all below, are no rows."""
+    long_rows: Literal["reject", "cut"] = "reject"
+    """Rows with more cells than the header: reject them, or cut the surplus."""
 
 
 class DelimitedSource(FileSource, GridSource):
     """What is said of a delimited text file, whatever its delimiter."""
 
-    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
-        default=("utf-8",),
-        min_length=1,
-        description="Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all.",
-    )
-    delimiter: Mark = Field(default=",", description='One character; "\\t" for tab.')
-    quote: OptionalMark = Field(default='"', description="The quote character; null: quotes mean nothing in this file.")
-    escape: OptionalMark = Field(default=None, description="Escape character, if quotes are not doubled.")
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(default=("utf-8",), min_length=1)
+    """Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all."""
+    delimiter: Mark = ","
+    """One character; "\\t" for tab."""
+    quote: OptionalMark = '"'
+    """The quote character; null: quotes mean nothing in this file."""
+    escape: OptionalMark = None
+    """Escape character, if quotes are not doubled."""
 
-    short_rows: Literal["fill", "reject"] = Field(
-        default="fill", description="Rows with fewer cells than the header: fill them up with empty cells, or reject them."
-    )
+    short_rows: Literal["fill", "reject"] = "fill"
+    """Rows with fewer cells than the header: fill them up with empty cells, or reject them."""
 
     @model_validator(mode="after")
     def _marks_differ(self) -> Self:
@@ -202,12 +196,10 @@ class DelimitedSource(FileSource, GridSource):
 class RecordSource(FileSource):
     """What is said of a file of records."""
 
-    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(
-        default=(), description="Encodings to try, in order, where the file itself does not say which it is in."
-    )
-    join_lists: Mapping[str, Text] = Field(
-        default_factory=dict, description='Columns whose lists of plain values become one text: `{tags: "; "}`.'
-    )
+    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = ()
+    """Encodings to try, in order, where the file itself does not say which it is in."""
+    join_lists: Mapping[str, Text] = Field(default_factory=dict)
+    """Columns whose lists of plain values become one text: `{tags: "; "}`."""
 
 
 class SalesforceSource(AnySource):
@@ -219,25 +211,26 @@ class SalesforceSource(AnySource):
     sent without a final `.0`, `true` and `false`; what is null is empty. A multi-select picklist is one text, `A;B`.
     """
 
-    kind: Literal["salesforce"] = Field(description="salesforce: the records of an object in Salesforce.")
-    object: ApiName | None = Field(default=None, description="The object's API name: Event__c.")
-    fields: FieldPaths = Field(default=(), description="Fields to read besides those that the mapping uses.")
-    where: Annotated[tuple[FieldTest, ...], OneOrMany()] = Field(
-        default=(), description="Which records to read: those for which each `field`, `op`, `value` holds."
-    )
-    children: Mapping[ApiName, FieldPaths] = Field(
-        default_factory=dict,
-        description="Child rows, and their fields: `{Sessions__r: [Name, Start__c]}` gives a column of JSON, a list of objects.",
-    )
-    query: Soql | None = Field(default=None, description="Instead of all that: a query in SOQL, asked as it stands.")
-    api: Literal["auto", "rest", "bulk"] = Field(
-        default="auto", description="How to read: in pages, in bulk, or as their number suggests."
-    )
-    bulk_above: int = Field(default=10_000, ge=0, description="More records than that are read in bulk, if `api` is auto.")
-    stop_at: Share = Field(
-        default=0.95, description="The share of the org's daily requests, used by all programs, at which we stop and go on later."
-    )
-    incremental: Incremental | None = Field(default=None, description="Read only what changed: `by`, `overlap`, `full_every`.")
+    kind: Literal["salesforce"]
+    """salesforce: the records of an object in Salesforce."""
+    object: ApiName | None = None
+    """The object's API name: Event__c."""
+    fields: FieldPaths = ()
+    """Fields to read besides those that the mapping uses."""
+    where: Annotated[tuple[FieldTest, ...], OneOrMany()] = ()
+    """Which records to read: those for which each `field`, `op`, `value` holds."""
+    children: Mapping[ApiName, FieldPaths] = Field(default_factory=dict)
+    """Child rows, and their fields: `{Sessions__r: [Name, Start__c]}` gives a column of JSON, a list of objects."""
+    query: Soql | None = None
+    """Instead of all that: a query in SOQL, asked as it stands."""
+    api: Literal["auto", "rest", "bulk"] = "auto"
+    """How to read: in pages, in bulk, or as their number suggests."""
+    bulk_above: int = Field(default=10_000, ge=0)
+    """More records than that are read in bulk, if `api` is auto."""
+    stop_at: Share = 0.95
+    """The share of the org's daily requests, used by all programs, at which we stop and go on later."""
+    incremental: Incremental | None = None
+    """Read only what changed: `by`, `overlap`, `full_every`."""
 
     @property
     def place(self) -> str:
@@ -300,27 +293,20 @@ class GoogleSheetsSource(GridSource):
     account that `GOOGLE_APPLICATION_CREDENTIALS` names must be allowed to see the spreadsheet.
     """
 
-    kind: Literal["google_sheets"] = Field(description="google_sheets: a tab of a Google spreadsheet.")
-    spreadsheet: Spreadsheet = Field(
-        min_length=1, description="The spreadsheet's address in the browser, its id, or its title (which the Drive API looks up)."
-    )
-    tab: Text = Field(
-        default="", description="The tab's name, or its position: `#2`. Nothing: the first, or the one in the address."
-    )
-    gid: int | None = Field(
-        default=None, ge=0, description="The tab's number, as its address ends: it stays when the tab is renamed."
-    )
-    range: SheetRange | None = Field(
-        default=None,
-        description="The part of the tab to read, `B3:H200` or `A:F`, or the name of a range; the header's row is counted in it.",
-    )
-    merged: Literal["first", "spread"] = Field(
-        default="first", description="Merged cells: the value in the first cell only, or in each of them."
-    )
-    write_back: WriteBack | None = Field(
-        default=None,
-        description="Columns to tell the sheet in what became of its rows: `status`, `event_id`, `problem`. Off by default.",
-    )
+    kind: Literal["google_sheets"]
+    """google_sheets: a tab of a Google spreadsheet."""
+    spreadsheet: Spreadsheet = Field(min_length=1)
+    """The spreadsheet's address in the browser, its id, or its title (which the Drive API looks up)."""
+    tab: Text = ""
+    """The tab's name, or its position: `#2`. Nothing: the first, or the one in the address."""
+    gid: int | None = Field(default=None, ge=0)
+    """The tab's number, as its address ends: it stays when the tab is renamed."""
+    range: SheetRange | None = None
+    """The part of the tab to read, `B3:H200` or `A:F`, or the name of a range; the header's row is counted in it."""
+    merged: Literal["first", "spread"] = "first"
+    """Merged cells: the value in the first cell only, or in each of them."""
+    write_back: WriteBack | None = None
+    """Columns to tell the sheet in what became of its rows: `status`, `event_id`, `problem`. Off by default."""
 
     @model_validator(mode="after")
     def _one_tab(self) -> Self:
@@ -370,14 +356,17 @@ class CsvSource(DelimitedSource):
     column can always be asked for as `#3` or `#C`.
     """
 
-    kind: Literal["csv"] = Field(description="csv: a delimited text file.")
+    kind: Literal["csv"]
+    """csv: a delimited text file."""
 
 
 class TsvSource(DelimitedSource):
     """A text file with tabs between the cells; in all else like `csv`."""
 
-    kind: Literal["tsv"] = Field(description="tsv: a text file with tabs between the cells.")
-    delimiter: Mark = Field(default="\t", description="One character; a tab, if nothing is said.")
+    kind: Literal["tsv"]
+    """tsv: a text file with tabs between the cells."""
+    delimiter: Mark = "\t"
+    """One character; a tab, if nothing is said."""
 
 
 class WorkbookSource(FileSource, GridSource):
@@ -388,14 +377,14 @@ class WorkbookSource(FileSource, GridSource):
     formula that was never calculated rejects the row if the column is used. Hidden rows are rows.
     """
 
-    kind: Literal["xlsx"] = Field(description="xlsx: a sheet of an Excel workbook.")
-    sheet: Text = Field(default="#1", min_length=1, description="The sheet's name, or its position: `#2`.")
-    range: CellRange | None = Field(
-        default=None, description="The part of the sheet to read, such as `B3:H200` or `A:F`; the header's row is counted in it."
-    )
-    merged: Literal["first", "spread"] = Field(
-        default="first", description="Merged cells: the value in the first cell only, or in each of them."
-    )
+    kind: Literal["xlsx"]
+    """xlsx: a sheet of an Excel workbook."""
+    sheet: Text = Field(default="#1", min_length=1)
+    """The sheet's name, or its position: `#2`."""
+    range: CellRange | None = None
+    """The part of the sheet to read, such as `B3:H200` or `A:F`; the header's row is counted in it."""
+    merged: Literal["first", "spread"] = "first"
+    """Merged cells: the value in the first cell only, or in each of them."""
 
 
 class JsonSource(RecordSource):
@@ -405,16 +394,17 @@ class JsonSource(RecordSource):
     number is the text that stands there, `null` an empty cell.
     """
 
-    kind: Literal["json"] = Field(description="json: a JSON document.")
-    records: Text = Field(
-        default="", description="The way to the records: `data.events`, `days[*].events`; nothing: the document is the array."
-    )
+    kind: Literal["json"]
+    """json: a JSON document."""
+    records: Text = ""
+    """The way to the records: `data.events`, `days[*].events`; nothing: the document is the array."""
 
 
 class NdjsonSource(RecordSource):
     """A text file with a JSON object on each line; its columns are those of `json`."""
 
-    kind: Literal["ndjson"] = Field(description="ndjson: a JSON object on each line.")
+    kind: Literal["ndjson"]
+    """ndjson: a JSON object on each line."""
 
 
 class XmlSource(RecordSource):
@@ -424,14 +414,12 @@ class XmlSource(RecordSource):
     is a list (`image[1].@url`), a cell of JSON text unless `join_lists` names it. Entities are refused.
     """
 
-    kind: Literal["xml"] = Field(description="xml: an XML document.")
-    records: Text = Field(
-        min_length=1,
-        description="The records' element: its name, `event`, or the way to it from the root, `agenda/events/event`.",
-    )
-    namespaces: Literal["keep", "drop"] = Field(
-        default="keep", description="Names with a prefix, such as `dc:date`: keep it as it stands in the file, or drop it."
-    )
+    kind: Literal["xml"]
+    """xml: an XML document."""
+    records: Text = Field(min_length=1)
+    """The records' element: its name, `event`, or the way to it from the root, `agenda/events/event`."""
+    namespaces: Literal["keep", "drop"] = "keep"
+    """Names with a prefix, such as `dc:date`: keep it as it stands in the file, or drop it."""
 
 
 class IcsSource(RecordSource):
@@ -442,7 +430,8 @@ class IcsSource(RecordSource):
     said of the calendar as a whole stands in each row: `X-WR-TIMEZONE`, `X-WR-CALNAME`.
     """
 
-    kind: Literal["ics"] = Field(description="ics: an iCalendar file.")
+    kind: Literal["ics"]
+    """ics: an iCalendar file."""
 
 
 def _kind_of_source(value: object) -> str:

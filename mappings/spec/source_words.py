@@ -114,9 +114,12 @@ class Days(Strict):
     The day is today's in `zone`; files of days on which there are none are no mistake.
     """
 
-    back: int = Field(default=7, ge=0, le=3660, description="So many days before today.")
-    ahead: int = Field(default=0, ge=0, le=366, description="So many days after today.")
-    zone: Zone = Field(default="UTC", description="Where it is today: `Europe/Lisbon`.")
+    back: int = Field(default=7, ge=0, le=3660)
+    """So many days before today."""
+    ahead: int = Field(default=0, ge=0, le=366)
+    """So many days after today."""
+    zone: Zone = "UTC"
+    """Where it is today: `Europe/Lisbon`."""
 
     @property
     def are_given(self) -> bool:
@@ -232,14 +235,14 @@ class Header(Strict):
     are then passed over.
     """
 
-    row: int = Field(
-        default=1, ge=0, le=1000, description="The header's row, counted from 1, blank rows too; 0: the file has no header."
-    )
-    matches: Pattern | None = Field(
-        default=None, description="A pattern: the header is the first row (of 1,000) with a cell in which it is found."
-    )
-    rows: int = Field(default=1, ge=1, le=10, description="How many rows the names take, joined by a space.")
-    names: Names = Field(default=(), description="Names for the columns, in order, instead of those in the file.")
+    row: int = Field(default=1, ge=0, le=1000)
+    """The header's row, counted from 1, blank rows too; 0: the file has no header."""
+    matches: Pattern | None = None
+    """A pattern: the header is the first row (of 1,000) with a cell in which it is found."""
+    rows: int = Field(default=1, ge=1, le=10)
+    """How many rows the names take, joined by a space."""
+    names: Names = ()
+    """Names for the columns, in order, instead of those in the file."""
 
     @model_validator(mode="after")
     def _has_names(self) -> Self:
@@ -256,9 +259,12 @@ class WriteBack(Strict):
     They must be there, and the mapping may not read them. All their cells are ours; no other column is ever written.
     """
 
-    status: Text = Field(default="", description="The column for a word: published, draft, rejected, waits.")
-    event_id: Text = Field(default="", description="The column for the event's number at the service.")
-    problem: Text = Field(default="", description="The column for what is wrong with the row, and what would be right.")
+    status: Text = ""
+    """The column for a word: published, draft, rejected, waits."""
+    event_id: Text = ""
+    """The column for the event's number at the service."""
+    problem: Text = ""
+    """The column for what is wrong with the row, and what would be right."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -39,20 +39,30 @@ class Test(Strict):
 
     __test__ = False  # pytest need not look inside
 
-    column: Text | None = Field(default=None, description="The column to look at.")
-    value: Referring | None = Field(default=None, description="The named value to look at: $name.")
-    equals: Referring | None = Field(default=None, description="It is exactly this text (surrounding space does not count).")
-    among: Texts | None = Field(default=None, alias="in", min_length=1, description="It is one of these texts.")
-    matches: Pattern | None = Field(default=None, description="This regular expression (RE2) finds something in it.")
-    contains: Texts | None = Field(default=None, description="It contains one of these texts (or the list has that item).")
-    state: Literal["present", "missing"] | None = Field(default=None, alias="is", description="It is there, or it is empty.")
-    before: Referring | None = Field(default=None, description="It is earlier than this date, time or $name.")
-    after: Referring | None = Field(default=None, description="It is later than this date, time or $name.")
-    less: PlainNumber | None = Field(default=None, description="It is less than this number.")
-    greater: PlainNumber | None = Field(default=None, description="It is greater than this number.")
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
-        default=(), description="Differences that do not count for equals, in and contains; case also for matches."
-    )
+    column: Text | None = None
+    """The column to look at."""
+    value: Referring | None = None
+    """The named value to look at: $name."""
+    equals: Referring | None = None
+    """It is exactly this text (surrounding space does not count)."""
+    among: Texts | None = Field(default=None, alias="in", min_length=1)
+    """It is one of these texts."""
+    matches: Pattern | None = None
+    """This regular expression (RE2) finds something in it."""
+    contains: Texts | None = None
+    """It contains one of these texts (or the list has that item)."""
+    state: Literal["present", "missing"] | None = Field(default=None, alias="is")
+    """It is there, or it is empty."""
+    before: Referring | None = None
+    """It is earlier than this date, time or $name."""
+    after: Referring | None = None
+    """It is later than this date, time or $name."""
+    less: PlainNumber | None = None
+    """It is less than this number."""
+    greater: PlainNumber | None = None
+    """It is greater than this number."""
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = ()
+    """Differences that do not count for equals, in and contains; case also for matches."""
 
     @property
     def tests(self) -> tuple[TestName, ...]:
@@ -125,7 +135,8 @@ class Valued(Strict):
 class From(Valued):
     """A column of the row, or a named value, passed through steps."""
 
-    source: Referring = Field(alias="from", min_length=1, description="A column's name, or $name for a named value.")
+    source: Referring = Field(alias="from", min_length=1)
+    """A column's name, or $name for a named value."""
     do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
 
 
@@ -135,10 +146,10 @@ class Meta(Valued):
     A value that changes with every run or every move of a row makes the event look changed as soon as a cell of it changes.
     """
 
-    meta: Literal["row", "file", "tab", "run_date"] = Field(
-        description="row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."
-    )
-    zone: Zone | None = Field(default=None, description="The zone whose calendar says the day of the run (with run_date).")
+    meta: Literal["row", "file", "tab", "run_date"]
+    """row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."""
+    zone: Zone | None = None
+    """The zone whose calendar says the day of the run (with run_date)."""
     do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
 
     @model_validator(mode="after")
@@ -154,7 +165,8 @@ ItemName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 class FirstOf(Valued):
     """The first of several values that is not empty; one that is unusable is still refused."""
 
-    first_of: tuple[Value, ...] = Field(min_length=1, description="The values, in order of preference.")
+    first_of: tuple[Value, ...] = Field(min_length=1)
+    """The values, in order of preference."""
     do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
 
 
@@ -168,8 +180,10 @@ class Choice(Strict):
 class Choose(Valued):
     """The value of the first branch whose condition holds, else that of `otherwise`, else nothing."""
 
-    choose: tuple[Choice, ...] = Field(min_length=1, description="Branches of when and then, tried in order.")
-    otherwise: Value | None = Field(default=None, description="What to use when no condition holds.")
+    choose: tuple[Choice, ...] = Field(min_length=1)
+    """Branches of when and then, tried in order."""
+    otherwise: Value | None = None
+    """What to use when no condition holds."""
 
 
 def _check_zone(value: Value) -> Value:
@@ -182,24 +196,27 @@ BeforeStart = Literal["reject", "omit", "warn", "draft", "next_day"]
 class Wall(Strict):
     """A wall time: what the clocks of a zone show. Without a clock it is an all-day event, if `all_day` says when it begins."""
 
-    day: Value = Field(description="A date (or a date and time, if there is no clock).")
-    clock: Value | None = Field(default=None, description="A time of day.")
-    zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone whose clocks are meant.")
-    all_day: Clock | None = Field(default=None, description="The time to use without a clock: 00:00.")
-    sentinels: Annotated[tuple[Clock, ...], OneOrMany()] = Field(
-        default=(), description="Times that only stand for the whole day, such as 00:01 and 23:59: as if there were no clock."
-    )
-    exclusive: bool = Field(
-        default=False, description="Without a clock, the day is the first one after the event: the day before it is meant."
-    )
-    start: Value | None = Field(default=None, description="Of an end: the moment at which the event starts.")
-    before_start: BeforeStart = Field(
-        default="reject",
-        description="An end before `start`: reject, omit, warn (left out, counted and shown), draft (so, and the event is sent"
-        " as a draft), or next_day, where it is a clock of the starting day that went past midnight (else: reject).",
-    )
-    gap: Gap = Field(default="reject", description="A time that the clocks jump over: reject, later or earlier.")
-    overlap: Overlap = Field(default="earlier", description="A time that happens twice: earlier, later or reject.")
+    day: Value
+    """A date (or a date and time, if there is no clock)."""
+    clock: Value | None = None
+    """A time of day."""
+    zone: Annotated[Value, AfterValidator(_check_zone)]
+    """The IANA zone whose clocks are meant."""
+    all_day: Clock | None = None
+    """The time to use without a clock: 00:00."""
+    sentinels: Annotated[tuple[Clock, ...], OneOrMany()] = ()
+    """Times that only stand for the whole day, such as 00:01 and 23:59: as if there were no clock."""
+    exclusive: bool = False
+    """Without a clock, the day is the first one after the event: the day before it is meant."""
+    start: Value | None = None
+    """Of an end: the moment at which the event starts."""
+    before_start: BeforeStart = "reject"
+    """An end before `start`: reject, omit, warn (left out, counted and shown), draft (so, and the event is sent as a draft),
+    or next_day, where it is a clock of the starting day that went past midnight (else: reject)."""
+    gap: Gap = "reject"
+    """A time that the clocks jump over: reject, later or earlier."""
+    overlap: Overlap = "earlier"
+    """A time that happens twice: earlier, later or reject."""
 
     @model_validator(mode="after")
     def _check_companions(self) -> Self:
@@ -221,10 +238,10 @@ class At(Valued):
 class Instant(Strict):
     """A moment, and the zone whose clocks show it."""
 
-    moment: Value = Field(
-        description='A moment: a date and time read with its offset, as {datetime: "%Y-%m-%dT%H:%M:%S%z"} does.'
-    )
-    zone: Annotated[Value, AfterValidator(_check_zone)] = Field(description="The IANA zone to show it in.")
+    moment: Value
+    """A moment: a date and time read with its offset, as {datetime: "%Y-%m-%dT%H:%M:%S%z"} does."""
+    zone: Annotated[Value, AfterValidator(_check_zone)]
+    """The IANA zone to show it in."""
 
 
 class InZoneValue(Valued):
@@ -236,16 +253,18 @@ class InZoneValue(Valued):
 class TableValue(Valued):
     """What a CSV file says of several values at once; its first columns are the key, the others the result."""
 
-    lookup: TableFile = Field(description="The lookup file, a CSV with a header.")
-    by: Annotated[tuple[Value, ...], OneOrMany()] = Field(
-        min_length=1, description="The values of the key columns, in the file's order."
-    )
-    take: Texts | None = Field(default=None, description="The result columns (default: all others); several give an object.")
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
-        default=(), description="Differences that do not count in keys."
-    )
-    many: bool = Field(default=False, description="A key may have several rows: the result is a list.")
-    on_miss: Policy | None = Field(default=None, description="What to do with a key that is not in the file (default: reject).")
+    lookup: TableFile
+    """The lookup file, a CSV with a header."""
+    by: Annotated[tuple[Value, ...], OneOrMany()] = Field(min_length=1)
+    """The values of the key columns, in the file's order."""
+    take: Texts | None = None
+    """The result columns (default: all others); several give an object."""
+    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = ()
+    """Differences that do not count in keys."""
+    many: bool = False
+    """A key may have several rows: the result is a list."""
+    on_miss: Policy | None = None
+    """What to do with a key that is not in the file (default: reject)."""
 
     @model_validator(mode="after")
     def _check_columns(self, info: ValidationInfo) -> Self:
@@ -261,27 +280,30 @@ class TableValue(Valued):
 class JoinedText(Valued):
     """Several values in one text; a separator vanishes beside an empty one. Empty where all pieces but the constants are."""
 
-    join: tuple[Value, ...] = Field(min_length=1, description="The pieces, in order.")
-    separator: Text = Field(default=" ", alias="with", description="What stands between them.")
+    join: tuple[Value, ...] = Field(min_length=1)
+    """The pieces, in order."""
+    separator: Text = Field(default=" ", alias="with")
+    """What stands between them."""
     do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
 
 
 class ChannelValue(Valued):
     """The id of the channel with this slug, as the service lists it."""
 
-    channel: Value = Field(description="The slug, or the value that gives it.")
+    channel: Value
+    """The slug, or the value that gives it."""
 
 
 class ImageValue(Strict):
     """The cover image: its address; the picture is fetched, checked and uploaded when the event is sent."""
 
-    image: Value = Field(description="The value that gives the picture's address; of several, the first usable one counts.")
-    on_error: Literal["omit", "default", "draft", "reject"] = Field(
-        default="omit",
-        description="When the picture cannot be used: send without it, send the `default` one in its place, send a draft"
-        " without it, or do not send.",
-    )
-    default: Text | None = Field(default=None, description="The address of the picture that stands in, with `on_error: default`.")
+    image: Value
+    """The value that gives the picture's address; of several, the first usable one counts."""
+    on_error: Literal["omit", "default", "draft", "reject"] = "omit"
+    """When the picture cannot be used: send without it, send the `default` one in its place, send a draft without it, or do
+    not send."""
+    default: Text | None = None
+    """The address of the picture that stands in, with `on_error: default`."""
 
     @model_validator(mode="after")
     def _default_where_it_is_used(self) -> Self:
@@ -295,14 +317,13 @@ class ImageValue(Strict):
 class ForEach(Valued):
     """A list in the payload: one thing for each item of a list, or of several lists side by side. Empty things are left out."""
 
-    for_each: Value = Field(
-        description="The list. Where `as` has several names: as many lists, whose first items belong together, and so on;"
-        " they are as long as each other (keep empty parts with {split: X, keep_empty: true})."
-    )
-    names: Annotated[tuple[ItemName, ...], OneOrMany()] = Field(
-        alias="as", min_length=1, description="What the item is called in `give`: item for $item."
-    )
-    give: Value = Field(description="What is made of each item.")
+    for_each: Value
+    """The list. Where `as` has several names: as many lists, whose first items belong together, and so on; they are as long as
+    each other (keep empty parts with {split: X, keep_empty: true})."""
+    names: Annotated[tuple[ItemName, ...], OneOrMany()] = Field(alias="as", min_length=1)
+    """What the item is called in `give`: item for $item."""
+    give: Value
+    """What is made of each item."""
 
     @model_validator(mode="after")
     def _check_lists(self) -> Self:
@@ -336,10 +357,10 @@ class ListEntry(Strict):
     model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Value]
 
-    when: Condition | None = Field(default=None, description="Leave the object out where this does not hold.")
-    require: Annotated[tuple[Text, ...], OneOrMany()] = Field(
-        default=(), description="Leave the object out where one of these fields of it is empty."
-    )
+    when: Condition | None = None
+    """Leave the object out where this does not hold."""
+    require: Annotated[tuple[Text, ...], OneOrMany()] = ()
+    """Leave the object out where one of these fields of it is empty."""
 
     @property
     def fields(self) -> Fields:

@@ -11,7 +11,7 @@ from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
-from connectors.sources.errors import MissingColumnsError
+from connectors.sources.contract import MissingColumnsError
 from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError

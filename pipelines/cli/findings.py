@@ -12,7 +12,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import MissingColumnsError, SourceRefusedError
+from connectors.sources.contract import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples

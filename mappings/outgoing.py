@@ -79,17 +79,9 @@ def _joined(one: Outgoing, other: Outgoing) -> Outgoing:
 
 
 _UNKNOWN = Outgoing()
-
-
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
-
-
 _NEEDED = frozenset(REQUIRED_FIELDS)
-
-
 """A row without one of these is rejected before it is sent."""
-
-
 _KNOWN: Mapping[str, Outgoing] = {
     "channelId": Outgoing("integer"),
     "coverImage": Outgoing("integer"),
@@ -100,11 +92,7 @@ _KNOWN: Mapping[str, Outgoing] = {
     "approxLocation.city.countryCode": Outgoing("string", sample="PT", longest=2),
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
-
-
 """What our own payload model promises of a field."""
-
-
 _KINDS: dict[Kind, JsonKind] = dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string")
 
 

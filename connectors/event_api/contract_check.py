@@ -21,23 +21,11 @@ from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
 
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
-
-
 _UPDATE = "look for a newer eventsync, and ask the service's support"
-
-
 _ALL_ROWS = "every row would be refused"
-
-
 _KEY_LENGTH = len(idempotency_key("default", FeedName("feed"), RowKey("row")))
-
-
 """All idempotency keys of events have this length."""
-
-
 _SENT_HEADERS = frozenset({"authorization", "content-type", "accept", "user-agent", "idempotency-key", "accept-encoding"})
-
-
 _STEPS = re.compile(r"[^.\[\]]+|\[\]")
 
 
@@ -77,19 +65,11 @@ _CREATE = _Use(
     key_length=_KEY_LENGTH,
     reads=(("doc.id", "integer"),),
 )
-
-
 _NO_RUN = "runs could not begin"
-
-
 _CHANNELS = _Use(
     "GET", "/channels", _NO_RUN, _NO_RUN, queries=("page", "limit"), reads=(("docs[].id", "integer"), ("docs[].slug", "string"))
 )
-
-
 _SLUGS = _Use("GET", "/classifications", _NO_RUN, _NO_RUN, reads=(("version", "string"), ("docs[].slug", "string")))
-
-
 _UPLOAD = _Use(
     "POST",
     "/media",
@@ -99,14 +79,8 @@ _UPLOAD = _Use(
     media_types=("multipart/form-data", "image/*"),
     key_length=_KEY_LENGTH + LONGEST_KEY_END,
 )
-
-
 _REFUSAL = (("error.code", "string"), ("error.details.field", "string"))
-
-
 MOST = 100
-
-
 """So many differences are reported; a page with more is another service's."""
 
 
@@ -207,30 +181,16 @@ def _wrong_answer(api: Description, node: Node | None, path: str, kind: str) -> 
 
 
 _SHOWN = 3
-
-
 _LONGEST_PATTERN = 200
-
-
 _MOST_TEXTS = 200
-
-
 _MOMENT_FORMS = frozenset({"date-time", "datetime", "iso8601", "iso-8601"})
-
-
 _FORMS: Mapping[str, frozenset[str]] = {
     "startAt": _MOMENT_FORMS,
     "endAt": _MOMENT_FORMS,
     "offers[].url": frozenset({"uri", "url", "iri", "uri-reference", "iri-reference"}),
 }
-
-
 """The formats that the page may name for a field, as we write it."""
-
-
 _NO_TEXTS = frozenset({"date", "time", "date-time", "uuid", "email", "ipv4", "ipv6", "byte", "duration", "int64", "unix-time"})
-
-
 """Formats that free text does not have."""
 
 
@@ -314,8 +274,6 @@ def _of_fields(api: Description, sent: Outgoing, schema: Schema, prefix: str) ->
 
 
 _Misfit = tuple[str, str, str]
-
-
 """What the page says, what we send, and what helps the rows concerned; "" where all rows are."""
 
 

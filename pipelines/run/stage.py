@@ -21,8 +21,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.contract import PlainRows, Source
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import PlainRows, Source, SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper
@@ -35,7 +34,7 @@ from pipelines.run.brakes import BrakeResult, judge
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from state.ledger.accounts import StageReport
-from state.ledger.gate import NO_BOOKMARK, Bookmark, ReadEnd, UnchangedRead
+from state.ledger.gate import NO_BOOKMARK, Bookmark
 from state.ledger.ledger import Ledger
 from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
@@ -352,8 +351,8 @@ def stage(job: StageJob) -> Staged:
     unchanged = probe.match(snapshot, last_stamp)
     if unchanged is not None:
         brakes: list[BrakeResult] = []
-        read = UnchangedRead(last_stamp, str(unchanged))
-        report = job.ledger.repeat_read(job.run_id, job.fence, job.policy(ReadKind.FULL), read, _brake(job, brakes))
+        policy, brake = job.policy(ReadKind.FULL), _brake(job, brakes)
+        report = job.ledger.repeat_read(job.run_id, job.fence, policy, last_stamp, str(unchanged), brake)
         if report is not None:
             job.advance(report.account.read)
             notice = f"unchanged since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
@@ -424,7 +423,7 @@ def _read(
         bookmark = job.plan.bookmark(ending.cursor, is_full=kind is ReadKind.FULL)
         with signals_deferred():
             brake = _brake(job, brakes, has_known_end=reading.has_known_end)
-            report = staging.close(brake, ReadEnd(bookmark, is_short=ending.is_short))
+            report = staging.close(brake, bookmark, is_short=ending.is_short)
     report.account.check()
     notices = list(ending.notices)
     if report.is_blind and kind is ReadKind.INCREMENTAL:

@@ -1,28 +1,29 @@
-"""What a run did with its rows, as numbers that must balance; how they are counted and stored."""
+"""What a run did with its rows, as numbers that must balance, and the list of rows that people must see."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields
 from datetime import datetime
-from typing import assert_never
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import SyncError
-from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
+from mappings.outcome import Absorbed, Gone, MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
 from mappings.row_key import RowKey, names_of
 from state.database import rounded
 from state.enums import ProblemKind
-from state.ledger.entries import Candidate
+from state.ledger.entries import Candidate, in_pages
 from state.ledger.lease import FencedTransaction
 from state.tables import ENTRY, PROBLEM, RUN, storable
 
+T = TypeVar("T")
 READS_THAT_TELL = 60
 """So many of the latest whole reads show a feed's habits: two months of a feed that is read once a day."""
 
@@ -61,9 +62,7 @@ class ReadAccount:
 
     def imbalance(self) -> int:
         """Rows read that ended nowhere (positive), or ended somewhere without being read (negative)."""
-        left_out = self.filtered + self.duplicate + self.grouped + self.rejected + self.gone
-        listed = self.held + self.still_refused + self.drifted
-        return self.read + self.expanded - left_out - listed - self.unchanged - self.new
+        return 2 * (self.read + self.expanded) - int(sum(astuple(self)))
 
     @property
     def wanted(self) -> int:
@@ -77,11 +76,9 @@ class ReadAccount:
 
     def check(self) -> None:
         """Raise `ImbalanceError`, with the numbers, unless they balance."""
-        if self.imbalance():
-            raise ImbalanceError(
-                f"the rows read do not add up, by {self.imbalance()}: {self}",
-                hint="nothing of this run should be published; please report this as a fault of eventsync",
-            )
+        if off := self.imbalance():
+            hint = "nothing of this run should be published; please report this as a fault of eventsync"
+            raise ImbalanceError(f"the rows read do not add up, by {off}: {self}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +113,13 @@ class PublishAccount:
 
     def imbalance(self) -> int:
         """Rows owed that ended nowhere (positive), or ended somewhere without being owed (negative)."""
-        answered = self.delivered + self.delivered_unconfirmed + self.refused + self.blocked + self.uncertain + self.conflict
-        return self.new + self.carried_over - answered - self.pending
+        return 2 * (self.new + self.carried_over) + self.resent - int(sum(astuple(self)))
 
     def check(self) -> None:
         """Raise `ImbalanceError`, with the numbers, unless they balance."""
-        if self.imbalance():
-            raise ImbalanceError(
-                f"the rows owed do not add up, by {self.imbalance()}: {self}",
-                hint="run `eventsync state verify`; please report this as a fault of eventsync",
-            )
+        if off := self.imbalance():
+            hint = "run `eventsync state verify`; please report this as a fault of eventsync"
+            raise ImbalanceError(f"the rows owed do not add up, by {off}: {self}", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,192 +231,121 @@ class StageReport:
     has_new_keys: bool = False
 
 
-_READ = TypeAdapter(ReadAccount)
-_PUBLISH = TypeAdapter(PublishAccount)
-_REPORT = TypeAdapter(StageReport)
-_ANSWER = TypeAdapter(Answer)
-_REASONS = TypeAdapter(tuple[Reason, ...])
-_IN_SHORT = json.JSONEncoder(separators=(",", ":"))
-
-
 def dump(record: ReadAccount | PublishAccount | StageReport) -> str:
     """Write any of them, in ASCII: raw cells may hold what no database takes as text."""
     return json.dumps(asdict(record))
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+
+
 def dump_answer(answer: Answer) -> str:
-    """Write an answer, in ASCII and without what it left unsaid: there is one for every row, and it stays as long as its row.
+    """Write an answer, in ASCII and without its empty fields: there is one for every row, and it stays as long as its row.
 
     Asking a dataclass for its fields costs more than the rest.
     """
-    told = {"status": answer.status, "code": answer.code, "message": answer.message}
-    told |= {"request_id": answer.request_id, "field": answer.field, "issue": answer.issue}
-    return _IN_SHORT.encode({name: said for name, said in told.items() if said != ""})
+    columns = {"status": answer.status, "code": answer.code, "message": answer.message}
+    columns |= {"request_id": answer.request_id, "field": answer.field, "issue": answer.issue}
+    return _COMPACT.encode({name: value for name, value in columns.items() if value != ""})
 
 
-def load_read(stored: str) -> ReadAccount:
-    """Read an account of rows read."""
-    return _READ.validate_json(stored)
+def _loader(kind: type[T]) -> Callable[[str], T]:
+    """Return what reads such a record; unlike pydantic's own parser, `json` takes halves of surrogate pairs."""
+    adapter = TypeAdapter(kind)
+    return lambda stored: adapter.validate_python(json.loads(stored))
 
 
-def load_publish(stored: str) -> PublishAccount:
-    """Read an account of rows owed."""
-    return _PUBLISH.validate_json(stored)
-
-
-def load_report(stored: str) -> StageReport:
-    """Read a stage's report."""
-    return _REPORT.validate_python(json.loads(stored))
-
-
-def load_answer(stored: str) -> Answer:
-    """Read the service's last answer."""
-    return _ANSWER.validate_python(json.loads(stored))
-
-
-def load_reasons(stored: str) -> tuple[Reason, ...]:
-    """Read the reasons of a problem."""
-    return _REASONS.validate_python(json.loads(stored))
-
-
+load_read = TypeAdapter(ReadAccount).validate_json
+load_publish = TypeAdapter(PublishAccount).validate_json
+load_report = _loader(StageReport)
+load_answer = _loader(Answer)
+load_reasons = _loader(tuple[Reason, ...])
 _EXAMPLES = 20
 _DISTINCT_VALUES = 500  # beyond, problems are counted per field without their value
-_Problem = tuple[ReasonCode, str, str, str]
+_ACCOUNT = tuple(each.name for each in fields(ReadAccount))
+_REPORTED = ("warnings", "vanished", "withdrawn", "restaged", "ignored", "waiting", "redrafted", "standing")
 
 
 class Tally:
-    """The running counts of one read; `report()` freezes them.
+    """The running counts of one read, by the names that they have in `ReadAccount` and `StageReport`.
 
-    `called_off`: rows left out as the source calls their events off, none of which can be out yet; `restless`: rows that the
-    very next read of the same source would count elsewhere.
+    Besides: `called_off`, rows left out as the source calls their events off, none of which can be out yet; `restless`, rows
+    that the very next read of the same source would count elsewhere; `unreleased`, rows that this read has and no run let out.
     """
 
     def __init__(self) -> None:
-        self.read = self.duplicate = self.rejected = self.held = self.unchanged = self.drifted = self.new = 0
-        self.still_refused = 0
-        self.expanded = self.grouped = self.gone = self.standing = 0
-        self.restaged = self.warnings = self.vanished = self.withdrawn = 0
-        self.ignored = self.waiting = self.redrafted = self.unreleased = 0
-        self.called_off = self.restless = 0
-        self._wanted = self._spoilt = 0.0
+        self.counts: Counter[str] = Counter()
+        self._shares = [0.0, 0.0]
         self._skipped: Counter[str] = Counter()
-        self._reasons: Counter[_Problem] = Counter()
-        self._hints: dict[_Problem, str] = {}
+        self._reasons: dict[tuple[ReasonCode, str, str, str], list[Any]] = {}
         self._rejections: list[RejectedRow] = []
         self._held: list[HeldRow] = []
 
-    def begin(self, outcomes: Sequence[RowOutcome]) -> None:
-        """Count what was read: rows, and the events that some of them give beyond one."""
+    def begin(self, outcomes: Sequence[RowOutcome], unchanged: int) -> None:
+        """Count what was read: rows, and the events that some of them give beyond one.
+
+        `unchanged`: rows that are known to be unchanged without having been mapped, one event each.
+        """
         further = sum(outcome.part.is_further for outcome in outcomes)
-        self.expanded += further
-        self.read += len(outcomes) - further
-        self._wanted += sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed | Gone))
-
-    def pass_over(self, rows: int) -> None:
-        """Count rows that are known to be unchanged without having been mapped, one event each."""
-        self.read += rows
-        self.unchanged += rows
-        self._wanted += rows
-
-    def absorb(self, row: Absorbed) -> None:
-        """Count a row that another row of its key speaks for."""
-        match row.into:
-            case Absorption.DUPLICATE:
-                self.duplicate += 1
-            case Absorption.GROUPED:
-                self.grouped += 1
-            case _:
-                assert_never(row.into)
+        self.counts["expanded"] += further
+        self.counts["read"] += len(outcomes) - further + unchanged
+        self.counts["unchanged"] += unchanged
+        wanted = sum(1 / outcome.part.of for outcome in outcomes if not isinstance(outcome, Skipped | Absorbed | Gone))
+        self._shares[0] += unchanged + wanted
 
     def skip(self, because: str) -> None:
         """Count a row that a rule of the mapping leaves out."""
+        self.counts["filtered"] += 1
         self._skipped[because] += 1
 
     def reject(self, rejection: Rejection) -> None:
         """Count a row that cannot be used, and each of its reasons."""
-        self.rejected += 1
-        self._spoilt += 1 / rejection.part.of
-        self._count(rejection.reasons)
+        self.counts["rejected"] += 1
+        self._shares[1] += 1 / rejection.part.of
+        for reason in rejection.reasons:
+            problem = (reason.code, reason.field, reason.column, reason.found)
+            if problem not in self._reasons and len(self._reasons) >= _DISTINCT_VALUES:
+                problem = (reason.code, reason.field, reason.column, "")
+            self._reasons.setdefault(problem, [reason.hint, 0])[1] += 1
         if len(self._rejections) < _EXAMPLES:
             self._rejections.append(RejectedRow(rejection.location.place, rejection.row_key, rejection.reasons))
 
     def differ(self, *, is_settled: bool) -> None:
         """Count a row that differs from what was delivered; as unchanged once a person has settled that very difference."""
-        self.drifted += not is_settled
-        self.unchanged += is_settled
+        self.counts["unchanged" if is_settled else "drifted"] += 1
 
     def hold(self, place: str, row_key: RowKey, candidate: Candidate | None) -> None:
         """Count a row that looks like a known event."""
-        self.held += 1
+        self.counts["held"] += 1
         if len(self._held) < _EXAMPLES:
             like = candidate or Candidate(0, RowKey(""))
             self._held.append(HeldRow(place, row_key, like.row_key, like.feed, like.namespace))
 
-    def hold_after_all(self, place: str, row_key: RowKey, candidate: Candidate) -> None:
-        """Count a new row as held: another feed has staged the same event meanwhile."""
-        self.new -= 1
-        self.hold(place, row_key, candidate)
-
     def free(self, row_key: RowKey) -> None:
         """Count a held row as new: nothing known looks like it any more."""
-        self.held -= 1
-        self.new += 1
+        self.counts["held"] -= 1
+        self.counts["new"] += 1
         self._held = [row for row in self._held if row.row_key != row_key]
-
-    def hold_silently(self) -> None:
-        """Count a row that is held and ignored."""
-        self.held += 1
-        self.ignored += 1
 
     def account(self) -> ReadAccount:
         """Freeze the counts that must balance."""
-        return ReadAccount(
-            read=self.read,
-            expanded=self.expanded,
-            filtered=self._skipped.total(),
-            duplicate=self.duplicate,
-            grouped=self.grouped,
-            rejected=self.rejected,
-            held=self.held,
-            still_refused=self.still_refused,
-            unchanged=self.unchanged,
-            drifted=self.drifted,
-            new=self.new,
-            gone=self.gone,
-        )
+        return ReadAccount(**{name: self.counts[name] for name in _ACCOUNT})
 
-    def report(self, run_id: str, *, is_whole: bool, known_before: int, last_whole_read: int | None) -> StageReport:
+    def report(self, run_id: str, **more: Any) -> StageReport:
         """Freeze everything, for the brakes and for people."""
+        counts: dict[str, Any] = {name: self.counts[name] for name in _REPORTED}
+        reasons = sorted(self._reasons.items(), key=lambda each: -each[1][1])
         return StageReport(
             run_id=run_id,
-            is_whole=is_whole,
             account=self.account(),
-            warnings=self.warnings,
-            vanished=self.vanished,
-            withdrawn=self.withdrawn,
-            restaged=self.restaged,
-            ignored=self.ignored,
-            waiting=self.waiting,
-            redrafted=self.redrafted,
-            standing=self.standing,
-            known_before=known_before,
-            last_whole_read=last_whole_read,
-            rows=RowShares(self._wanted, self._spoilt) if self.expanded else None,
+            rows=RowShares(*self._shares) if self.counts["expanded"] else None,
             skipped=dict(self._skipped),
-            reasons=tuple(
-                ReasonCount(*problem, self._hints.get(problem, ""), count) for problem, count in self._reasons.most_common()
-            ),
+            reasons=tuple(ReasonCount(*problem, hint, count) for problem, (hint, count) in reasons),
             rejections=tuple(self._rejections),
             held=tuple(self._held),
+            **counts,
+            **more,
         )
-
-    def _count(self, reasons: Iterable[Reason]) -> None:
-        for reason in reasons:
-            problem = (reason.code, reason.field, reason.column, reason.found)
-            if problem not in self._reasons and len(self._reasons) >= _DISTINCT_VALUES:
-                problem = (reason.code, reason.field, reason.column, "")
-            self._reasons[problem] += 1
-            self._hints.setdefault(problem, reason.hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,10 +359,9 @@ class Problem:
     cells: Mapping[str, str]
 
 
-def rejected(rejection: Rejection) -> Problem:
+def rejected(row: Rejection) -> Problem:
     """List a row that cannot be used."""
-    place = rejection.location.place
-    return Problem(ProblemKind.REJECTED, rejection.row_key, place, rejection.reasons, rejection.cells)
+    return Problem(ProblemKind.REJECTED, row.row_key, row.location.place, row.reasons, row.cells)
 
 
 def warned(row: MappedRow) -> Problem:
@@ -461,48 +383,40 @@ _SEE_AGAIN = (
     .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.digest == bindparam("problem"))
     .values(run_id=bindparam("run"), listed_run=bindparam("run"), seen_at=bindparam("now"))
 )
-_STRIKE = (
+_STRIKE_ROWS = (
     update(PROBLEM)
-    .where(
-        PROBLEM.c.scope_id == bindparam("scope"),
-        PROBLEM.c.kind == bindparam("of_kind"),
-        PROBLEM.c.row_key.in_(bindparam("row_keys", expanding=True)),
-    )
+    .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.kind == bindparam("of_kind"))
+    .where(PROBLEM.c.row_key.in_(bindparam("row_keys", expanding=True)))
     .values(listed_run="")
 )
+_STRIKE = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding=True))).values(listed_run="")
 
 
-def write_problems(connection: Connection, scope_id: int, run_id: str, now: datetime, problems: Iterable[Problem]) -> None:
+def write_problems(connection: Connection, run: FencedTransaction, problems: Iterable[Problem]) -> None:
     """Write problems down; one that is exactly as it was is marked as seen again, not written twice."""
+    scope_id, run_id, now = run.scope_id, run.run_id, run.now()
     rows = {row["digest"]: row for row in (_as_row(scope_id, run_id, now, problem) for problem in problems)}
     if not rows:
         return
     known = set(connection.execute(_FIND, {"scope": scope_id, "digests": rounded(rows)}).scalars())
     again = [{"scope": scope_id, "problem": digest, "run": run_id, "now": now} for digest in known]
     first = [row for digest, row in rows.items() if digest not in known]
-    if again:
-        connection.execute(_SEE_AGAIN, again)
-    if first:
-        connection.execute(insert(PROBLEM), first)
+    for statement, written in ((_SEE_AGAIN, again), (insert(PROBLEM), first)):
+        if written:
+            connection.execute(statement, written)
 
 
-def strike_warnings(connection: Connection, scope_id: int, row_keys: Collection[RowKey]) -> None:
-    """Take the warnings of rows from the list: the rows or the mapping have changed."""
-    strike(connection, scope_id, ProblemKind.WARNING, row_keys)
-
-
-def strike(connection: Connection, scope_id: int, kind: ProblemKind, row_keys: Collection[RowKey]) -> None:
+def strike(connection: Connection, scope_id: int, kind: ProblemKind, row_keys: Collection[str]) -> None:
     """Take what is listed of rows from the list."""
     if row_keys:
         listed = {"scope": scope_id, "of_kind": kind.value, "row_keys": rounded([storable(key) for key in row_keys])}
-        connection.execute(_STRIKE, listed)
+        connection.execute(_STRIKE_ROWS, listed)
 
 
-def warn_of_image(connection: Connection, scope_id: int, run_id: str, entry_id: int, reason: Reason, now: datetime) -> None:
+def warn_of_image(connection: Connection, run: FencedTransaction, entry_id: int, reason: Reason) -> None:
     """List a row that goes out without the cover image that it asked for."""
     entry = connection.execute(select(ENTRY.c.row_key, ENTRY.c.origin).where(ENTRY.c.id == entry_id)).one()
-    problem = Problem(ProblemKind.WARNING, RowKey(entry.row_key), entry.origin, (reason,), {})
-    write_problems(connection, scope_id, run_id, now, [problem])
+    write_problems(connection, run, [Problem(ProblemKind.WARNING, RowKey(entry.row_key), entry.origin, (reason,), {})])
 
 
 def _as_row(scope_id: int, run_id: str, now: datetime, problem: Problem) -> dict[str, object]:
@@ -510,34 +424,10 @@ def _as_row(scope_id: int, run_id: str, now: datetime, problem: Problem) -> dict
     cells = json.dumps(dict(problem.cells))
     place, row_key = storable(problem.place), storable(problem.row_key)
     content = f"{problem.kind}\x1f{row_key}\x1f{place}\x1f{reasons}\x1f{cells}"
-    return {
-        "scope_id": scope_id,
-        "run_id": run_id,
-        "listed_run": run_id,
-        "kind": problem.kind.value,
-        "row_key": row_key,
-        "origin": place,
-        "reasons": reasons,
-        "cells": cells,
-        "digest": hashlib.blake2b(content.encode(), digest_size=16).digest(),
-        "first_seen_at": now,
-        "seen_at": now,
-    }
-
-
-_FEW = 500
-_LAST = (
-    select(RUN.c.id)
-    .where(RUN.c.scope_id == bindparam("scope"), RUN.c.read_account.is_not(None))
-    .order_by(RUN.c.started_at.desc(), RUN.c.id)
-    .limit(1)
-)
-_OF_RUN = (PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.listed_run == bindparam("run"))
-_TAKE_OVER = update(PROBLEM).where(*_OF_RUN).values(listed_run=bindparam("new_run"))
-_ON_THE_LIST = select(PROBLEM.c.id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.origin).where(
-    *_OF_RUN, PROBLEM.c.kind != ProblemKind.WARNING.value
-)
-_STRIKE_LISTED = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding=True))).values(listed_run="")
+    digest = hashlib.blake2b(content.encode(), digest_size=16).digest()
+    row = {"scope_id": scope_id, "kind": problem.kind.value, "row_key": row_key, "origin": place, "digest": digest}
+    seen = {"run_id": run_id, "listed_run": run_id, "first_seen_at": now, "seen_at": now}
+    return {**row, **seen, "reasons": reasons, "cells": cells}
 
 
 def stem_of(row_key: str, row_parts: int | None) -> str:
@@ -548,51 +438,46 @@ def stem_of(row_key: str, row_parts: int | None) -> str:
 class ListedProblems:
     """Problems of earlier reads that stand, by their row: its key or, where it had none that could be used, its place.
 
-    Memory grows with their number, and with nothing else.
+    Memory grows with their number, and with nothing else. A row's own key has `row_parts` parts, None: a row is an event.
     """
 
-    def __init__(self, problems: Iterable[tuple[int, str, str, str]], row_parts: int | None) -> None:
-        """Take the id, kind, row key and place of each; a row's own key has `row_parts` parts, None: a row is an event."""
+    def __init__(self, row_parts: int | None = None) -> None:
         self._row_parts = row_parts
         self._rows: defaultdict[str, list[int]] = defaultdict(list)
         self._rejected: set[int] = set()
-        for problem_id, kind, row_key, place in problems:
-            self._rows[_name(stem_of(row_key, row_parts), place)].append(problem_id)
-            if kind == ProblemKind.REJECTED:
-                self._rejected.add(problem_id)
 
     @property
     def standing(self) -> int:
         """How many rejections stand."""
         return len(self._rejected)
 
+    def carry(self, connection: Connection, run: FencedTransaction) -> None:
+        """Move the list of the last read to this one."""
+        reads = select(RUN.c.id).where(RUN.c.scope_id == run.scope_id, RUN.c.read_account.is_not(None))
+        last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).scalar()
+        if last != run.run_id:
+            if last is not None:
+                of_last = (PROBLEM.c.scope_id == run.scope_id, PROBLEM.c.listed_run == last)
+                connection.execute(update(PROBLEM).where(*of_last).values(listed_run=run.run_id))
+            run.note(connection, read_account=dump(ReadAccount()))  # from now on the list of this run is the feed's
+        listed = (PROBLEM.c.scope_id == run.scope_id, PROBLEM.c.listed_run == run.run_id)
+        for row in connection.execute(select(PROBLEM).where(*listed, PROBLEM.c.kind != ProblemKind.WARNING.value)):
+            self._rows[_name(stem_of(row.row_key, self._row_parts), row.origin)].append(row.id)
+            if row.kind == ProblemKind.REJECTED:
+                self._rejected.add(row.id)
+
     def strike(self, connection: Connection, outcomes: Sequence[RowOutcome]) -> None:
         """Take rows off the list that this read has met, before it lists their new problems."""
         if not self._rows:
             return
-        names = {_name(stem_of(storable(one.row_key), self._row_parts), storable(one.location.place)) for one in outcomes}
-        places = {_name("", storable(one.location.place)) for one in outcomes}
-        struck = [problem for name in names | places for problem in self._rows.pop(name, ())]
+        places = [storable(outcome.location.place) for outcome in outcomes]
+        names = {_name("", place) for place in places}
+        for outcome, place in zip(outcomes, places, strict=True):
+            names.add(_name(stem_of(storable(outcome.row_key), self._row_parts), place))
+        struck = [problem for name in names for problem in self._rows.pop(name, ())]
         self._rejected.difference_update(struck)
-        for start in range(0, len(struck), _FEW):
-            connection.execute(_STRIKE_LISTED, {"problems": struck[start : start + _FEW]})
-
-
-def no_list() -> ListedProblems:
-    """Return the list of a read that begins anew: nothing of earlier reads stands on it."""
-    return ListedProblems((), None)
-
-
-def carry_list(connection: Connection, turn: FencedTransaction, row_parts: int | None) -> ListedProblems:
-    """Move the list of the last read to this one, and return it."""
-    last = connection.execute(_LAST, {"scope": turn.scope_id}).scalar()
-    ours = {"scope": turn.scope_id, "run": turn.run_id}
-    if last != turn.run_id:
-        if last is not None:
-            connection.execute(_TAKE_OVER, {**ours, "run": last, "new_run": turn.run_id})
-        turn.note(connection, read_account=dump(ReadAccount()))  # from now on the list of this run is the feed's
-    on_the_list = connection.execute(_ON_THE_LIST, ours)
-    return ListedProblems(((row.id, row.kind, row.row_key, row.origin) for row in on_the_list), row_parts)
+        for page in in_pages(struck):
+            connection.execute(_STRIKE, {"problems": page})
 
 
 def _name(stem: str, place: str) -> str:

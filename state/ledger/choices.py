@@ -1,10 +1,11 @@
-"""The closed unions of deciding: what a person may choose for an entry, what stands beside it, and what becomes of it."""
+"""What a person may decide about an entry, and what becomes of it: a pure decision over closed unions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import assert_never
+from typing import Any, assert_never
 
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey
@@ -69,13 +70,16 @@ class Other:
     destination: str
 
     def __str__(self) -> str:
-        """Name it for people."""
         return f"{self.record.row_key} of {self.feed}" if self.feed else str(self.record.row_key)
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
-    """The last decision about an entry, and the entry as that decision left it. `is_of_event`: not only of earlier events."""
+class UndoRecord:
+    """The last decision about an entry, and the entry as that decision left it: what `--undo` needs.
+
+    `is_of_event`: the decision was not only about earlier events. `before`: columns as they were; `adopted_id`: the entry that
+    gave up its event; `revisions`: the earlier events that were removed.
+    """
 
     decision: Decision
     state: EntryState
@@ -83,18 +87,9 @@ class Undo:
     attempts: int
     event_id: int | None
     is_of_event: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What is known of a row beside its entry. `other`: the entry that `same_as` means, or whose event was taken over."""
-
-    has_warnings: bool = False
-    other: Other | None = None
-    undo: Undo | None = None
-
-
-NOTHING_BESIDE = Beside()
+    before: Mapping[str, Any] = field(default_factory=dict)
+    adopted_id: int | None = None
+    revisions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,135 +122,114 @@ class NotPossibleError(ConfigError):
 RESOLVED, FOUND, ADOPTED = "resolved", "reconciled", "adopted"
 """The source of an event's id, as the code of the entry's last answer: a person, the service's list, another key. A later
 decision, to ignore the row, does not make the id the service's own."""
-FORGOTTEN = (
+SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
+"""States of entries whose events may be found in the service's list."""
+_RISK_OF_FORGOTTEN_KEY = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"
 )
-KEPT_FAILURE = (
+_RISK_OF_STORED_FAILURE = (
     "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
-    " before that failure was told, there will be two as well"
+    " before that failure, there will be two as well"
 )
-KEPT_DENIAL = (
+_RISK_OF_STORED_DENIAL = (
     "; and where access is denied once more, it goes out under the next one: if the event exists, there will be two as well"
 )
-DENIED = (
+_RISK_AFTER_DENIAL = (
     "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
     " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
     " begun anew or restored, there will be two"
 )
-USED_KEY = (
+_RISK_OF_USED_KEY = (
     "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
 )
-"""The risks of `resend`, for people."""
 
 
 def decide(  # noqa: C901, PLR0911  # one arm per choice
-    record: RowRecord, choice: Choice, beside: Beside = NOTHING_BESIDE
+    record: RowRecord, choice: Choice, *, has_warnings: bool = False, other: Other | None = None, undo: UndoRecord | None = None
 ) -> Change | NoChange:
-    """Decide what a choice does to an entry. Raises `NotPossibleError`."""
+    """Decide what a choice does to an entry. Raises `NotPossibleError`.
+
+    `other`: the entry that `same_as` means, or whose event was taken over; `undo`: of the last decision.
+    """
     match choice:
         case TakeEvent(event_id):
             return _take_event(record, event_id)
         case Resend():
             return _resend(record)
         case SetAside():
-            return _set_aside(record, beside)
+            return _ignore(record, has_warnings=has_warnings)
         case Apply():
             return _apply(record)
         case SameAs():
-            return _adopt(record, beside.other)
+            return _adopt(record, other)
         case Release():
             return _release(record)
         case Remove():
             return _remove(record)
         case TakeBack():
-            return _take_back(record, beside)
+            return _undo(record, undo, other)
         case _:
             assert_never(choice)
 
 
-def shows_event(record: RowRecord) -> bool:
-    """Whether the service shows an event of the entry, as far as we know."""
-    has_event = record.state in {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
-    return has_event and record.removed_at is None
-
-
 def may_be_removed(record: RowRecord) -> bool:
     """Whether the entry's event, and not only an earlier one, is what a person has to remove."""
-    return shows_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
+    return _has_event(record) and (record.vanished_at is not None or record.drift_kind is DriftKind.CANCELLED)
+
+
+def _has_event(record: RowRecord) -> bool:
+    is_delivered = record.state in {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
+    return is_delivered and record.removed_at is None
 
 
 def _take_event(record: RowRecord, event_id: int) -> Change | NoChange:
-    match record.state:
-        case EntryState.HELD:
-            raise NotPossibleError(
-                f"{record.row_key} is held as a likely copy: no event of its own was ever sent",
-                hint="`--same-as KEY` takes over the event of another key, `--release` sends the row",
-            )
-        case EntryState.SUPERSEDED:
-            raise NotPossibleError(
-                f"the event of {record.row_key} was taken over by another key",
-                hint="`--undo` for that other key gives it back",
-            )
-        case _ if record.removed_at is not None:
-            raise NotPossibleError(
-                f"the event of {record.row_key} was removed from the service",
-                hint="`--undo` takes that back; `--resend` creates the event again once the row is back in its source",
-            )
-        case EntryState.DELIVERED if record.event_id == event_id:
-            return NoChange(f"it is delivered as event {event_id}")
-        case EntryState.DELIVERED if record.answer is None or record.answer.code not in {RESOLVED, FOUND}:
-            raise NotPossibleError(
-                f"{record.row_key} was delivered as event {record.event_id}, by the service's own answer",
-                hint=f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids",
-            )
-        case _:
-            return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
+    row = record.row_key
+    if record.state is EntryState.HELD:
+        hint = "`--same-as KEY` takes over the event of another key, `--release` sends the row"
+        raise NotPossibleError(f"{row} is held as a likely copy: no event of its own was ever sent", hint=hint)
+    if record.state is EntryState.SUPERSEDED:
+        raise _taken_over(record)
+    if record.removed_at is not None:
+        hint = "`--undo` takes that back; `--resend` creates the event again once the row is back in its source"
+        raise NotPossibleError(f"the event of {row} was removed from the service", hint=hint)
+    if record.state is EntryState.DELIVERED and record.event_id == event_id:
+        return NoChange(f"it is delivered as event {event_id}")
+    if record.state is EntryState.DELIVERED and (record.answer is None or record.answer.code not in {RESOLVED, FOUND}):
+        hint = f"event {event_id} may be another row's: `eventsync rows` lists them all with their ids"
+        raise NotPossibleError(f"{row} was delivered as event {record.event_id}, by the service's own answer", hint=hint)
+    return Change(EntryState.DELIVERED, Decision.EVENT_ID, event_id)
 
 
-def _resend(record: RowRecord) -> Change | NoChange:  # noqa: C901, PLR0911  # one arm per state
-    is_unanswered = record.unanswered_at is not None
+def _resend(record: RowRecord) -> Change | NoChange:  # noqa: C901  # one arm per state
+    row, is_unanswered = record.row_key, record.unanswered_at is not None
     match record.state:
         case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED if record.removed_at is not None:
-            return _create_again(record)
+            if record.drift_body is not None:
+                return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True)
+            hint = "run the feed: once the row is back in its source, `--resend` creates its event again"
+            raise NotPossibleError(f"the event of {row} was removed, and its source does not ask for it", hint=hint)
         case EntryState.PENDING | EntryState.BLOCKED if waits_for_access(record):
-            return Change(EntryState.PENDING, Decision.RETRY, risk=DENIED)
+            return Change(EntryState.PENDING, Decision.RETRY, risk=_RISK_AFTER_DENIAL)
         case EntryState.PENDING if record.decision is Decision.RESEND or not is_unanswered:
             return NoChange("the next run sends it")
-        case EntryState.PENDING | EntryState.UNCERTAIN:
-            return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_unanswered(record))
-        case EntryState.BLOCKED if is_unanswered:
-            return Change(EntryState.PENDING, Decision.RESEND, risk=_risk_of_unanswered(record))
-        case EntryState.REFUSED | EntryState.BLOCKED:
+        case EntryState.REFUSED | EntryState.BLOCKED if not (is_unanswered and record.state is EntryState.BLOCKED):
             return Change(EntryState.PENDING, Decision.RETRY)
         case EntryState.CONFLICT | EntryState.DELIVERED_UNCONFIRMED:
-            return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True, risk=USED_KEY)
+            return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True, risk=_RISK_OF_USED_KEY)
         case EntryState.DELIVERED:
-            raise NotPossibleError(
-                f"{record.row_key} was delivered as event {record.event_id}: sending it again would make a second one",
-                hint="change or remove the event by hand on the service's pages; the service has no way to do it from here",
-            )
+            problem = f"{row} was delivered as event {record.event_id}: sending it again would make a second one"
+            hint = "change or remove the event by hand on the service's pages; the service has no way to do it from here"
+            raise NotPossibleError(problem, hint=hint)
         case EntryState.HELD:
-            raise NotPossibleError(
-                f"{record.row_key} is held as a likely copy: nothing was sent yet",
-                hint="use `--release` to send it, or `--same-as` where it is an event that is known already",
-            )
+            hint = "use `--release` to send it, or `--same-as` where it is an event that is known already"
+            raise NotPossibleError(f"{row} is held as a likely copy: nothing was sent yet", hint=hint)
         case EntryState.SUPERSEDED:
-            raise NotPossibleError(
-                f"the event of {record.row_key} was taken over by another key: sending it again would make a second one",
-                hint="`--undo` for that other key gives the event back",
-            )
+            raise _taken_over(record)
         case _:
-            assert_never(record.state)
-
-
-def _create_again(record: RowRecord) -> Change:
-    if record.drift_body is None:
-        raise NotPossibleError(
-            f"the event of {record.row_key} was removed, and its source does not ask for it",
-            hint="run the feed: once the row is back in its source, `--resend` creates its event again",
-        )
-    return Change(EntryState.PENDING, Decision.RESEND, is_next_revision=True)
+            has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+            risk = _RISK_OF_FORGOTTEN_KEY + _RISK_OF_STORED_FAILURE * has_failed + _RISK_OF_STORED_DENIAL * record.is_denied
+            return Change(EntryState.PENDING, Decision.RESEND, risk=risk)
 
 
 def waits_for_access(record: RowRecord) -> bool:
@@ -267,188 +241,136 @@ def waits_for_access(record: RowRecord) -> bool:
     return is_owed and record.is_denied and record.decision is not Decision.RETRY
 
 
-def _risk_of_unanswered(record: RowRecord) -> str:
-    has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-    return FORGOTTEN + KEPT_FAILURE * has_failed + KEPT_DENIAL * record.is_denied
-
-
-def _set_aside(record: RowRecord, beside: Beside) -> Change | NoChange:
+def _ignore(record: RowRecord, *, has_warnings: bool) -> Change | NoChange:
     if record.is_set_aside:
         return NoChange("it is ignored already")
-    match record.state:
-        case EntryState.PENDING if record.unanswered_at is None:
-            raise NotPossibleError(
-                f"{record.row_key} waits for no person: the next run sends it",
-                hint="take the row out of the source, or let the mapping skip it, if it should not be sent",
-            )
-        case EntryState.PENDING:
-            return Change(EntryState.UNCERTAIN, Decision.IGNORE)
-        case EntryState.SUPERSEDED:
-            return NoChange("its event was taken over by another key, and nothing about it waits for a person")
-        case EntryState.DELIVERED if not (beside.has_warnings or _is_listed(record)):
-            if record.earlier_event_ids:
-                raise NotPossibleError(
-                    f"only earlier events of {record.row_key} are listed: {_ids(record.earlier_event_ids)}",
-                    hint="remove them on the service's pages; then `--removed` takes them off the list",
-                )
-            return NoChange(f"it is delivered as event {record.event_id}, and nothing about it waits for a person")
-        case _:
-            return Change(record.state, Decision.IGNORE, record.event_id)
-
-
-def _is_listed(record: RowRecord) -> bool:
+    if record.state is EntryState.PENDING and record.unanswered_at is None:
+        hint = "take the row out of the source, or let the mapping skip it, if it should not be sent"
+        raise NotPossibleError(f"{record.row_key} waits for no person: the next run sends it", hint=hint)
+    if record.state is EntryState.PENDING:
+        return Change(EntryState.UNCERTAIN, Decision.IGNORE)
+    if record.state is EntryState.SUPERSEDED:
+        return NoChange("its event was taken over by another key, and nothing about it waits for a person")
     is_vanished = record.vanished_at is not None and record.removed_at is None
-    return record.drift_kind is not None or is_vanished
+    if record.state is not EntryState.DELIVERED or has_warnings or is_vanished or record.drift_kind is not None:
+        return Change(record.state, Decision.IGNORE, record.event_id)
+    if record.earlier_event_ids:
+        hint = "remove them on the service's pages; then `--removed` takes them off the list"
+        events = ", ".join(map(str, record.earlier_event_ids))
+        raise NotPossibleError(f"only earlier events of {record.row_key} are listed: {events}", hint=hint)
+    return NoChange(f"it is delivered as event {record.event_id}, and nothing about it waits for a person")
 
 
 def _apply(record: RowRecord) -> Change | NoChange:
+    row = record.row_key
     if record.drift_kind is DriftKind.CANCELLED:
-        raise NotPossibleError(
-            f"the source has cancelled {record.row_key}: there is no change to apply",
-            hint="remove its event on the service's pages; then use `--removed`",
-        )
+        hint = "remove its event on the service's pages; then use `--removed`"
+        raise NotPossibleError(f"the source has cancelled {row}: there is no change to apply", hint=hint)
     if record.drift_kind is DriftKind.RETURNED:
-        raise NotPossibleError(
-            f"the event of {record.row_key} was removed by hand, and the row is back in its source",
-            hint="`--resend` creates the event again, `--ignore` leaves it so",
-        )
+        hint = "`--resend` creates the event again, `--ignore` leaves it so"
+        raise NotPossibleError(f"the event of {row} was removed by hand, and the row is back in its source", hint=hint)
     if record.removed_at is not None:
         return NoChange("its event was removed, and the source asks for nothing")
-    if not shows_event(record):
-        raise NotPossibleError(
-            f"{record.row_key} is {_words(record.state)}: no event of it is known that could have been changed by hand",
-            hint="`--event-id N` names its event where there is one; then use `--applied`",
-        )
+    if not _has_event(record):
+        problem = f"{row} is {_words(record.state)}: no event of it is known that could have been changed by hand"
+        raise NotPossibleError(problem, hint="`--event-id N` names its event where there is one; then use `--applied`")
     if record.drift_kind is None or record.drift_body is None:
         return NoChange("the source asks for nothing else than what the service shows")
     return Change(record.state, Decision.APPLIED, record.event_id)
 
 
 def _adopt(record: RowRecord, other: Other | None) -> Change | NoChange:
+    row = record.row_key
     if record.decision is Decision.SAME_AS and (other is None or other.record.candidate_id == record.entry_id):
         return NoChange(f"it has taken over event {record.event_id}")
     if record.state is not EntryState.HELD:
-        raise NotPossibleError(
-            f"{record.row_key} is {_words(record.state)}: only a held row takes over the event of another key",
-            hint="name the held row first, and the key that has the event after `--same-as`",
-        )
+        hint = "name the held row first, and the key that has the event after `--same-as`"
+        raise NotPossibleError(f"{row} is {_words(record.state)}: only a held row takes over another key's event", hint=hint)
     if other is None:
-        raise NotPossibleError(
-            f"{record.row_key} has no single candidate whose event it could take over",
-            hint="`--same-as KEY` names the key that has the event, `--release` sends the row",
-        )
-    _check_giver(record, other)
-    return Change(other.record.state, Decision.SAME_AS, other.record.event_id, adopted=other)
-
-
-def _check_giver(record: RowRecord, other: Other) -> None:  # noqa: C901  # one arm per state
+        hint = "`--same-as KEY` names the key that has the event, `--release` sends the row"
+        raise NotPossibleError(f"{row} has no single candidate whose event it could take over", hint=hint)
     giver, feed = other.record, other.feed or "FEED"
-    match giver.state:
-        case _ if giver.entry_id == record.entry_id:
-            problem, hint = "a row cannot take over its own event", "name the key that has the event"
-        case _ if giver.removed_at is not None:
-            problem, hint = f"the event of {other} was removed from the service", "`--release` sends the row"
-        case EntryState.DELIVERED | EntryState.DELIVERED_UNCONFIRMED:
-            return
-        case EntryState.PENDING | EntryState.BLOCKED:
-            problem, hint = f"{other} is {giver.state} and has no event yet", f"`eventsync run {feed}` first"
-        case EntryState.REFUSED:
-            problem, hint = f"{other} was refused and has no event", "`--release` sends the row"
-        case EntryState.HELD:
-            problem, hint = f"{other} is held itself and has no event", f"decide about {giver.row_key} first"
-        case EntryState.UNCERTAIN | EntryState.CONFLICT:
-            problem = f"it is not known whether {other} has an event: it is {giver.state}"
-            hint = f"`eventsync reconcile {feed}` looks for it; then say it again"
-        case EntryState.SUPERSEDED:
-            problem, hint = f"the event of {other} was taken over by another key", "name the key that has the event now"
-        case _:
-            assert_never(giver.state)
-    raise NotPossibleError(f"{record.row_key}: {problem}", hint=hint)
+    if giver.entry_id == record.entry_id:
+        raise NotPossibleError(f"{row} cannot take over its own event", hint="name the key that has the event")
+    if not _has_event(giver):
+        state = "removed from the service" if giver.removed_at is not None else _words(giver.state)
+        hints = {
+            EntryState.PENDING: f"`eventsync run {feed}` first",
+            EntryState.BLOCKED: f"`eventsync run {feed}` first",
+            EntryState.HELD: f"decide about {giver.row_key} first",
+            EntryState.UNCERTAIN: f"`eventsync reconcile {feed}` looks for it; then say it again",
+            EntryState.CONFLICT: f"`eventsync reconcile {feed}` looks for it; then say it again",
+            EntryState.SUPERSEDED: "name the key that has the event now",
+        }
+        hint = hints.get(giver.state, "`--release` sends the row")
+        raise NotPossibleError(f"{row}: no event of {other} is known that it could take over: it is {state}", hint=hint)
+    return Change(giver.state, Decision.SAME_AS, giver.event_id, adopted=other)
 
 
 def _release(record: RowRecord) -> Change | NoChange:
     if record.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
         return NoChange("it is released: the next run sends it")
     if record.state is not EntryState.HELD:
-        raise NotPossibleError(
-            f"{record.row_key} is {_words(record.state)}: only a held row can be released",
-            hint="`--resend` sends a row again that was sent before",
-        )
+        hint = "`--resend` sends a row again that was sent before"
+        raise NotPossibleError(f"{record.row_key} is {_words(record.state)}: only a held row can be released", hint=hint)
     return Change(EntryState.PENDING if record.body else EntryState.HELD, Decision.RELEASE)
 
 
 def _remove(record: RowRecord) -> Change | NoChange:
-    earlier = record.earlier_event_ids
+    row, earlier = record.row_key, record.earlier_event_ids
     if may_be_removed(record):
         own = () if record.event_id is None else (record.event_id,)
         return Change(record.state, Decision.REMOVED, record.event_id, removed=(*earlier, *own))
     if earlier:
-        is_shown = shows_event(record) and not record.is_set_aside
-        decision = Decision.REMOVED if is_shown else record.decision
-        return Change(record.state, decision, record.event_id, removed=earlier)
+        is_listed = _has_event(record) and not record.is_set_aside
+        return Change(record.state, Decision.REMOVED if is_listed else record.decision, record.event_id, removed=earlier)
     if record.removed_at is not None:
         return NoChange("its event was removed already")
-    if shows_event(record):
-        raise NotPossibleError(
-            f"{record.row_key} is in its source, and not cancelled there",
-            hint="take the row out of the source or cancel it there, and run the feed; then use `--removed`",
-        )
-    raise NotPossibleError(
-        f"{record.row_key} is {_words(record.state)}: no event of it is known that could have been removed",
-        hint="`--ignore` takes it off the list",
-    )
+    if _has_event(record):
+        hint = "take the row out of the source or cancel it there, and run the feed; then use `--removed`"
+        raise NotPossibleError(f"{row} is in its source, and not cancelled there", hint=hint)
+    problem = f"{row} is {_words(record.state)}: no event of it is known that could have been removed"
+    raise NotPossibleError(problem, hint="`--ignore` takes it off the list")
 
 
-def _take_back(record: RowRecord, beside: Beside) -> Change | NoChange:
-    undo = beside.undo
+def _undo(  # noqa: C901  # one arm per way in which the entry has changed since
+    record: RowRecord, undo: UndoRecord | None, giver: Other | None
+) -> Change | NoChange:
     if undo is None or is_ignored_anew(record, undo):
-        return _take_back_unkept(record)
+        if not record.is_set_aside and record.decision is not None:
+            raise _too_late(record, record.decision)
+        return Change(record.state, None, record.event_id) if record.is_set_aside else NoChange("nothing was decided about it")
     if undo.decision is Decision.IGNORE or not undo.is_of_event:
         is_as_left = undo.is_of_event and record.is_set_aside
         return Change(undo.state if is_as_left else record.state, None, record.event_id)
     if (record.attempts, record.revision) != (undo.attempts, undo.revision):
-        raise _too_late(record, undo.decision, f"it was sent since, and is {_words(record.state)} now")
+        raise _too_late(record, undo.decision, "it was sent since, and ")
     if undo.decision is Decision.RELEASE and record.state in {EntryState.HELD, EntryState.PENDING}:
         return Change(EntryState.HELD, None)
     if (record.state, record.event_id) != (undo.state, undo.event_id):
-        raise _too_late(record, undo.decision, f"it is {_words(record.state)} now")
-    if undo.decision is Decision.SAME_AS:
-        return _give_back(record, beside.other)
-    return Change(record.state, None, record.event_id)
+        raise _too_late(record, undo.decision)
+    if undo.decision is not Decision.SAME_AS:
+        return Change(record.state, None, record.event_id)
+    if giver is None or giver.record.state is not EntryState.SUPERSEDED or giver.record.candidate_id != record.entry_id:
+        raise _too_late(record, undo.decision, f"{giver or 'the row that had the event'} is back in its source, and ")
+    return Change(EntryState.HELD, None, adopted=giver)
 
 
-def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
+def is_ignored_anew(record: RowRecord, undo: UndoRecord) -> bool:
     """Whether a read has ignored the entry once more since the last decision, as its row went back to what was ignored."""
     return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
 
 
-def _take_back_unkept(record: RowRecord) -> Change | NoChange:
-    if record.is_set_aside:
-        return Change(record.state, None, record.event_id)
-    if record.decision is None:
-        return NoChange("nothing was decided about it")
-    raise _too_late(record, record.decision, f"it is {_words(record.state)} now")
+def _too_late(record: RowRecord, decision: Decision, why: str = "") -> NotPossibleError:
+    problem = f"what was decided about {record.row_key} ({decision}) cannot be taken back: {why}it is {_words(record.state)} now"
+    hint = "a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows where the row stands"
+    return NotPossibleError(problem, hint=hint)
 
 
-def _give_back(record: RowRecord, giver: Other | None) -> Change:
-    if giver is None or giver.record.state is not EntryState.SUPERSEDED or giver.record.candidate_id != record.entry_id:
-        raise _too_late(record, Decision.SAME_AS, f"{giver or 'the row that had the event'} is back in its source")
-    return Change(EntryState.HELD, None, adopted=giver)
-
-
-def _too_late(record: RowRecord, decision: Decision, why: str) -> NotPossibleError:
-    return NotPossibleError(
-        f"what was decided about {record.row_key} ({decision}) cannot be taken back: {why}",
-        hint="a wrong event id is corrected by `--event-id` with the right one; `eventsync rows` shows where the row stands",
-    )
+def _taken_over(record: RowRecord) -> NotPossibleError:
+    problem = f"the event of {record.row_key} was taken over by another key: sent again, there would be a second one"
+    return NotPossibleError(problem, hint="`--undo` for that other key gives the event back")
 
 
 def _words(state: EntryState) -> str:
     return state.value.replace("_", " ")
-
-
-def _ids(event_ids: tuple[int, ...]) -> str:
-    return f"event{'s' * (len(event_ids) > 1)} {', '.join(map(str, event_ids))}"
-
-
-SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)

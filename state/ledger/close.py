@@ -1,348 +1,465 @@
-"""The end of a read: withdraw and mark what its source no longer asks for, balance the account, set the gate."""
+"""The end of a read: withdraw and mark what its source no longer asks for, judge held rows, balance the account, set the gate.
+
+A held row goes out where nothing looks like it any more, and the row that it resembled is known to be in its source, or has no
+event. Where that row is gone, the held one may be the same row under another key, with other content by now.
+"""
 
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, Row, Select, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, case, delete, select, tuple_, update
 
 from mappings.row_key import RowKey
-from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind
+from state.enums import Decision, DriftKind, EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import READS_THAT_TELL, Alongside, StageReport, dump, held, stem_of, strike, write_problems
-from state.ledger.duplicates import Neighbour, find_alongside, forget_marks, lock_service, read_neighbours
+from state.ledger.duplicates import Neighbour, find_alongside, lock_service, read_neighbours
 from state.ledger.entries import (
-    _IS_UNMARKED,
+    BASELINE,
+    IS_IN_SOURCE,
+    IS_NEVER_SENT,
+    MARK,
     MAY_BE_OUT,
+    SOME,
     WITHOUT_EVENT,
     Candidate,
+    count_entries,
     count_to_come,
     count_unmarked,
+    find_waiting_drafts,
+    in_pages,
     is_of_change,
     mark_anew,
-    put_back,
-    waiting,
+    put_events_back,
 )
-from state.ledger.gate import Opening, is_repeatable, judge, read_report
-from state.ledger.lease import FencedTransaction
-from state.ledger.reads import Progress, ReadKind, ReadMarks, UnreadEvents
-from state.tables import ENTRY, NO_DRIFT, RUN
+from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge, read_report
+from state.ledger.reads import CONFLICTING, DELETED, MAPPED, PRESENT, VANISHED, ReadKind, SourceRead
+from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, RUN
 
-_FEW = 500
-_UNMARKABLE = (EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value)
-"""Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event."""
-
-
-"""The service has the event of the entry, or may have it, as SQL."""
-_SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
-    _SOME, ENTRY.c.state.not_in(_UNMARKABLE), *_IS_UNMARKED
-)
-_PASS = update(ENTRY).where(_SOME).values(past_at=bindparam("now"))
-
-
-# A removed event whose row came back, and is gone again, is as it was.
-_SETTLE = update(ENTRY).where(_SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
-
-
-def sort_out(connection: Connection, absent: Iterable[int], marks: ReadMarks, unread: UnreadEvents, now: datetime) -> None:
-    """Mark which absent entries have vanished, which are over, and which have no event at the service."""
-    for few in in_fews(absent):
-        for row in connection.execute(_ABSENT, {"entries": few}):
-            if marks.is_present(row.id) or (unread.is_any and unread.covers(row.row_key)):
-                continue
-            if not row.may_be_out:
-                marks.dropped.append(row.id)
-            elif row.ends_at is not None and row.ends_at <= now:
-                marks.past.append(row.id)
-            else:
-                marks.mark_vanished(row.id)
-
-
-def mark_past(connection: Connection, past: Iterable[int], now: datetime) -> None:
-    """Mark entries as gone, their events being over: no later read counts them again."""
-    for few in in_fews(past):
-        connection.execute(_PASS, {"entries": few, "now": now})
-        connection.execute(_SETTLE, {"entries": few})
-
-
-def in_fews(ids: Iterable[int]) -> Iterator[list[int]]:
-    """Yield the ids by so many as one statement takes."""
-    rest = iter(ids)
-    while few := list(islice(rest, _FEW)):
-        yield few
-
-
-_DELETE = delete(ENTRY).where(_SOME)
-_REFUSE = update(ENTRY).where(_SOME).values(state=EntryState.REFUSED.value, fingerprint="", updated_at=bindparam("now"))
-
-
-class TakenBack:
-    """What one read takes back, in its transaction; `write` at the end writes what is left. `drafts` counts those of changes.
-
-    What was refused before goes back to refused, without a fingerprint: any next payload of the source reopens it. A draft of
-    a change makes room for the event that was delivered before it.
-    """
-
-    def __init__(self, connection: Connection, now: datetime) -> None:
-        self._connection = connection
-        self._now = now
-        self._deleted: list[int] = []
-        self._refused: list[int] = []
-        self._drafts: list[int] = []
-        self.drafts = 0
-
-    def delete(self, entries: Iterable[int]) -> None:
-        """Delete entries of which the service knows nothing."""
-        for few in in_fews(entries):
-            forget_marks(self._connection, few)
-            self._connection.execute(_DELETE, {"entries": few})
-
-    def take(self, row: Row[*tuple[Any, ...]]) -> bool:
-        """Take back one entry, of which the id, the revision and the refusal's id are known; return whether it is deleted."""
-        place = self._place_of(row)
-        place.append(row.id)
-        is_out = place is self._deleted
-        if len(place) == _FEW:
-            self.write()
-        return is_out
-
-    def write(self) -> None:
-        """Write what was taken back so far."""
-        self.delete(self._deleted)
-        if self._refused:
-            self._connection.execute(_REFUSE, {"entries": self._refused, "now": self._now})
-        put_back(self._connection, self._drafts, self._now)
-        self.drafts += len(self._drafts)
-        self._deleted, self._refused, self._drafts = [], [], []
-
-    def _place_of(self, row: Row[*tuple[Any, ...]]) -> list[int]:
-        if is_of_change(row.revision):
-            return self._drafts
-        return self._refused if row.revision or row.refused_request_id else self._deleted
-
-
-_PAGE = 500
-_LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
-_HeldRow = Row[*tuple[Any, ...]]
-
-
-def settle_held(connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> int:
-    """Judge the held rows that this read has mapped, and forget those that it has not and that nobody has decided on.
-
-    Return how many entries of before this read are held, or were, that the source has. All marks must be written.
-    """
-    marks, present = progress.marks, 0
-    judge = _Judge(connection, turn, opening, progress)
-    taken = TakenBack(connection, turn.now())
-    for page in _pages(connection, turn.scope_id):
-        present += sum(row.id <= marks.boundary and marks.is_present(row.id) for row in page)
-        unasked = [row for row in page if not marks.is_mapped(row.id)]
-        judge.take([row for row in page if marks.is_mapped(row.id) and not marks.is_conflicting(row.id) and not _is_ignored(row)])
-        over = [
-            row
-            for row in unasked
-            if row.decision is None and (opening.is_whole or marks.is_present(row.id) or marks.is_deleted(row.id))
-        ]
-        taken.delete(row.id for row in over if not row.revision)
-        # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
-        used = ENTRY.c.id.in_([row.id for row in over if row.revision])
-        connection.execute(update(ENTRY).where(used).values(state=EntryState.SUPERSEDED.value))
-        strike(connection, turn.scope_id, ProblemKind.HELD, [row.row_key for row in over])
-    return present
-
-
-def hold_staged_beside(connection: Connection, turn: FencedTransaction, progress: Progress) -> None:
-    """Hold new rows of this read that look like entries which other feeds have staged since it began."""
-    turned: dict[int, tuple[RowKey, str, Candidate]] = {}
-    for entry_id, row_key, place, candidate in progress.duplicates.find_staged_beside(connection, progress.marks.boundary):
-        turned.setdefault(entry_id, (row_key, place, candidate))
-    if not turned:
-        return
-    connection.execute(
-        _LIKE.values(state=EntryState.HELD.value),
-        [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in turned.items()],
+MOST_COMPARED = 100_000
+"""So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
+_AT_LEAST = 3
+"""Fewer rows than these trip no brake, and are not counted."""
+_Row = Row[*tuple[Any, ...]]
+# A row that a person has ignored is listed again: that it is gone is a change.
+_VANISH = (
+    update(ENTRY)
+    .where(SOME, ENTRY.c.vanished_at.is_(None))
+    .values(
+        vanished_at=bindparam("now", type_=ENTRY.c.vanished_at.type),
+        vanished_by=bindparam("rule"),
+        decision=case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision),
     )
-    for row_key, place, candidate in turned.values():
-        progress.tally.hold_after_all(place, row_key, candidate)
-    problems = (held(place, row_key, candidate, {}) for row_key, place, candidate in turned.values())
-    write_problems(connection, turn.scope_id, turn.run_id, turn.now(), problems)
+)
+# A removed event whose row came back, and is gone again, is as it was.
+_SETTLE = update(ENTRY).where(SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
+# Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event.
+_ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
+    *(SOME, IS_IN_SOURCE),
+    ENTRY.c.state.not_in((EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value)),
+)
+_FORGET_MARKS = delete(DUPLICATE_MARK).where(
+    tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(SOME))
+)
+_LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
+_IDS = (
+    select(ENTRY.c.id)
+    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == bindparam("in_state"), ENTRY.c.id > bindparam("after"))
+    .where(ENTRY.c.id <= bindparam("boundary"))
+    .order_by(ENTRY.c.id)
+    .limit(2_000)
+)
+# Apart from the ids, which an index holds: the entries themselves are large.
+_ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
 
 
-class _Judge:
-    """Judges held rows by the rows that they resemble, a page at a time, oldest first."""
+def close_stage(
+    connection: Connection, read: SourceRead, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None
+) -> StageReport:
+    """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
+    return _Closing(connection, read).close(brake, bookmark)
 
-    def __init__(self, connection: Connection, turn: FencedTransaction, opening: Opening, progress: Progress) -> None:
+
+class _Closing:
+    """`_past`: entries whose rows are gone after their event; `_dropped`: gone ones of which no event can be out."""
+
+    def __init__(self, connection: Connection, read: SourceRead) -> None:
         self._connection = connection
-        self._turn = turn
-        self._opening = opening
-        self._progress = progress
-        apart = progress.duplicates.apart
-        self._neighbours: Mapping[int, Neighbour] = {
-            scope_id: each for scope_id, each in read_neighbours(connection, turn.scope_id).items() if scope_id not in apart
-        }
+        self._read, self._run, self._marks, self._tally = read, read.run, read.marks, read.tally
+        self._past, self._dropped = array("q"), array("q")
+        self._neighbours: Mapping[int, Neighbour] = {}
 
-    def take(self, page: Collection[_HeldRow]) -> None:
-        """Free the rows that nothing resembles any more; the others stay held, by the right candidate."""
+    def close(self, brake: Callable[[StageReport], Sequence[str]], bookmark: Bookmark | None) -> StageReport:
+        connection, run, read = self._connection, self._run, self._read
+        report = self._report()
+        tripped, accepted = brake(report), read.policy.accepted
+        report = replace(
+            report,
+            brakes=tuple(name for name in tripped if name not in accepted),
+            accepted=tuple(name for name in tripped if name in accepted),
+        )
+        stamp = read.stamp if self._is_repeatable() else ""
+        if report.is_blind and read.policy.kind is ReadKind.INCREMENTAL:  # it never meets them: the next one is a full one
+            drop_bookmark(connection, run.scope_id)
+        if judge(connection, run, read.scope, report, stamp=stamp, bookmark=bookmark):
+            read.digests.keep(connection, run.scope_id)
+        if not report.brakes:  # else the read is not believed so far: nothing has vanished
+            self._mark_gone()
+        accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": json.dumps(report.brakes)}
+        run.note(connection, phase=Phase.STAGED.value, is_whole=read.is_whole, **accounts)
+        return report
+
+    def _report(self) -> StageReport:
+        """Settle all that the read leaves open, and return its report before the brakes are asked."""
+        connection, run, read, marks, counts = self._connection, self._run, self._read, self._marks, self._tally.counts
+        policy, scope = read.policy, read.scope
+        self._mark_rows_of_stems()
+        unread, withdrawn_present = self._withdraw()
+        read.duplicates.write(connection)
+        lock_service(connection, run.scope_id)
+        held_before = self._settle_held()
+        self._hold_staged_beside()
+        alongside = self._find_alongside()
+        before = marks.count(PRESENT) - held_before
+        if policy.on_vanish == "report":
+            self._sort_out(self._find_absent(before - withdrawn_present))
+        counts["vanished"] = marks.count(VANISHED)
+        counts["standing"] = read.listed.standing
+        counts["redrafted"] = sum(marks.has(entry_id, MAPPED) for entry_id in find_waiting_drafts(connection, run.scope_id))
+        account = self._tally.account()
+        account.check()
+        report = self._tally.report(
+            run.run_id,
+            is_whole=read.is_whole,
+            known_before=read.known_before,
+            last_whole_read=scope.last_whole_read,
+            is_marking=policy.on_vanish == "report",
+            past=len(self._past),
+            past_rows=len(self._past) if policy.row_parts is None else 0,
+            met=before - counts["unreleased"],
+            present=before - withdrawn_present + account.new - counts["restaged"],
+            alongside=alongside,
+            stood=brakes_of(scope.gate_reason),
+            key_definition=policy.key_definition,
+            has_new_keys=has_new_keys(scope, policy.key_definition),
+            is_blind=bool(unread) and not read.is_whole and (scope.gate != GateState.OPEN or bool(scope.gate_reason)),
+            **self._left_out(),
+        )
+        return self._with_history(report)
+
+    def _is_repeatable(self) -> bool:
+        """Whether the next read of the same rows would have the same outcome as this one, before and after publishing.
+
+        A row called off is left out until its event is delivered after all. Where two rows claim a key, both are new in every
+        read, with their warnings; whether they look like copies depends on what was staged behind them.
+        """
+        counts, is_conflicting = self._tally.counts, any(self._marks.find(CONFLICTING))
+        if counts["restless"] or (is_conflicting and counts["warnings"]):
+            return False
+        is_owed = ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value))
+        may_change = bool(counts["called_off"]) or is_conflicting
+        return not (may_change and count_entries(self._connection, ENTRY.c.scope_id == self._run.scope_id, is_owed))
+
+    def _mark_rows_of_stems(self) -> None:
+        """Mark as deleted the earlier events of each row that this read has met, where it does not stand for them any more."""
+        read = self._read
+        stems = read.stems | read.left_out_stems.keys()
+        for row in self._entries(_ROWS, *EntryState) if stems else ():
+            stem = stem_of(row.row_key, read.policy.row_parts)
+            if stem in stems and not self._marks.has(row.id, PRESENT):
+                self._marks.mark([row.id], DELETED)
+                if stem in read.left_out_stems:
+                    read.left_out[row.id] = read.left_out_stems[stem]
+
+    def _withdraw(self) -> tuple[int, int]:
+        """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
+        longer asks for (gone from a whole read, deleted, or present in this one as rejected or skipped).
+
+        What was refused before goes back to refused, without a fingerprint: any next payload of the source reopens it. A draft
+        of a change makes room for the event that was delivered before it. Return how many were not read, and how many known ones
+        that the source has were taken out of the ledger.
+        """
+        unread = known = 0
+        marks, counts, now = self._marks, self._tally.counts, self._run.now()
+        deleted = array("q", (entry_id for entry_id in marks.find(CONFLICTING) if entry_id > marks.boundary))
+        drafts, refused = list[int](), list[int]()
+        for row in self._entries(_ROWS, EntryState.PENDING):
+            if row.attempts:
+                continue
+            is_present, is_unasked = marks.has(row.id, PRESENT), not marks.has(row.id, MAPPED)
+            is_unreleased = row.id > self._read.scope.released_id
+            is_conflicting = marks.has(row.id, CONFLICTING)
+            counts["unreleased"] += is_unreleased and is_present
+            if is_conflicting or (is_unasked and (self._read.is_whole or is_present or marks.is_deleted(row.id))):
+                counts["withdrawn"] += not is_conflicting
+                if is_of_change(row.revision):
+                    drafts.append(row.id)
+                elif row.revision or row.refused_request_id:
+                    refused.append(row.id)
+                else:
+                    deleted.append(row.id)
+                    known += is_present
+            else:
+                unread += is_unasked
+                counts["waiting"] += not is_unasked and is_unreleased
+        self._delete(deleted)
+        for page in in_pages(refused):
+            columns = {"state": EntryState.REFUSED.value, "fingerprint": "", "updated_at": now}
+            self._connection.execute(update(ENTRY).where(SOME).values(**columns), {"entries": page})
+        put_events_back(self._connection, drafts, now)
+        counts["restless"] += len(drafts)
+        return unread, known
+
+    def _delete(self, entries: Iterable[int]) -> None:
+        """Delete entries of which the service knows nothing."""
+        for page in in_pages(entries):
+            for statement in (_FORGET_MARKS, delete(ENTRY).where(SOME)):
+                self._connection.execute(statement, {"entries": page})
+
+    def _find_alongside(self) -> Alongside | None:
+        """Return who else delivers the rows of a feed of which nothing was ever let out.
+
+        Where a person accepts that for this run, the rows that were held for its sake are freed.
+        """
+        connection, scope, duplicates = self._connection, self._read.scope, self._read.duplicates
+        if scope.released_id:
+            return None
+        found = find_alongside(connection, scope.id)
+        if found is None and "scope" in brakes_of(scope.gate_reason):
+            stored = read_report(connection, scope.id, scope.gate_run)  # which freed the rows and did not open the gate
+            found = stored.alongside if stored is not None else None
+            if found is not None and found.scope_id not in read_neighbours(connection, scope.id):
+                found = None
+        if found is None or "scope" not in self._read.policy.accepted:
+            return found
+        duplicates.apart.add(found.scope_id)
+        self._settle_held()
+        return replace(found, held=0)
+
+    def _find_absent(self, present: int) -> Iterable[int]:
+        """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
+
+        `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
+        """
+        marks = self._marks
+        if self._read.policy.kind is ReadKind.CHOSEN:
+            return ()
+        if self._read.is_whole and count_unmarked(self._connection, self._run.scope_id, marks.boundary) != present:
+            return (row.id for row in self._entries(_IDS, *EntryState) if not marks.has(row.id, PRESENT))
+        return marks.find(DELETED)
+
+    def _sort_out(self, absent: Iterable[int]) -> None:
+        """Mark which absent entries have vanished, which are over, and which have no event at the service."""
+        now = self._run.now()
+        for page in in_pages(absent):
+            for row in self._connection.execute(_ABSENT, {"entries": page}):
+                if self._marks.has(row.id, PRESENT) or self._read.unread.covers(row.row_key):
+                    continue
+                if not row.may_be_out:
+                    self._dropped.append(row.id)
+                elif row.ends_at is not None and row.ends_at <= now:
+                    self._past.append(row.id)
+                else:
+                    self._marks.mark([row.id], VANISHED)
+
+    def _mark_gone(self) -> None:
+        """Mark rows as vanished, with the rule that leaves them out, or as gone after their event: no later read counts these."""
+        connection, now = self._connection, self._run.now()
+        by_rule: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
+        for entry_id in self._marks.find(VANISHED):
+            by_rule[self._read.left_out.get(entry_id, "")].append(entry_id)
+        for rule, entries in by_rule.items():
+            for page in in_pages(entries):
+                connection.execute(_VANISH, {"entries": page, "now": now, "rule": rule})
+        for page in in_pages(chain(self._past, self._dropped)):
+            connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
+            connection.execute(_SETTLE, {"entries": page})
+
+    def _left_out(self) -> dict[str, Any]:
+        """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
+        left_out = self._read.left_out.items()
+        rules = Counter(rule for entry_id, rule in left_out if self._marks.has(entry_id, VANISHED))
+        if rules.total() < _AT_LEAST:
+            return {}
+        to_come = count_to_come(self._connection, self._run.scope_id, self._run.now())
+        return {"left_out": dict(rules.most_common()), "to_come": to_come}
+
+    def _with_history(self, report: StageReport) -> StageReport:
+        """Return the report with the new rows that agree with absent ones, and the earlier whole reads that went out and were
+        like it.
+
+        Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A
+        read that gains many and loses few replaces nothing.
+        """
+        new = report.account.new - report.restaged + report.waiting
+        lost = report.vanished + report.past
+        if new >= _AT_LEAST and self._read.policy.kind is not ReadKind.CHOSEN:
+            report = replace(report, alike=self._count_alike())
+        is_replacing = bool(new) and lost * 2 > new
+        if not (is_replacing or report.alike):
+            return report
+        latest = (
+            select(RUN.c.stage_report)
+            .where(RUN.c.scope_id == self._run.scope_id, RUN.c.id != self._run.run_id, RUN.c.is_whole, RUN.c.brakes == "[]")
+            .where(RUN.c.stage_report.is_not(None))
+            .order_by(RUN.c.started_at.desc())
+            .limit(READS_THAT_TELL)
+        )
+        replaced = alike = 0
+        for stored in map(json.loads, self._connection.execute(latest).scalars()):
+            gained = stored["account"]["new"] - stored["restaged"] + stored.get("waiting", 0)
+            has_lost = (stored["vanished"] + stored.get("past", 0)) * 2 >= lost
+            replaced += is_replacing and gained * 2 >= new and has_lost
+            alike += bool(report.alike) and stored.get("alike", 0) * 2 >= report.alike
+        return replace(report, replaced_before=replaced, alike_before=alike)
+
+    def _count_alike(self) -> int:
+        """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
+
+        Both within one channel; the entry's event may be over.
+        """
+        marks, is_whole, of_feed = self._marks, self._read.is_whole, ENTRY.c.scope_id == self._run.scope_id
+        known = select(ENTRY.c.id).where(of_feed, MAY_BE_OUT)
+        if is_whole:
+            youngest = self._connection.execute(known.order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)).scalars()
+            absent = [entry_id for entry_id in youngest if not marks.has(entry_id, PRESENT)]
+        else:
+            gone = self._connection.execute(known.where(~IS_IN_SOURCE)).scalars()
+            absent = list(islice(chain(gone, filter(marks.is_deleted, marks.find(DELETED))), MOST_COMPARED))
+        if not absent:
+            return 0
+        pairs = {pair for body in self._bodies(absent) for pair in _pairs(body)}
+        new = select(ENTRY.c.id).where(of_feed, IS_NEVER_SENT, ENTRY.c.id > self._read.scope.released_id)
+        youngest = self._connection.execute(new.order_by(ENTRY.c.id).limit(MOST_COMPARED)).scalars()
+        return sum(not pairs.isdisjoint(_pairs(body)) for body in self._bodies(youngest.all()))
+
+    def _bodies(self, entries: Iterable[int]) -> Iterator[bytes]:
+        for page in in_pages(entries):
+            yield from self._connection.execute(select(BASELINE).where(SOME), {"entries": page}).scalars()
+
+    def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[_Row]:
+        """Yield the entries of before this read by state and by age, a page at a time."""
+        scope = {"scope": self._run.scope_id, "boundary": self._marks.boundary}
+        for state in states:
+            after = 0
+            while rows := self._connection.execute(page, {**scope, "in_state": state.value, "after": after}).all():
+                yield from rows
+                after = rows[-1].id
+
+    def _hold_staged_beside(self) -> None:
+        """Hold new rows of this read that look like entries which other feeds have staged since it began."""
+        connection, run = self._connection, self._run
+        found: dict[int, tuple[RowKey, str, Candidate]] = {}
+        for entry_id, row_key, place, candidate in self._read.duplicates.find_staged_beside(connection, self._marks.boundary):
+            found.setdefault(entry_id, (row_key, place, candidate))
+        if not found:
+            return
+        likes = [{"entry": entry_id, "like": candidate.entry_id} for entry_id, (_, _, candidate) in found.items()]
+        connection.execute(_LIKE.values(state=EntryState.HELD.value), likes)
+        for row_key, place, candidate in found.values():
+            self._tally.counts["new"] -= 1
+            self._tally.hold(place, row_key, candidate)
+        write_problems(connection, run, (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values()))
+
+    def _settle_held(self) -> int:
+        """Judge the held rows that this read has mapped, and forget those that it has not and that nobody has decided on.
+
+        Return how many entries of before this read are held, or were, that the source has. All marks must be written.
+        """
+        connection, scope_id, marks, present = self._connection, self._run.scope_id, self._marks, 0
+        names = ("id", "row_key", "twin_digest", "candidate_id", "revision", "decision", "created_at")
+        held_rows = select(*(ENTRY.c[name] for name in names)).order_by(ENTRY.c.id).limit(500)
+        held_rows = held_rows.where(ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.HELD.value)
+        self._neighbours, after = read_neighbours(connection, scope_id), 0
+        while page := connection.execute(held_rows.where(ENTRY.c.id > after)).all():
+            after = page[-1].id
+            mapped, over = [], []
+            for row in page:
+                present += row.id <= marks.boundary and marks.has(row.id, PRESENT)
+                if marks.has(row.id, MAPPED):
+                    if not marks.has(row.id, CONFLICTING) and row.decision != Decision.IGNORE:
+                        mapped.append(row)
+                elif row.decision is None and (self._read.is_whole or marks.has(row.id, PRESENT | DELETED)):
+                    over.append(row)
+            self._judge_held(mapped)
+            self._delete(row.id for row in over if not row.revision)
+            # The keys of an entry that had an event were used: it stays, so that the row never goes out under one of them again.
+            used = ENTRY.c.id.in_([row.id for row in over if row.revision])
+            connection.execute(update(ENTRY).where(used).values(state=EntryState.SUPERSEDED.value))
+            strike(connection, scope_id, ProblemKind.HELD, [row.row_key for row in over])
+        return present
+
+    def _judge_held(self, page: Collection[_Row]) -> None:
+        """Free the held rows of a page that nothing resembles any more; the others stay held, by the right candidate."""
         if not page:
             return
-        candidates = _resolved(self._connection, {row.candidate_id for row in page if row.candidate_id})
+        connection = self._connection
+        candidates = self._resolve({row.candidate_id for row in page if row.candidate_id})
         doubtful = [row for row in page if not self._still_holds(row, candidates.get(row.candidate_id or 0))]
-        others = self._progress.duplicates.find(self._connection, {row.twin_digest for row in doubtful})
-        freed: dict[bytes, _HeldRow] = {}
-        like = {row.id: found.id for row in page if (found := candidates.get(row.candidate_id or 0)) is not None}
-        moved = {row.id: like[row.id] for row in page if row.id in like and like[row.id] != row.candidate_id}
+        others = self._read.duplicates.find(connection, {row.twin_digest for row in doubtful})
+        freed: dict[bytes, _Row] = {}
+        likes = {row.id: candidates[row.candidate_id].id for row in page if row.candidate_id in candidates}
+        likes = {row.id: likes[row.id] for row in page if likes.get(row.id, row.candidate_id) != row.candidate_id}
         for row in doubtful:
             other = others.get(row.twin_digest)
             entry_id = other.entry_id if other is not None else freed[row.twin_digest].id if row.twin_digest in freed else 0
             if entry_id:
-                moved[row.id] = entry_id
+                likes[row.id] = entry_id
             else:
                 freed[row.twin_digest] = row
-        self._free(list(freed.values()))
-        moved = {entry_id: candidate for entry_id, candidate in moved.items() if candidate}
-        if moved:
-            self._connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in moved.items()])
-
-    def _free(self, rows: Collection[_HeldRow]) -> None:
-        connection, turn = self._connection, self._turn
+        now, rows = self._run.now(), freed.values()
         pending = {"state": EntryState.PENDING.value, "attempts": 0, "candidate_id": None, "undo": None}
-        freed = update(ENTRY).where(ENTRY.c.id.in_([row.id for row in rows]))
-        connection.execute(freed.values(**pending, staged_run=turn.run_id, updated_at=turn.now()))
+        freeing = update(ENTRY).where(ENTRY.c.id.in_([row.id for row in rows]))
+        connection.execute(freeing.values(**pending, staged_run=self._run.run_id, updated_at=now))
         mark_anew(connection, ((row.id, row.twin_digest) for row in rows))
-        strike(connection, turn.scope_id, ProblemKind.HELD, [RowKey(row.row_key) for row in rows])
+        strike(connection, self._run.scope_id, ProblemKind.HELD, [row.row_key for row in rows])
         for row in rows:
-            self._progress.tally.free(RowKey(row.row_key))
+            self._tally.free(row.row_key)
+        if likes:
+            connection.execute(_LIKE, [{"entry": entry_id, "like": like_id} for entry_id, like_id in likes.items()])
 
-    def _still_holds(self, row: _HeldRow, candidate: _HeldRow | None) -> bool:
+    def _still_holds(self, row: _Row, candidate: _Row | None) -> bool:
+        """Whether a held row looks like its candidate, or the candidate's row is not known to be in its source."""
         if candidate is None or candidate.state in WITHOUT_EVENT or candidate.removed_at is not None:
             return False
-        if candidate.scope_id not in self._neighbours:
+        scope_id = candidate.scope_id
+        if scope_id not in self._neighbours or scope_id in self._read.duplicates.apart:
             return False
-        return candidate.twin_digest == row.twin_digest or not self._is_in_source(candidate, row)
+        if candidate.twin_digest == row.twin_digest:
+            return True
+        if scope_id != self._run.scope_id:
+            read_at = self._neighbours[scope_id].whole_read_at
+            return candidate.is_gone or read_at is None or bool(read_at <= row.created_at)
+        is_gone = self._read.is_whole or candidate.is_gone or self._marks.is_deleted(candidate.id)
+        return is_gone and not self._marks.has(candidate.id, PRESENT)
 
-    def _is_in_source(self, candidate: _HeldRow, row: _HeldRow) -> bool:
-        """Whether the row that is resembled is known to be in its source."""
-        if candidate.scope_id == self._turn.scope_id:
-            marks = self._progress.marks
-            return marks.is_present(candidate.id) or not (
-                self._opening.is_whole or candidate.is_gone or marks.is_deleted(candidate.id)
-            )
-        read_at = self._neighbours[candidate.scope_id].whole_read_at
-        return not candidate.is_gone and read_at is not None and bool(read_at > row.created_at)
-
-
-def _is_ignored(row: _HeldRow) -> bool:
-    return bool(row.decision == Decision.IGNORE.value)
-
-
-def _resolved(connection: Connection, entries: Collection[int]) -> dict[int, _HeldRow]:
-    """Return entries by their ids; in place of a superseded one that which has its event now."""
-    is_gone = or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)).label("is_gone")
-    names = ("id", "scope_id", "state", "twin_digest", "candidate_id", "removed_at")
-    candidates = select(*(ENTRY.c[name] for name in names), is_gone)
-    rows: dict[int, _HeldRow] = {}
-    asked = set(entries)
-    while asked:
-        found = {row.id: row for row in connection.execute(candidates.where(ENTRY.c.id.in_(asked)))}
-        rows |= found
-        asked = {
-            row.candidate_id for row in found.values() if row.state == EntryState.SUPERSEDED and row.candidate_id
-        } - rows.keys()
-    return {entry_id: _adopter(rows, rows[entry_id]) for entry_id in entries if entry_id in rows}
+    def _resolve(self, entries: Collection[int]) -> dict[int, _Row]:
+        """Return entries by their ids; in place of a superseded one that which has its event now."""
+        names = ("id", "scope_id", "state", "twin_digest", "candidate_id", "removed_at")
+        candidates = select(*(ENTRY.c[name] for name in names), (~IS_IN_SOURCE).label("is_gone"))
+        rows: dict[int, _Row] = {}
+        wanted = set(entries)
+        while wanted:
+            rows |= {row.id: row for row in self._connection.execute(candidates.where(ENTRY.c.id.in_(wanted)))}
+            adopters = (row.candidate_id for row in rows.values() if row.state == EntryState.SUPERSEDED and row.candidate_id)
+            wanted = set(adopters) - rows.keys() - wanted
+        return {entry_id: _adopter_of(rows, rows[entry_id]) for entry_id in entries if entry_id in rows}
 
 
-def _adopter(rows: Mapping[int, _HeldRow], row: _HeldRow) -> _HeldRow:
+def _adopter_of(rows: Mapping[int, _Row], row: _Row) -> _Row:
     passed = {row.id}
     while row.state == EntryState.SUPERSEDED and row.candidate_id in rows and row.candidate_id not in passed:
         row = rows[row.candidate_id]
         passed.add(row.id)
     return row
-
-
-def _pages(connection: Connection, scope_id: int) -> Iterator[list[_HeldRow]]:
-    names = ("id", "row_key", "twin_digest", "candidate_id", "revision", "decision", "created_at")
-    held_rows = select(*(ENTRY.c[name] for name in names)).order_by(ENTRY.c.id).limit(_PAGE)
-    held_rows = held_rows.where(ENTRY.c.scope_id == scope_id, ENTRY.c.state == EntryState.HELD.value)
-    after = 0
-    while page := connection.execute(held_rows.where(ENTRY.c.id > after)).all():
-        yield list(page)
-        after = page[-1].id
-
-
-MOST_COMPARED = 100_000
-"""So many of the youngest absent entries, and of the new rows, are compared: some 25 MB, and a second at most."""
-_OF_FEED = ENTRY.c.scope_id == bindparam("scope")
-_KNOWN = select(ENTRY.c.id).where(_OF_FEED, MAY_BE_OUT).order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)
-_MARKED = select(ENTRY.c.id).where(_OF_FEED, or_(ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)), MAY_BE_OUT)
-_NEW = (
-    select(ENTRY.c.id)
-    .where(_OF_FEED, ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0, ENTRY.c.id > bindparam("after"))
-    .order_by(ENTRY.c.id)
-    .limit(MOST_COMPARED)
-)
-_BODIES = select(func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")).where(
-    ENTRY.c.id.in_(bindparam("entries", expanding=True))
-)
-
-
-def count_alike(connection: Connection, turn: FencedTransaction, marks: ReadMarks, *, is_whole: bool, released_id: int) -> int:
-    """Count the new rows that agree with an entry that is not in the source any more in two of title, start and place.
-
-    Both within one channel; the entry's event may be over. `released_id`: the highest entry that an earlier read has let out.
-    """
-    known = connection.execute(_KNOWN if is_whole else _MARKED, {"scope": turn.scope_id}).scalars()
-    absent = [entry_id for entry_id in known if not is_whole or not marks.is_present(entry_id)]
-    if not is_whole:
-        absent = [*absent, *islice(filter(marks.is_deleted, marks.deleted), MOST_COMPARED)][:MOST_COMPARED]
-    if not absent:
-        return 0
-    pairs = set[int]()
-    for body in _bodies(connection, absent):
-        pairs.update(_pairs(body))
-    new = connection.execute(_NEW, {"scope": turn.scope_id, "after": released_id}).scalars().all()
-    return sum(not pairs.isdisjoint(_pairs(body)) for body in _bodies(connection, new))
-
-
-def with_history(connection: Connection, turn: FencedTransaction, report: StageReport) -> StageReport:
-    """Return the report with the earlier whole reads that went out and were like it.
-
-    Those that lost and gained at least half as many rows, and those of whose new rows half as many agreed with absent ones. A
-    read that gains many and loses few replaces nothing.
-    """
-    new = report.account.new - report.restaged + report.waiting
-    lost = report.vanished + report.past
-    is_replacing = bool(new) and lost * 2 > new
-    if not (is_replacing or report.alike):
-        return report
-    latest = (
-        select(RUN.c.stage_report)
-        .where(RUN.c.scope_id == turn.scope_id, RUN.c.id != turn.run_id, RUN.c.is_whole, RUN.c.brakes == "[]")
-        .where(RUN.c.stage_report.is_not(None))
-        .order_by(RUN.c.started_at.desc())
-        .limit(READS_THAT_TELL)
-    )
-    stored = [json.loads(each) for each in connection.execute(latest).scalars()]
-    replaced = sum(
-        _gained(each) * 2 >= new and (each["vanished"] + each.get("past", 0)) * 2 >= lost for each in stored if is_replacing
-    )
-    alike = sum(each.get("alike", 0) * 2 >= report.alike for each in stored if report.alike)
-    return replace(report, replaced_before=replaced, alike_before=alike)
-
-
-def _gained(stored: dict[str, Any]) -> int:
-    return int(stored["account"]["new"] - stored["restaged"] + stored.get("waiting", 0))
-
-
-def _bodies(connection: Connection, entries: Iterable[int]) -> Iterator[bytes]:
-    for few in in_fews(entries):
-        yield from connection.execute(_BODIES, {"entries": few}).scalars()
 
 
 def _pairs(body: bytes) -> Iterator[int]:
@@ -354,220 +471,3 @@ def _pairs(body: bytes) -> Iterator[int]:
     for first, second in ((title, start), (title, place), (start, place)):
         if first and second:
             yield hash((channel, first is title, second is place, first, second))
-
-
-_ALIKE_AT_LEAST = 3
-_LEFT_OUT_AT_LEAST = 3
-"""Fewer rows than these trip no brake, and are not counted."""
-
-
-# A row that a person has ignored is listed again: that it is gone is a change.
-_VANISH = (
-    update(ENTRY)
-    .where(ENTRY.c.id.in_(bindparam("entries", expanding=True)), ENTRY.c.vanished_at.is_(None))
-    .values(
-        vanished_at=bindparam("now", type_=ENTRY.c.vanished_at.type),
-        vanished_by=bindparam("rule"),
-        decision=case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision),
-    )
-)
-_IDS = (
-    select(ENTRY.c.id)
-    .where(
-        ENTRY.c.scope_id == bindparam("scope"),
-        ENTRY.c.state == bindparam("in_state"),
-        ENTRY.c.id > bindparam("after"),
-        ENTRY.c.id <= bindparam("boundary"),
-    )
-    .order_by(ENTRY.c.id)
-    .limit(2_000)
-)
-
-
-# Apart from the ids, which an index holds: the entries themselves are large.
-_ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
-
-
-def close_stage(
-    connection: Connection,
-    turn: FencedTransaction,
-    opening: Opening,
-    progress: Progress,
-    brake: Callable[[StageReport], Sequence[str]],
-) -> StageReport:
-    """End a read in the caller's transaction, and return its report with the brakes that it tripped."""
-    return _Closing(connection, turn, opening, progress).close(brake)
-
-
-@dataclass(frozen=True, slots=True)
-class _Closing:
-    connection: Connection
-    turn: FencedTransaction
-    opening: Opening
-    progress: Progress
-
-    def close(self, brake: Callable[[StageReport], Sequence[str]]) -> StageReport:
-        connection, turn, opening, progress = self.connection, self.turn, self.opening, self.progress
-        report = self._report()
-        tripped, accepted = brake(report), progress.policy.accepted
-        report = replace(
-            report,
-            brakes=tuple(name for name in tripped if name not in accepted),
-            accepted=tuple(name for name in tripped if name in accepted),
-        )
-        lasting = opening if is_repeatable(connection, turn.scope_id, progress) else replace(opening, stamp="")
-        if judge(connection, turn, lasting, report):
-            progress.digests.keep(connection, turn.scope_id, progress.marks)
-        if not report.brakes:  # else the read is not believed so far: nothing has vanished
-            self._mark_vanished()
-            mark_past(connection, chain(progress.marks.past, progress.marks.dropped), turn.now())
-        turn.note(
-            connection,
-            phase=Phase.STAGED.value,
-            is_whole=opening.is_whole,
-            read_account=dump(report.account),
-            stage_report=dump(report),
-            brakes=json.dumps(report.brakes),
-        )
-        return report
-
-    def _report(self) -> StageReport:
-        """Settle all that the read leaves open, and return its report before the brakes are asked."""
-        connection, turn, opening, progress = self.connection, self.turn, self.opening, self.progress
-        marks, tally, policy = progress.marks, progress.tally, progress.policy
-        self._mark_rows_of_stems()
-        unread, withdrawn_present = self._withdraw()
-        progress.duplicates.write(connection)
-        lock_service(connection, turn.scope_id)
-        held = settle_held(connection, turn, opening, progress)
-        hold_staged_beside(connection, turn, progress)
-        alongside = self._alongside()
-        before = marks.count_present() - held
-        if policy.on_vanish == "report":
-            sort_out(connection, self._absent(before - withdrawn_present), marks, progress.unread, turn.now())
-        tally.vanished = marks.count_vanished()
-        tally.standing = progress.listed.standing
-        tally.redrafted = sum(map(marks.is_mapped, waiting(connection, turn.scope_id)))
-        report = tally.report(
-            turn.run_id, is_whole=opening.is_whole, known_before=opening.known_before, last_whole_read=opening.last_whole_read
-        )
-        report.account.check()
-        report = replace(
-            report,
-            is_marking=policy.on_vanish == "report",
-            past=len(marks.past),
-            past_rows=len(marks.past) if policy.row_parts is None else 0,
-            met=before - tally.unreleased,
-            present=before - withdrawn_present + tally.new - tally.restaged,
-            alongside=alongside,
-            stood=opening.brakes,
-            key_definition=policy.key_definition,
-            has_new_keys=opening.has_other_keys(policy.key_definition),
-            is_blind=bool(unread) and not opening.is_whole and not opening.was_free,
-            **self._left_out(),
-        )
-        if report.account.new - report.restaged + report.waiting >= _ALIKE_AT_LEAST and policy.kind is not ReadKind.CHOSEN:
-            alike = count_alike(connection, turn, marks, is_whole=opening.is_whole, released_id=opening.released_id)
-            report = replace(report, alike=alike)
-        return with_history(connection, turn, report)
-
-    def _alongside(self) -> Alongside | None:
-        """Return who else delivers the rows of a feed of which nothing was ever let out.
-
-        Where a person accepts that for this run, the rows that were held for its sake are freed.
-        """
-        opening, progress = self.opening, self.progress
-        if opening.released_id:
-            return None
-        found = find_alongside(self.connection, self.turn.scope_id)
-        if found is None and "scope" in opening.brakes:
-            found = self._found_before()
-        if found is None or "scope" not in progress.policy.accepted:
-            return found
-        progress.duplicates.apart.add(found.scope_id)
-        settle_held(self.connection, self.turn, opening, progress)
-        return replace(found, held=0)
-
-    def _found_before(self) -> Alongside | None:
-        """Return what the last read found, which freed the rows and did not open the gate."""
-        stored = read_report(self.connection, self.turn.scope_id, self.opening.before_run)
-        found = stored.alongside if stored is not None else None
-        return found if found is not None and found.scope_id in read_neighbours(self.connection, self.turn.scope_id) else None
-
-    def _left_out(self) -> dict[str, Any]:
-        """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
-        marks = self.progress.marks
-        rules = Counter(rule for entry_id, rule in self.progress.left_out.items() if marks.is_vanished(entry_id))
-        if rules.total() < _LEFT_OUT_AT_LEAST:
-            return {}
-        to_come = count_to_come(self.connection, self.turn.scope_id, self.turn.now())
-        return {"left_out": dict(rules.most_common()), "to_come": to_come}
-
-    def _withdraw(self) -> tuple[int, int]:
-        """Take back pending entries of which nothing was ever sent: those that two rows claim, and those that the source no
-        longer asks for (gone from a whole read, deleted, or present in this one as rejected or skipped).
-
-        Return how many were not read, and how many known ones that the source has were taken out of the ledger.
-        """
-        unread, known, waiting_rows = 0, 0, 0
-        marks, tally = self.progress.marks, self.progress.tally
-        taken = TakenBack(self.connection, self.turn.now())
-        taken.delete(entry_id for entry_id in marks.conflicting if entry_id > marks.boundary)
-        for row in self._entries(_ROWS, EntryState.PENDING):
-            if row.attempts:
-                continue
-            is_unasked, is_present = not marks.is_mapped(row.id), marks.is_present(row.id)
-            is_unreleased = row.id > self.opening.released_id
-            tally.unreleased += is_unreleased and is_present
-            if marks.is_conflicting(row.id):
-                known += taken.take(row) and is_present
-            elif is_unasked and (self.opening.is_whole or is_present or marks.is_deleted(row.id)):
-                known += taken.take(row) and is_present
-                tally.withdrawn += 1
-            else:
-                unread += is_unasked
-                waiting_rows += not is_unasked and is_unreleased
-        tally.waiting = waiting_rows
-        taken.write()
-        tally.restless += taken.drafts
-        return unread, known
-
-    def _mark_rows_of_stems(self) -> None:
-        """Mark as deleted the earlier events of each row that this read has met, where it does not stand for them any more."""
-        progress, marks = self.progress, self.progress.marks
-        stems = progress.stems | progress.left_out_stems.keys()
-        for row in self._entries(_ROWS, *EntryState) if stems else ():
-            stem = stem_of(row.row_key, progress.policy.row_parts)
-            if stem in stems and not marks.is_present(row.id):
-                marks.mark_deleted(row.id)
-                if stem in progress.left_out_stems:
-                    progress.left_out[row.id] = progress.left_out_stems[stem]
-
-    def _absent(self, present: int) -> Iterable[int]:
-        """Return the entries that a whole read has not met, and those that are gone by the source's word or by a rule.
-
-        `present`: how many of those before this read that are not held it has met, which are none of them marked as gone.
-        """
-        marks = self.progress.marks
-        if self.progress.policy.kind is ReadKind.CHOSEN:
-            return ()
-        if self.opening.is_whole and count_unmarked(self.connection, self.turn.scope_id, marks.boundary) != present:
-            return (row.id for row in self._entries(_IDS, *EntryState) if not marks.is_present(row.id))
-        return marks.deleted
-
-    def _mark_vanished(self) -> None:
-        for few in in_fews(self.progress.marks.vanished()):
-            by_rule = defaultdict(list)
-            for entry_id in few:
-                by_rule[self.progress.left_out.get(entry_id, "")].append(entry_id)
-            for rule, entries in by_rule.items():
-                self.connection.execute(_VANISH, {"entries": entries, "now": self.turn.now(), "rule": rule})
-
-    def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[Row[*tuple[Any, ...]]]:
-        """Yield the entries of before this read by state and by age, a page at a time."""
-        asked = {"scope": self.turn.scope_id, "boundary": self.progress.marks.boundary}
-        for state in states:
-            after = 0
-            while rows := self.connection.execute(page, {**asked, "in_state": state.value, "after": after}).all():
-                yield from rows
-                after = rows[-1].id

@@ -25,7 +25,6 @@ from state.ledger.choices import (
     RESOLVED,
     SEEKABLE,
     Apply,
-    Beside,
     Change,
     Choice,
     NoChange,
@@ -38,7 +37,7 @@ from state.ledger.choices import (
     SetAside,
     TakeBack,
     TakeEvent,
-    Undo,
+    UndoRecord,
     decide,
     is_ignored_anew,
     may_be_removed,
@@ -47,11 +46,14 @@ from state.ledger.choices import (
 from state.ledger.entries import (
     CANCELLED,
     IS_SET_ASIDE,
+    UNDECIDED,
+    channel_of,
     destination_of,
     duplicate_digest_of,
     earlier_events,
     ends_at_of,
     find_owners,
+    in_pages,
     is_forgotten,
     kind_of_drift,
     mark_anew,
@@ -63,421 +65,15 @@ from state.ledger.lease import FencedTransaction, Lease, show_token
 from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_record
 from state.tables import EARLIER, ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
 
-_DECIDED = ("decision", "decided_at", "decided_by", "ignored_fingerprint")
-_DRIFT = tuple(NO_DRIFT)
-_BASELINE = ("baseline_body", "baseline_fingerprint", "twin_digest", "ends_at")
-_PINNED = ("body", "cover_url", "cover_on_error", "fingerprint", "channel_id")
-_SENT = (
-    *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
-    *("refused_request_id", "denied_request_id", "removed_at"),
-)
-_PLACE = ("vanished_at", "past_at", "vanished_by", "candidate_id", "sent_run")
-EVERY = (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED, *_PLACE)
-"""All columns that a decision can change."""
-CHANGED: Mapping[Decision, tuple[str, ...]] = {
-    Decision.IGNORE: ("state", *_DECIDED),
-    Decision.EVENT_ID: ("state", "event_id", "answer", "unanswered_at", *_DECIDED),
-    Decision.RESEND: (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED),
-    Decision.RETRY: (*_SENT, *_PINNED, *_BASELINE, *_DRIFT, *_DECIDED),
-    Decision.APPLIED: (*_BASELINE, *_DRIFT, *_DECIDED),
-    Decision.REMOVED: ("removed_at", *_DRIFT, *_DECIDED),
-    Decision.RELEASE: ("state", "candidate_id", *_DECIDED),
-    Decision.SAME_AS: EVERY,
-}
-"""The columns that each decision changes."""
-_BODIES = frozenset({"body", "baseline_body", "drift_body"})
-_TIMES = frozenset({"unanswered_at", "decided_at", "ends_at", "removed_at", "vanished_at", "past_at"})
-Record = Row[*tuple[Any, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class UndoRecord:
-    """The last decision, the columns before it, the entry that gave up its event, and the earlier events that were removed."""
-
-    undo: Undo
-    before: Mapping[str, Any]
-    adopted_id: int | None = None
-    revisions: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the source asks for now. `body` is None where it is not known: cancelled, or changes are not reported."""
-
-    fingerprint: str
-    body: bytes | None
-
-
-def dump_kept(kept: UndoRecord) -> str:
-    """Write it as JSON: bodies as text, digests as hexadecimal digits, times in ISO 8601."""
-    undo = kept.undo
-    return json.dumps(
-        {
-            "decision": undo.decision.value,
-            "after": [undo.state.value, undo.revision, undo.attempts, undo.event_id],
-            "is_of_event": undo.is_of_event,
-            "before": {name: _encoded(name, value) for name, value in kept.before.items()},
-            "adopted_id": kept.adopted_id,
-            "revisions": list(kept.revisions),
-        },
-        separators=(",", ":"),
-    )
-
-
-def load_kept(stored: str) -> UndoRecord:
-    """Read it."""
-    kept = json.loads(stored)
-    state, revision, attempts, event_id = kept["after"]
-    return UndoRecord(
-        Undo(Decision(kept["decision"]), EntryState(state), revision, attempts, event_id, is_of_event=kept["is_of_event"]),
-        {name: _decoded(name, value) for name, value in kept["before"].items()},
-        kept["adopted_id"],
-        tuple(kept["revisions"]),
-    )
-
-
-def kept_of(row: Record, change: Change, columns: Mapping[str, Any]) -> UndoRecord:
-    """Return what takes a decision back. `columns`: what it writes."""
-    decision = Decision(columns["decision"])
-    revision, attempts = columns.get("revision", row.revision), columns.get("attempts", row.attempts)
-    undo = Undo(decision, change.state, revision, attempts, change.event_id)
-    return UndoRecord(
-        undo, columns_of(row, CHANGED[decision]), None if change.adopted is None else change.adopted.record.entry_id
-    )
-
-
-def columns_of(row: Record, names: Collection[str]) -> dict[str, Any]:
-    """Return columns of an entry."""
-    return {name: getattr(row, name) for name in names}
-
-
-def shown_of(row: Record) -> Asked:
-    """Return the baseline of an entry."""
-    if row.baseline_body is not None:
-        return Asked(row.baseline_fingerprint, row.baseline_body)
-    return Asked(row.fingerprint, row.body)
-
-
-def asked_of(row: Record) -> Asked:
-    """Return what the source asks for now: the drift, or else the baseline."""
-    return shown_of(row) if row.drift_fingerprint is None else Asked(row.drift_fingerprint, row.drift_body)
-
-
-def restored(row: Record, kept: UndoRecord) -> dict[str, Any]:
-    """Return the columns that take back the last decision about an entry.
-
-    A baseline comes back as it was; what the source asks for now is drift against it.
-    """
-    before = dict(kept.before)
-    match kept.undo.decision:
-        case Decision.IGNORE if row.decision != Decision.IGNORE:  # the row has changed since, and is listed
-            return {"ignored_fingerprint": before["ignored_fingerprint"]}
-        case Decision.REMOVED if not kept.undo.is_of_event:
-            return before if row.decision == Decision.REMOVED else {}
-        case Decision.SAME_AS:
-            before |= _held_as(before, asked_of(row))
-        case Decision.APPLIED:
-            before |= _drift_of(row, before)
-        case Decision.REMOVED if row.drift_kind == DriftKind.RETURNED:
-            before |= _drift_of(row, before)
-        case Decision.RESEND | Decision.RETRY:
-            before |= NO_DRIFT if _is_repinned(before) else _drift_of(row, before)
-        case _:
-            pass
-    if before["decision"] == Decision.IGNORE and before["ignored_fingerprint"] != asked_of(row).fingerprint:
-        before |= {"decision": None, "decided_at": None, "decided_by": None}
-    return before
-
-
-def drift_against(shown: Asked, asked: Asked, *, is_removed: bool = False) -> dict[str, Any]:
-    """Return the drift columns of an entry that shows one thing and is asked for another."""
-    if asked.fingerprint == CANCELLED:
-        return {"drift_body": None, "drift_fingerprint": CANCELLED, "drift_kind": DriftKind.CANCELLED.value}
-    if asked.fingerprint == shown.fingerprint and not is_removed:
-        return dict(NO_DRIFT)
-    if asked.body is None or shown.body is None:
-        return {"drift_body": None, "drift_fingerprint": asked.fingerprint, "drift_kind": None}
-    kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown.body, asked.body)
-    return {"drift_body": asked.body, "drift_fingerprint": asked.fingerprint, "drift_kind": kind.value}
-
-
-def _drift_of(row: Record, before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the source asks for now as drift against the baseline of `before`."""
-    then = {**columns_of(row, EVERY), **before}
-    has_baseline = then["baseline_body"] is not None
-    shown = Asked(
-        then["baseline_fingerprint" if has_baseline else "fingerprint"], then["baseline_body" if has_baseline else "body"]
-    )
-    return drift_against(shown, asked_of(row), is_removed=then["removed_at"] is not None)
-
-
-def _held_as(before: Mapping[str, Any], asked: Asked) -> dict[str, Any]:
-    """Return the body of an entry that is held again: what its source asks for now."""
-    if asked.body is None or asked.fingerprint == before["fingerprint"]:
-        return {}
-    return {"body": asked.body, "fingerprint": asked.fingerprint, "row_digest": b""}
-
-
-def _is_repinned(before: Mapping[str, Any]) -> bool:
-    """Whether the next read may pin another body."""
-    is_unanswered = before["unanswered_at"] is not None
-    return may_be_pinned_anew(EntryState(before["state"]), before["attempts"], is_unanswered=is_unanswered)
-
-
-def _encoded(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in _BODIES:
-        return value.decode()
-    if name in _TIMES:
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _decoded(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in _BODIES:
-        return value.encode()
-    if name in _TIMES:
-        return datetime.fromisoformat(value)
-    return bytes.fromhex(value) if name == "twin_digest" else value
-
-
-def applied(row: Record) -> dict[str, Any]:
-    """Make the drift the baseline, as it was shown."""
-    return {
-        "baseline_body": row.drift_body,
-        "baseline_fingerprint": row.drift_fingerprint,
-        "twin_digest": duplicate_digest_of(row.drift_body),
-        "ends_at": ends_at_of(row.drift_body),
-        "ignored_fingerprint": None,
-        **NO_DRIFT,
-    }
-
-
-def pinned(body: bytes) -> dict[str, Any]:
-    """Pin a body. The next read adds its cover image, as the fingerprint is that of a payload without one."""
-    return {
-        "body": body,
-        "fingerprint": fingerprint(body, ""),
-        "cover_url": None,
-        "cover_on_error": None,
-        "twin_digest": duplicate_digest_of(body),
-        "channel_id": json.loads(body)["channelId"],
-        "ends_at": ends_at_of(body),
-    }
-
-
-def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
-    """Give an entry the next key that none of its events has, under which nothing was sent."""
-    used = used_revisions(connection, [row.id])[row.id]
-    revision = row.revision + 1
-    while revision in used:
-        revision += 1
-    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
-    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
-    return {"revision": revision, "idempotency_key": key, **unsent}
-
-
+RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
+"""The states of rows that `retry` sends again."""
+Outcome = Change | NoChange | NotPossibleError | None
+_Record = Row[*tuple[Any, ...]]
 _WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace).join(
     SCOPE, SCOPE.c.id == ENTRY.c.scope_id
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
-
-    row_key: RowKey
-    outcome: Change | NoChange | NotPossibleError | None
-
-
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """One entry as it is decided on, with what stands beside it. `giver`: the entry whose event it takes over or gives back."""
-
-    row: Record
-    record: RowRecord
-    beside: Beside
-    giver: Record | None = None
-    kept: UndoRecord | None = None
-
-
-def raise_all(outcomes: Collection[Change | NoChange | NotPossibleError | None]) -> None:
-    """Raise all that is not possible as one error."""
-    problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
-    if problems:
-        hints = dict.fromkeys(problem.hint for problem in problems)
-        raise NotPossibleError("\n".join(map(str, problems)), hint=" ".join(hints))
-
-
-def outcome_of(situation: Situation | None, choice: Choice) -> Change | NoChange | NotPossibleError | None:
-    """Return what a choice does to an entry, None where there is none."""
-    if situation is None:
-        return None
-    try:
-        return decide(situation.record, choice, situation.beside)
-    except NotPossibleError as problem:
-        return problem
-
-
-def without_rivals(
-    row_keys: Sequence[RowKey], outcomes: Sequence[Change | NoChange | NotPossibleError | None]
-) -> list[Change | NoChange | NotPossibleError | None]:
-    """Return the outcomes; of several rows that would take over the same event, none can."""
-    adopted = [outcome.adopted if isinstance(outcome, Change) and outcome.decision else None for outcome in outcomes]
-    claims = Counter(other.record.entry_id for other in adopted if other is not None)
-    return [
-        outcome
-        if other is None or claims[other.record.entry_id] == 1
-        else NotPossibleError(
-            f"{row_key}: the event of {other} cannot become {claims[other.record.entry_id]} rows",
-            hint="name one row with `--same-as`; `--release` sends the others",
-        )
-        for row_key, outcome, other in zip(row_keys, outcomes, adopted, strict=True)
-    ]
-
-
-def situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Choice) -> Situation | None:
-    """Read an entry with what a choice has to know beside it; None where the ledger has no such row."""
-    row = connection.execute(_WITH_SCOPE.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)).one_or_none()
-    if row is None:
-        return None
-    record = record_of(connection, row)
-    match choice:
-        case SameAs():
-            giver = _giver(connection, row, choice)
-            return Situation(row, record, Beside(other=_other(connection, row, giver)), giver)
-        case SetAside():
-            return Situation(row, record, Beside(has_warnings=_has_warnings(connection, row)))
-        case TakeBack() if row.undo:
-            kept = load_kept(row.undo)
-            giver = None if kept.adopted_id is None else find_entry_or_none(connection, ENTRY.c.id == kept.adopted_id)
-            return Situation(row, record, Beside(other=_other(connection, row, giver), undo=kept.undo), giver, kept)
-        case _:
-            return Situation(row, record, Beside())
-
-
-def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None:
-    """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
-    candidate = None if row.candidate_id is None else find_entry_or_none(connection, ENTRY.c.id == row.candidate_id)
-    if choice.row_key is None:
-        return candidate
-    named = find_entry_or_none(connection, ENTRY.c.scope_id == row.scope_id, ENTRY.c.row_key == choice.row_key)
-    if named is None and (candidate is None or candidate.row_key != choice.row_key):
-        raise NotPossibleError(f"there is no row {choice.row_key}", hint=f"`eventsync rows {row.feed}` shows the keys")
-    return candidate if named is None else named
-
-
-def _other(connection: Connection, row: Record, giver: Record | None) -> Other | None:
-    if giver is None:
-        return None
-    is_near = giver.scope_id == row.scope_id
-    place = ("", "") if is_near else (giver.feed, giver.destination)
-    return Other(record_of(connection, giver), giver.scope_id, FeedName(place[0]), place[1])
-
-
-def _has_warnings(connection: Connection, row: Record) -> bool:
-    listed = (PROBLEM.c.scope_id == row.scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
-    return bool(connection.execute(select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))).scalar())
-
-
-def find_entry(connection: Connection, *which: Any) -> Record:
-    """Read the one entry that meets these conditions, with its scope."""
-    return connection.execute(_WITH_SCOPE.where(*which)).one()
-
-
-def find_entry_or_none(connection: Connection, *which: Any) -> Record | None:
-    """Read it, None where there is none."""
-    return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
-
-
-def record_of(connection: Connection, row: Record) -> RowRecord:
-    """Return an entry as people are shown it, with its earlier events."""
-    return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
-
-
-def propose(engine: Engine, book: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Proposal, ...]:
-    """Return what a choice would do to these rows; nothing is written."""
-    with reading(engine) as connection:
-        scopes = select(SCOPE.c.id).where(SCOPE.c.destination == book.destination, SCOPE.c.feed == book.feed)
-        scope_id = connection.execute(scopes).scalar_one()
-        outcomes = [outcome_of(situation_of(connection, scope_id, row_key, choice), choice) for row_key in row_keys]
-    return tuple(Proposal(*pair) for pair in zip(row_keys, without_rivals(row_keys, outcomes), strict=True))
-
-
-_PAGE = 500
-
-
-@dataclass(frozen=True, slots=True)
-class ReconcileCandidate:
-    """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
-    another feed, one that was set aside, or one that the next run asks about by itself.
-
-    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
-    """
-
-    entry_id: int
-    feed: FeedName
-    row_key: RowKey
-    state: EntryState
-    key: IdempotencyKey
-    revision: int
-    body: bytes
-    origin: str
-    is_rival: bool
-    baseline: bytes | None = None
-    asked: bytes | None = None
-
-
-def read_reconcile_candidates(
-    engine: Engine, book: FeedScope, now: datetime, key_memory_s: float
-) -> Iterator[ReconcileCandidate]:
-    """Yield the entries of a destination whose events may be in the service's list, those of the book's feed and rivals.
-
-    `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is looked for; the next run asks
-    about a younger one with its key.
-    """
-    is_stale = and_(ENTRY.c.state == EntryState.PENDING.value, is_forgotten(now, key_memory_s))
-    is_sought = and_(SCOPE.c.feed == book.feed, or_(_is_seekable(), is_stale), ~IS_SET_ASIDE)
-    is_sent = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.unanswered_at.is_not(None))
-    entries = select(ENTRY, SCOPE.c.feed, is_sought.label("is_sought")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    entries = entries.where(SCOPE.c.destination == book.destination, or_(_is_seekable(), is_sent)).order_by(ENTRY.c.id)
-    after = 0
-    while page := _page(engine, entries.where(ENTRY.c.id > after).limit(_PAGE)):
-        yield from map(_as_sought, page)
-        after = page[-1].id
-
-
-def _page(engine: Engine, entries: Any) -> list[Row[*tuple[Any, ...]]]:
-    with reading(engine) as connection:
-        return list(connection.execute(entries))
-
-
-def _is_seekable() -> ColumnElement[bool]:
-    return ENTRY.c.state.in_([state.value for state in SEEKABLE])
-
-
-def _as_sought(row: Row[*tuple[Any, ...]]) -> ReconcileCandidate:
-    return ReconcileCandidate(
-        entry_id=row.id,
-        feed=FeedName(row.feed),
-        row_key=RowKey(row.row_key),
-        state=EntryState(row.state),
-        key=IdempotencyKey(row.idempotency_key),
-        revision=row.revision,
-        body=row.body,
-        origin=row.origin,
-        is_rival=not row.is_sought,
-        baseline=row.baseline_body,
-        asked=row.drift_body,
-    )
-
-
-RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
-"""The states of rows that `retry` sends again."""
-_UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None}
+_NO_BASELINE = {"baseline_body": None, "baseline_fingerprint": None}
+_IN_SOURCE = {"vanished_at": None, "past_at": None, "vanished_by": ""}
 
 
 class UnknownRowError(ConfigError):
@@ -486,6 +82,14 @@ class UnknownRowError(ConfigError):
 
 class EventTakenError(ConfigError):
     """An event id was given to a row that another row of the same destination has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
+
+    row_key: RowKey
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -528,6 +132,83 @@ class Found:
     shown: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReconcileCandidate:
+    """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
+    another feed, one that was set aside, or one that the next run asks about by itself.
+
+    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
+    """
+
+    entry_id: int
+    row_key: RowKey
+    state: EntryState
+    key: IdempotencyKey
+    revision: int
+    body: bytes
+    origin: str
+    is_rival: bool
+    baseline: bytes | None = None
+    asked: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """One entry as it is decided on. `giver`: the entry whose event it takes over or gives back, `other` for people."""
+
+    row: _Record
+    record: RowRecord
+    outcome: Outcome
+    giver: _Record | None
+    undo: UndoRecord | None
+
+
+def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Proposal, ...]:
+    """Return what a choice would do to these rows; nothing is written."""
+    with reading(engine) as connection:
+        scopes = select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
+        situations = _weigh(connection, connection.execute(scopes).scalar_one(), row_keys, choice)
+    outcomes = (situation.outcome if situation else None for situation in situations)
+    return tuple(Proposal(*pair) for pair in zip(row_keys, outcomes, strict=True))
+
+
+def raise_all(outcomes: Collection[Outcome]) -> None:
+    """Raise all that is not possible as one error."""
+    problems = [outcome for outcome in outcomes if isinstance(outcome, NotPossibleError)]
+    if problems:
+        hints = dict.fromkeys(problem.hint for problem in problems)
+        raise NotPossibleError("\n".join(map(str, problems)), hint=" ".join(hints))
+
+
+def read_reconcile_candidates(
+    engine: Engine, feed: FeedScope, now: datetime, key_memory_s: float
+) -> Iterator[ReconcileCandidate]:
+    """Yield the entries of a destination whose events may be in the service's list, those of the feed and rivals.
+
+    `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is looked for; the next run asks
+    about a younger one with its key.
+    """
+    is_pending, is_seekable = ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.state.in_([state.value for state in SEEKABLE])
+    is_sought = and_(
+        SCOPE.c.feed == feed.feed, or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s))), ~IS_SET_ASIDE
+    )
+    columns: list[ColumnElement[Any]] = [ENTRY.c[name] for name in ("row_key", "revision", "body", "origin")]
+    renamed = {"entry_id": "id", "key": "idempotency_key", "baseline": "baseline_body", "asked": "drift_body"}
+    columns += [ENTRY.c[name].label(ours) for ours, name in renamed.items()]
+    entries = select(*columns, ENTRY.c.state, (~is_sought).label("is_rival")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    is_sent = and_(is_pending, ENTRY.c.unanswered_at.is_not(None))
+    entries = entries.where(SCOPE.c.destination == feed.destination, or_(is_seekable, is_sent)).order_by(ENTRY.c.id).limit(500)
+    after = 0
+    while True:
+        with reading(engine) as connection:
+            page = connection.execute(entries.where(ENTRY.c.id > after)).all()
+        if not page:
+            return
+        for row in page:
+            yield ReconcileCandidate(**{**row._asdict(), "state": EntryState(row.state)})
+        after = page[-1].entry_id
+
+
 class Decisions:
     """Records one person's decisions about one feed. `by`: who decides, as `user@host`.
 
@@ -547,11 +228,18 @@ class Decisions:
         denied does not, as that is no proof that nothing was created. Rows that the source no longer asks for are left
         alone, and so are ignored ones, unless they are named. Pending rows whose access was denied are reported.
         """
+        records = RECORDS.where(ENTRY.c.scope_id == self._run.scope_id).order_by(ENTRY.c.id)
         with self._transaction() as connection:
-            meant = self._find_denied(connection) if row_keys is None else self._find(connection, row_keys)
-            left_alone = tuple(_left_alone(meant, states))
+            if row_keys is None:  # of those whose access was denied there are no more than were in flight at a time
+                denied = records.where(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.denied_request_id != "")
+                meant = [record for record in map(as_record, connection.execute(denied)) if waits_for_access(record)]
+            else:
+                rows = (connection.execute(records.where(ENTRY.c.row_key == row_key)).all() for row_key in row_keys)
+                meant = [as_record(row) for found in rows for row in found]
+            reasons = {record.row_key: _why_left_alone(record, states) for record in meant}
             self._forget_read(connection)
             counts = {state: self._reopen(connection, state, row_keys) for state in RETRIABLE if state in states}
+        left_alone = tuple(LeftAlone(row_key, because) for row_key, because in reasons.items() if because)
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
     def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
@@ -570,17 +258,16 @@ class Decisions:
         Raises `UnknownRowError`, `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
         """
         with self._transaction() as connection:
-            situations = [situation_of(connection, self._run.scope_id, row_key, choice) for row_key in row_keys]
-            outcomes = without_rivals(row_keys, [outcome_of(each, choice) for each in situations])
-            raise_all(outcomes)
+            situations = _weigh(connection, self._run.scope_id, row_keys, choice)
+            raise_all([situation.outcome for situation in situations if situation])
             resolved = []
-            for situation, outcome in zip(situations, outcomes, strict=True):
-                if situation is None or outcome is None or isinstance(outcome, NotPossibleError):
+            for situation in situations:
+                if situation is None or situation.outcome is None or isinstance(situation.outcome, NotPossibleError):
                     raise UnknownRowError("there is no such row in the ledger")
-                if isinstance(outcome, Change):
-                    self._write(connection, situation, choice, outcome)
-                after = find_entry(connection, ENTRY.c.id == situation.row.id)
-                resolved.append(Resolved(outcome, situation.record, record_of(connection, after)))
+                if isinstance(situation.outcome, Change):
+                    self._write(connection, situation, choice, situation.outcome)
+                after = connection.execute(RECORDS.where(ENTRY.c.id == situation.row.id)).one()
+                resolved.append(Resolved(situation.outcome, situation.record, _record_of(connection, after)))
             if any(isinstance(one.outcome, Change) for one in resolved):
                 self._forget_read(connection)
         return tuple(resolved)
@@ -600,23 +287,12 @@ class Decisions:
     def _transaction(self) -> Iterator[Connection]:
         with self._run.transaction() as connection:
             for lease in self._others.values():
-                show_token(connection, lease.scope_id, lease.token, lease.keeping)
+                show_token(connection, lease.scope_id, lease.token, lease.clock)
             yield connection
 
     def _forget_read(self, connection: Connection, scope_id: int | None = None) -> None:
         """Let the next run read the source even where it has not changed: its rows may have other outcomes from now on."""
         connection.execute(update(SCOPE).where(SCOPE.c.id == (scope_id or self._run.scope_id)).values(stamp=""))
-
-    def _find(self, connection: Connection, row_keys: Collection[RowKey]) -> list[RowRecord]:
-        ours = ENTRY.c.scope_id == self._run.scope_id
-        rows = (connection.execute(RECORDS.where(ours, ENTRY.c.row_key == row_key)).one_or_none() for row_key in row_keys)
-        return [as_record(row) for row in rows if row is not None]
-
-    def _find_denied(self, connection: Connection) -> list[RowRecord]:
-        """Return the pending rows that may never find access by themselves: no more than were in flight at a time."""
-        ours = (ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.state == EntryState.PENDING.value)
-        rows = connection.execute(RECORDS.where(*ours, ENTRY.c.denied_request_id != "").order_by(ENTRY.c.id))
-        return [record for record in map(as_record, rows) if waits_for_access(record)]
 
     def _reopen(self, connection: Connection, state: EntryState, row_keys: Collection[RowKey] | None) -> int:
         """Make rows in one state pending that their source still asks for; return how many.
@@ -630,13 +306,11 @@ class Decisions:
         reopened = update(ENTRY).where(*which).values(**self._decided(EntryState.PENDING, decision), attempts=attempts)
         if row_keys is None:
             return connection.execute(reopened.where(~IS_SET_ASIDE)).rowcount
-        keys = sorted(row_keys)
-        pages = (keys[start : start + _PAGE] for start in range(0, len(keys), _PAGE))
+        pages = in_pages(sorted(row_keys))
         return sum(connection.execute(reopened.where(ENTRY.c.row_key.in_(page))).rowcount for page in pages)
 
     def _deliver(self, connection: Connection, found: Found) -> bool:
-        columns = self._decided(EntryState.DELIVERED, Decision.RECONCILED, found.event_id)
-        columns["answer"] = dump_answer(Answer(status=0, code=FOUND, message=found.how))
+        columns = self._decided(EntryState.DELIVERED, Decision.RECONCILED, found.event_id) | _answer(FOUND, found.how)
         which = [ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None)]
         which.append(ENTRY.c.state.in_([state.value for state in (*SEEKABLE, EntryState.PENDING)]))
         if found.shown is not None:
@@ -644,28 +318,32 @@ class Decisions:
             row = connection.execute(select(ENTRY).where(*which)).one_or_none()
             if row is None:
                 return False
-            columns |= applied(row)
+            columns |= _applied(row)
             mark_anew(connection, [(row.id, columns["twin_digest"])])
         return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
     def _write(  # noqa: C901  # one arm per choice
-        self, connection: Connection, situation: Situation, choice: Choice, change: Change
+        self, connection: Connection, situation: _Situation, choice: Choice, change: Change
     ) -> None:
         row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
         match choice:
             case TakeBack():
-                self._restore(connection, situation, columns)
+                self._take_back(connection, situation, columns)
                 return
             case Remove():
-                columns = self._remove(connection, situation.record, change, columns)
+                self._remove(connection, situation, change, columns)
+                return
             case TakeEvent():
-                columns |= self._take_event(connection, situation.record, change)
+                if change.event_id is not None and change.event_id != row.event_id:
+                    self._claim_event(connection, situation.record.row_key, change.event_id)
+                    was = row.state.replace("_", " ")
+                    columns |= _answer(RESOLVED, f"{self._by} said that it is event {change.event_id}; it was {was}")
             case Resend():
                 columns |= self._send_again(connection, row, change)
             case SetAside():
-                columns["ignored_fingerprint"] = asked_of(row).fingerprint
+                columns["ignored_fingerprint"] = _asked_of(row._asdict())[0]
             case Apply():
-                columns |= applied(row)
+                columns |= _applied(row)
             case Release() if row.body:
                 columns |= {"candidate_id": None, "attempts": 0}
             case Release():  # an upgrade made the entry: only a read knows what to send
@@ -674,8 +352,8 @@ class Decisions:
                 columns |= self._adopt(connection, situation, change)
             case _:
                 assert_never(choice)
-        columns["undo"] = columns["undo"] or dump_kept(kept_of(row, change, columns))
-        self._update(connection, row.id, columns)
+        adopted_id = None if change.adopted is None else change.adopted.record.entry_id
+        self._update(connection, row.id, columns | _undo_of(row, columns, adopted_id=adopted_id))
 
     def _update(self, connection: Connection, entry_id: int, columns: dict[str, Any]) -> None:
         connection.execute(update(ENTRY).where(ENTRY.c.id == entry_id).values(**columns))
@@ -684,63 +362,51 @@ class Decisions:
 
     def _decided(self, state: EntryState, decision: Decision | None, event_id: int | None = None) -> dict[str, Any]:
         now = self._run.now()
-        columns: dict[str, Any] = {"state": state.value, "event_id": event_id, "updated_at": now, "undo": None}
+        columns: dict[str, Any] = {"state": state.value, "event_id": event_id, "updated_at": now, **UNDECIDED}
         if state is EntryState.DELIVERED:
             columns["unanswered_at"] = None
-        if decision is None:
-            return columns | _UNDECIDED
-        return columns | {"decision": decision.value, "decided_at": now, "decided_by": self._by}
+        if decision is not None:
+            columns |= {"decision": decision.value, "decided_at": now, "decided_by": self._by}
+        return columns
 
-    def _take_event(self, connection: Connection, before: RowRecord, change: Change) -> dict[str, Any]:
-        if change.event_id is None or change.event_id == before.event_id:
-            return {}
-        self._lock_destination(connection)
-        self._refuse_if_taken(connection, before.row_key, change.event_id)
-        message = f"{self._by} said that it is event {change.event_id}; it was {before.state.value.replace('_', ' ')}"
-        return {"answer": dump_answer(Answer(status=0, code=RESOLVED, message=message))}
-
-    def _send_again(self, connection: Connection, row: Record, change: Change) -> dict[str, Any]:
+    def _send_again(self, connection: Connection, row: _Record, change: Change) -> dict[str, Any]:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
-        columns |= next_key(connection, row, self._run.namespace, self._run.feed)
-        columns |= {"baseline_body": None, "baseline_fingerprint": None}
-        if row.removed_at is not None:  # the event is created again as the source asks for it now
-            return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
-        shown = shown_of(row)
-        return columns | {"body": shown.body, "fingerprint": shown.fingerprint}
+        columns |= _next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
+        if row.removed_at is None:
+            shown, body = _shown_of(row._asdict())
+            return columns | {"body": body, "fingerprint": shown}
+        # The event is created again as the source asks for it now. The next read adds its cover image: the fingerprint is that of
+        # a payload without one.
+        body = row.drift_body
+        columns |= {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None, "copies": 0}
+        columns |= {"twin_digest": duplicate_digest_of(body), "channel_id": channel_of(body), "ends_at": ends_at_of(body)}
+        return columns | NO_DRIFT | {"removed_at": None}
 
-    def _adopt(self, connection: Connection, situation: Situation, change: Change) -> dict[str, Any]:
+    def _adopt(self, connection: Connection, situation: _Situation, change: Change) -> dict[str, Any]:
         """Move the event of another entry to this one; what the row asks for is drift against it."""
-        giver = situation.giver
+        giver, row, row_key = situation.giver, situation.row, situation.record.row_key
         if giver is None or change.adopted is None:
             raise NotPossibleError("the other entry is gone", hint="run the feed, then look at `eventsync rows`")
         self._lock_destination(connection)
-        self._supersede(connection, giver, situation)
-        if change.event_id is not None:
-            self._refuse_if_taken(connection, situation.record.row_key, change.event_id)
-        shown = shown_of(giver)
-        message = f"{self._by} said that it is the event of {change.adopted}"
-        columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run", "copies")}
-        columns |= {"body": shown.body, "fingerprint": shown.fingerprint, "cover_url": None, "cover_on_error": None}
-        columns |= {"baseline_body": None, "baseline_fingerprint": None, "candidate_id": None, "ignored_fingerprint": None}
-        columns |= {"attempts": 0, "unanswered_at": None, "vanished_at": None, "past_at": None, "vanished_by": ""}
-        columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
-        return columns | (drift_against(shown, asked_of(situation.row)) if situation.row.body else NO_DRIFT)
-
-    def _supersede(self, connection: Connection, giver: Record, situation: Situation) -> None:
         self._check_lease(giver.scope_id)
         now = self._run.now()
-        message = f"{self._by} said that its event is that of {situation.record.row_key}"
-        columns = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": situation.row.id, "updated_at": now}
-        columns |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | _UNDECIDED
-        columns |= {"ignored_fingerprint": None, "copies": 0}
-        columns |= {"vanished_at": None, "past_at": giver.past_at or now, "vanished_by": ""}
-        columns["answer"] = dump_answer(Answer(status=0, code=ADOPTED, message=message))
-        given = Undo(Decision.SAME_AS, EntryState.SUPERSEDED, columns["revision"], 0, None)
-        columns["undo"] = dump_kept(UndoRecord(given, columns_of(giver, EVERY)))
-        connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**columns))
+        given = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": row.id, "updated_at": now, "copies": 0}
+        given |= _next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
+        given |= {"ignored_fingerprint": None, "past_at": giver.past_at or now}
+        given |= _answer(ADOPTED, f"{self._by} said that its event is that of {row_key}")
+        given |= _undo_of(giver, given, Decision.SAME_AS)
+        connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**given))
         self._forget_read(connection, giver.scope_id)
+        if change.event_id is not None:
+            self._claim_event(connection, row_key, change.event_id)
+        shown, body = _shown_of(giver._asdict())
+        columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run", "copies")}
+        columns |= {"body": body, "fingerprint": shown, "cover_url": None, "cover_on_error": None} | _NO_BASELINE | _IN_SOURCE
+        columns |= {"candidate_id": None, "ignored_fingerprint": None, "attempts": 0, "unanswered_at": None}
+        columns |= _answer(ADOPTED, f"{self._by} said that it is the event of {change.adopted}")
+        return columns | (_drift_against((shown, body), _asked_of(row._asdict())) if row.body else NO_DRIFT)
 
     def _check_lease(self, scope_id: int) -> None:
         if scope_id != self._run.scope_id and scope_id not in self._others:
@@ -749,38 +415,35 @@ class Decisions:
                 hint="look at `eventsync rows` and say it again",
             )
 
-    def _remove(self, connection: Connection, before: RowRecord, change: Change, columns: dict[str, Any]) -> dict[str, Any]:
+    def _remove(self, connection: Connection, situation: _Situation, change: Change, columns: dict[str, Any]) -> None:
         """Note that events are gone: the entry's earlier ones, and its own where that is vanished or cancelled."""
-        now = self._run.now()
-        standing = (EARLIER.c.entry_id == before.entry_id, EARLIER.c.removed_at.is_(None))
+        row, now, is_of_event = situation.row, self._run.now(), may_be_removed(situation.record)
+        standing = (EARLIER.c.entry_id == row.id, EARLIER.c.removed_at.is_(None))
         revisions = tuple(connection.execute(select(EARLIER.c.revision).where(*standing)).scalars())
         connection.execute(update(EARLIER).where(*standing).values(removed_at=now))
-        row = find_entry(connection, ENTRY.c.id == before.entry_id)
-        is_of_event = may_be_removed(before)
         if is_of_event:
             columns |= {"removed_at": now, **NO_DRIFT}
         elif change.decision is not Decision.REMOVED:
             columns = {"updated_at": now}
-        names = CHANGED[Decision.REMOVED] if is_of_event else tuple(_UNDECIDED)
-        undo = Undo(Decision.REMOVED, before.state, before.revision, before.attempts, before.event_id, is_of_event=is_of_event)
-        return columns | {"undo": dump_kept(UndoRecord(undo, columns_of(row, names), None, revisions))}
+        undo = _undo_of(row, columns, Decision.REMOVED, is_of_event=is_of_event, revisions=revisions)
+        self._update(connection, row.id, columns | undo)
 
-    def _restore(self, connection: Connection, situation: Situation, columns: dict[str, Any]) -> None:
-        row, kept, giver = situation.row, situation.kept, situation.giver
-        if kept is None or is_ignored_anew(situation.record, kept.undo):
+    def _take_back(self, connection: Connection, situation: _Situation, columns: dict[str, Any]) -> None:
+        row, undo, giver, now = situation.row, situation.undo, situation.giver, self._run.now()
+        if undo is None or is_ignored_anew(situation.record, undo):
             columns["ignored_fingerprint"] = None
         else:
-            columns = restored(row, kept) | {"undo": None, "updated_at": self._run.now()}
-            ours = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(kept.revisions))
-            connection.execute(update(EARLIER).where(*ours).values(removed_at=None))
+            columns = _restored(row, undo) | {"undo": None, "updated_at": now}
+            removed = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(undo.revisions))
+            connection.execute(update(EARLIER).where(*removed).values(removed_at=None))
         self._update(connection, row.id, columns)
-        if giver is not None and columns["state"] == EntryState.HELD:
+        if giver is not None and columns.get("state") == EntryState.HELD:
             self._check_lease(giver.scope_id)
-            before = load_kept(giver.undo).before
-            self._update(connection, giver.id, {**before, "undo": None, "updated_at": self._run.now()})
+            self._update(connection, giver.id, {**_load_undo(giver.undo).before, "undo": None, "updated_at": now})
             self._forget_read(connection, giver.scope_id)
 
-    def _refuse_if_taken(self, connection: Connection, row_key: RowKey, event_id: int) -> None:
+    def _claim_event(self, connection: Connection, row_key: RowKey, event_id: int) -> None:
+        self._lock_destination(connection)
         taken = find_owners(connection, destination_of(self._run.scope_id), [event_id])
         if event_id in taken:
             raise EventTakenError(
@@ -794,15 +457,199 @@ class Decisions:
         connection.execute(others.with_for_update(key_share=True)).all()
 
 
-def _left_alone(records: Collection[RowRecord], states: Collection[EntryState]) -> Iterator[LeftAlone]:
-    """Yield those of the rows that a retry of these states does not send again."""
-    for record in records:
-        if record.state is EntryState.PENDING and waits_for_access(record):
-            hint = "if the service only repeats a denial that it has stored: `eventsync resolve FEED KEY --resend`"
-            yield LeftAlone(record.row_key, f"it is pending: the next run sends it; {hint}")
-        elif record.state is EntryState.PENDING:
-            yield LeftAlone(record.row_key, "it is pending: the next run sends it")
-        elif record.state not in states:
-            yield LeftAlone(record.row_key, f"it is {record.state.value.replace('_', ' ')}")
-        elif record.vanished_at is not None or record.past_at is not None or not record.is_asked_for:
-            yield LeftAlone(record.row_key, "the source no longer asks for it")
+def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Choice) -> list[_Situation | None]:
+    """Read the entries and decide about each, None where there is none; of several that want the same event, none gets it."""
+    situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
+    if not isinstance(choice, SameAs):
+        return situations
+    rivals = Counter(one.giver.id for one in situations if one and one.giver and isinstance(one.outcome, Change))
+    for number, one in enumerate(situations):
+        if one and one.giver and isinstance(one.outcome, Change) and rivals[one.giver.id] > 1:
+            problem = f"{one.record.row_key}: the event of {one.giver.row_key} cannot become {rivals[one.giver.id]} rows"
+            hint = "name one row with `--same-as`; `--release` sends the others"
+            situations[number] = replace(one, outcome=NotPossibleError(problem, hint=hint))
+    return situations
+
+
+def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Choice) -> _Situation | None:
+    row = _find(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)
+    if row is None:
+        return None
+    record, giver, undo, has_warnings = _record_of(connection, row), None, None, False
+    if isinstance(choice, SameAs):
+        giver = _giver(connection, row, choice)
+    elif isinstance(choice, TakeBack) and row.undo:
+        undo = _load_undo(row.undo)
+        giver = None if undo.adopted_id is None else _find(connection, ENTRY.c.id == undo.adopted_id)
+    elif isinstance(choice, SetAside):
+        listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
+        warned = select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))
+        has_warnings = bool(connection.execute(warned).scalar())
+    other = None
+    if giver is not None:
+        place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
+        other = Other(_record_of(connection, giver), giver.scope_id, FeedName(place[0]), place[1])
+    outcome: Outcome
+    try:
+        outcome = decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
+    except NotPossibleError as problem:
+        outcome = problem
+    return _Situation(row, record, outcome, giver, undo)
+
+
+def _giver(connection: Connection, row: _Record, choice: SameAs) -> _Record | None:
+    """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
+    candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
+    if choice.row_key is None:
+        return candidate
+    named = _find(connection, ENTRY.c.scope_id == row.scope_id, ENTRY.c.row_key == choice.row_key)
+    if named is None and (candidate is None or candidate.row_key != choice.row_key):
+        raise NotPossibleError(f"there is no row {choice.row_key}", hint=f"`eventsync rows {row.feed}` shows the keys")
+    return candidate if named is None else named
+
+
+def _find(connection: Connection, *which: Any) -> _Record | None:
+    return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
+
+
+def _record_of(connection: Connection, row: _Record) -> RowRecord:
+    return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
+
+
+def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:
+    """Return why a retry of these states does not send a row again, "" if it does."""
+    if record.state is EntryState.PENDING:
+        hint = "; if the service only repeats a denial that it has stored: `eventsync resolve FEED KEY --resend`"
+        return "it is pending: the next run sends it" + hint * waits_for_access(record)
+    if record.state not in states:
+        return f"it is {record.state.value.replace('_', ' ')}"
+    is_gone = record.vanished_at is not None or record.past_at is not None or not record.is_asked_for
+    return "the source no longer asks for it" if is_gone else ""
+
+
+def _answer(code: str, message: str) -> dict[str, Any]:
+    return {"answer": dump_answer(Answer(status=0, code=code, message=message))}
+
+
+def _shown_of(row: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return the fingerprint and the body of an entry's baseline."""
+    prefix = "" if row["baseline_body"] is None else "baseline_"
+    return row[f"{prefix}fingerprint"], row[f"{prefix}body"]
+
+
+def _asked_of(row: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    """Return what the source asks for now: the drift, or else the baseline. No body: cancelled, or changes are not reported."""
+    return _shown_of(row) if row["drift_fingerprint"] is None else (row["drift_fingerprint"], row["drift_body"])
+
+
+def _applied(row: _Record) -> dict[str, Any]:
+    """Make the drift the baseline, as it was shown."""
+    body, columns = row.drift_body, {"baseline_body": row.drift_body, "baseline_fingerprint": row.drift_fingerprint}
+    digests = {"twin_digest": duplicate_digest_of(body), "ends_at": ends_at_of(body), "ignored_fingerprint": None}
+    return columns | digests | NO_DRIFT
+
+
+def _next_key(connection: Connection, row: _Record, namespace: str, feed: FeedName) -> dict[str, Any]:
+    """Give an entry the next key that none of its events has, under which nothing was sent."""
+    used = used_revisions(connection, [row.id])[row.id]
+    revision = row.revision + 1
+    while revision in used:
+        revision += 1
+    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
+    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
+    return {"revision": revision, "idempotency_key": key, **unsent}
+
+
+def _drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
+    """Return the drift columns of an entry that shows one thing and is asked for another."""
+    fingerprint, body = asked
+    kind: DriftKind | None = None
+    if fingerprint == CANCELLED:
+        body, kind = None, DriftKind.CANCELLED
+    elif fingerprint == shown[0] and not is_removed:
+        return dict(NO_DRIFT)
+    elif body is not None:
+        kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown[1], body)
+    return {"drift_body": body, "drift_fingerprint": fingerprint, "drift_kind": kind and kind.value}
+
+
+_CHANGED_BY_READS = (
+    *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
+    *("refused_request_id", "denied_request_id", "removed_at", "body", "cover_url", "cover_on_error", "fingerprint"),
+    *("channel_id", "baseline_body", "baseline_fingerprint", "twin_digest", "ends_at", *NO_DRIFT, "ignored_fingerprint"),
+)
+"""What the next read may change of an entry that is to be sent again, and that no decision but these writes."""
+_BODIES = frozenset({"body", "baseline_body", "drift_body"})
+
+
+def _undo_of(
+    row: _Record, columns: Mapping[str, Any], decision: Decision | None = None, *, is_of_event: bool = True, **more: Any
+) -> dict[str, Any]:
+    """Return the column that takes a decision back: the entry as `columns` leave it, and what they change, as it was."""
+    decision = decision or Decision(columns["decision"])
+    names = set(columns) - {"updated_at", "undo"} if is_of_event else {"decision", "decided_at", "decided_by"}
+    if decision in (Decision.RESEND, Decision.RETRY):
+        names.update(_CHANGED_BY_READS)
+    stored = {
+        "decision": decision.value,
+        "after": [columns.get(name, getattr(row, name)) for name in ("state", "revision", "attempts", "event_id")],
+        "is_of_event": is_of_event,
+        "before": {name: _encoded(name, getattr(row, name)) for name in sorted(names)},
+        "adopted_id": None,
+        "revisions": (),
+        **more,
+    }
+    return {"undo": json.dumps(stored, separators=(",", ":"))}
+
+
+def _load_undo(stored: str) -> UndoRecord:
+    undo = json.loads(stored)
+    state, revision, attempts, event_id = undo.pop("after")
+    undo |= {"decision": Decision(undo["decision"]), "state": EntryState(state), "revisions": tuple(undo["revisions"])}
+    undo["before"] = {name: _decoded(name, value) for name, value in undo["before"].items()}
+    return UndoRecord(revision=revision, attempts=attempts, event_id=event_id, **undo)
+
+
+def _encoded(name: str, value: Any) -> Any:
+    """Write a column for JSON: bodies as text, digests as hexadecimal digits, times in ISO 8601."""
+    if isinstance(value, bytes):
+        return value.decode() if name in _BODIES else value.hex()
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    if name in _BODIES:
+        return value.encode()
+    if name == "twin_digest":
+        return bytes.fromhex(value)
+    return datetime.fromisoformat(value) if name.endswith("_at") else value
+
+
+def _restored(row: _Record, undo: UndoRecord) -> dict[str, Any]:
+    """Return the columns that take back the last decision about an entry.
+
+    A baseline comes back as it was; what the source asks for now is drift against it.
+    """
+    before, asked = dict(undo.before), _asked_of(row._asdict())
+    then = {**row._asdict(), **before}
+    if undo.decision is Decision.IGNORE and row.decision != Decision.IGNORE:  # the row has changed since, and is listed
+        return {"ignored_fingerprint": then["ignored_fingerprint"]}
+    if undo.decision is Decision.REMOVED and not undo.is_of_event:
+        return before if row.decision == Decision.REMOVED else {}
+    is_to_be_sent = undo.decision in (Decision.RESEND, Decision.RETRY)
+    is_unanswered = then["unanswered_at"] is not None
+    if is_to_be_sent and may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
+        before |= NO_DRIFT
+    elif (
+        is_to_be_sent
+        or undo.decision is Decision.APPLIED
+        or (undo.decision is Decision.REMOVED and row.drift_kind == DriftKind.RETURNED)
+    ):
+        before |= _drift_against(_shown_of(then), asked, is_removed=then["removed_at"] is not None)
+    elif undo.decision is Decision.SAME_AS and asked[1] is not None and asked[0] != before["fingerprint"]:
+        before |= {"body": asked[1], "fingerprint": asked[0], "row_digest": b""}  # held again, as its source asks for it now
+    if before["decision"] == Decision.IGNORE and then["ignored_fingerprint"] != asked[0]:
+        before |= {"decision": None, "decided_at": None, "decided_by": None}
+    return before

@@ -1,11 +1,8 @@
-"""The ledger of one feed at one destination: runs, the lease, the gate, and the doors to the two commit points.
-
-Reading across feeds is `books`'.
-"""
+"""The ledger of one feed at one destination: runs, the lease, the gate, and the doors to the two commit points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, Engine, select, update
@@ -13,13 +10,13 @@ from sqlalchemy import Connection, Engine, select, update
 from mappings.delivery import split_destination
 from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
-from state.enums import Phase
-from state.holders import BootClock, Holder, boot_clock, this_process
+from state.enums import GateState, Phase
+from state.holders import Holder, boot_clock, this_process
 from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.decisions import Decisions
-from state.ledger.gate import Bookmark, Gate, UnchangedRead, accept, read_bookmark, read_gate, read_stamp, repeat_read
+from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, repeat_read
 from state.ledger.lease import FencedTransaction, Lease, LeaseClock, acquire
-from state.ledger.outbox import KEY_MEMORY_S, DrainFilter, Outbox, start_outbox
+from state.ledger.outbox import KEY_MEMORY_S, Outbox, start_outbox
 from state.ledger.reads import DEFAULT_POLICY, StagePolicy
 from state.ledger.stage import Stage, start_stage
 from state.ledger.standing import Standing, dump_standing, read_standing
@@ -27,12 +24,12 @@ from state.tables import RUN, SCOPE
 
 
 class Ledger:
-    """What we have told one destination about one feed's rows.
+    """What was delivered to one destination of one feed's rows.
 
     `destination` names the service and the account, so that a rehearsal never marks a row as delivered elsewhere;
     `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease: its
     `token` is the `fence` below. A holder's silence is measured by the database's clock on PostgreSQL, by this host's
-    own on SQLite, unless `keeping` says otherwise.
+    own on SQLite, unless `lease_clock` says otherwise.
     """
 
     def __init__(
@@ -43,14 +40,16 @@ class Ledger:
         *,
         namespace: str,
         now: Callable[[], datetime],
-        keeping: LeaseClock | None = None,
+        lease_clock: LeaseClock | None = None,
     ) -> None:
         self._engine = engine
         self._destination = destination
         self._feed = feed
         self._namespace = namespace
         self._now = now
-        self._keeping = keeping or LeaseClock(now, _own_pulse(engine))
+        # A SQLite file is shared by the processes of one host, whose clock is never set; a server has a clock of its own.
+        pulse = boot_clock() if engine.dialect.name == "sqlite" else None
+        self._lease_clock = lease_clock or LeaseClock(now, pulse)
         self._known_scope: int | None = None
 
     def acquire_lease(self, holder: str | Holder) -> Lease:
@@ -58,29 +57,17 @@ class Ledger:
 
         Raises `HeldByAnotherError` while another run holds it.
         """
-        who = this_process(holder) if isinstance(holder, str) else holder
-        return acquire(self._engine, self._scope_id(), who, self._keeping)
+        process = this_process(holder) if isinstance(holder, str) else holder
+        return acquire(self._engine, self._scope_id(), process, self._lease_clock)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
         """Open the run's record; a run that was begun before (its next step, or a step again) goes on with its own."""
-        row = {
-            "scope_id": self._scope_id(),
-            "id": run_id,
-            "started_at": self._now(),
-            "launched_by": launched_by,
-            "dagster_run_id": dagster_run_id,
-            "phase": Phase.BEGUN.value,
-            "message": "",
-            "is_whole": False,
-            "brakes": "[]",
-        }
+        row = {"scope_id": self._scope_id(), "id": run_id, "started_at": self._now(), "message": "", "brakes": "[]"}
+        row |= {"launched_by": launched_by, "dagster_run_id": dagster_run_id, "phase": Phase.BEGUN.value, "is_whole": False}
         with writing(self._engine) as connection:
-            ours = (RUN.c.scope_id == row["scope_id"], RUN.c.id == run_id)
-            again = connection.execute(
-                update(RUN).where(*ours).values(finished_at=None, outcome=None, exit_code=None, message="")
-            )
-            if again.rowcount == 0:
-                connection.execute(insert_if_new(connection, RUN), row)
+            connection.execute(insert_if_new(connection, RUN), row)
+            reopened = {"finished_at": None, "outcome": None, "exit_code": None, "message": ""}
+            self._write_run(connection, run_id, reopened)
 
     def finish_run(
         self,
@@ -96,20 +83,15 @@ class Ledger:
 
         `standing`: what waits for a person at the end of the run.
         """
-        columns = {
-            "finished_at": self._now(),
-            "phase": Phase.FINISHED.value,
-            "outcome": outcome,
-            "exit_code": exit_code,
-            "message": message,
-        }
+        columns: dict[str, object] = {"outcome": outcome, "exit_code": exit_code, "message": message}
+        columns |= {"finished_at": self._now(), "phase": Phase.FINISHED.value}
         if publish_account is not None:
             columns["publish_account"] = dump(publish_account)
         if standing is not None:
             columns["standing"] = dump_standing(standing)
-        ours = (RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id)
+        self._scope_id()  # before the transaction: it may need one of its own
         with writing(self._engine) as connection:
-            connection.execute(update(RUN).where(*ours).values(**columns))
+            self._write_run(connection, run_id, columns)
 
     def standing(self, key_memory_s: float = KEY_MEMORY_S) -> Standing:
         """Return what waits for a person now."""
@@ -129,31 +111,31 @@ class Ledger:
     ) -> Stage:
         """Close the gate and begin to write down what the source says.
 
-        `is_whole`: the source is read from end to end, so that an absent row has vanished; `policy.reach` says how much a read
+        `is_whole`: the source is read from end to end, so that an absent row has vanished; `policy.kind` says how much a read
         that is not whole takes in. `stamp`: evidence of the content's version, kept with the feed once this read has passed its
         brakes. `digests_of`: the stamp of the read whose row digests are to be used, as long as it is the feed's last one; the
         digests of this read are kept then, and also where it is "". None: rows are not known by digests.
         Raises `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_stage(self._turn(run_id, fence), is_whole=is_whole, stamp=stamp, policy=policy, digests_of=digests_of)
+        return start_stage(self._fenced(run_id, fence), is_whole=is_whole, stamp=stamp, policy=policy, digests_of=digests_of)
 
     def stamp(self) -> str:
-        """Return the evidence that the last whole read left, "" if none."""
+        """Return the evidence that the last whole read that the gate let out has left, "" if none."""
         scope_id = self._scope_id()
         with reading(self._engine) as connection:
-            return read_stamp(connection, scope_id)
+            return str(connection.execute(select(SCOPE.c.stamp).where(SCOPE.c.id == scope_id)).scalar_one())
 
     def repeat_read(
-        self, run_id: str, fence: int, policy: StagePolicy, asked: UnchangedRead, brake: Callable[[StageReport], Sequence[str]]
+        self, run_id: str, fence: int, policy: StagePolicy, known: str, stamp: str, brake: Callable[[StageReport], Sequence[str]]
     ) -> StageReport | None:
         """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
 
-        `brake` is as for `Stage.close`. None, and nothing is written, where its rows have to be read after all. Raises
-        `LeaseLostError` if the fence is not the lease's any more.
+        `known`: the stamp that the last read left; `stamp` takes its place. `brake` is as for `Stage.close`. None, and nothing is
+        written, where its rows have to be read after all. Raises `LeaseLostError` if the fence is not the lease's any more.
         """
-        turn = self._turn(run_id, fence)
-        with turn.transaction() as connection:
-            return repeat_read(connection, turn, policy, asked, brake)
+        run = self._fenced(run_id, fence)
+        with run.transaction() as connection:
+            return repeat_read(connection, run, policy, known, stamp, brake)
 
     def open_outbox(
         self,
@@ -173,7 +155,7 @@ class Ledger:
         seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
         not be published, `LeaseLostError` if the fence is not the lease's any more.
         """
-        return start_outbox(self._turn(run_id, fence), DrainFilter(limit, keys, key_memory_s, row_parts))
+        return start_outbox(self._fenced(run_id, fence), limit, keys, key_memory_s, row_parts)
 
     def bookmark(self) -> Bookmark:
         """Return where the next read may go on."""
@@ -183,7 +165,7 @@ class Ledger:
 
     def open_decisions(self, by: str, fence: int, others: Collection[Lease] = ()) -> Decisions:
         """Record what a person decides about rows. `by`: who, as `user@host`; `others`: leases of feeds that give up an event."""
-        return Decisions(self._turn("", fence), by, others)
+        return Decisions(self._fenced("", fence), by, others)
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""
@@ -196,48 +178,28 @@ class Ledger:
 
         Raises `GateClosedError` if no completed stage stands behind the gate.
         """
+        scope_id = self._scope_id()
         with writing(self._engine) as connection:
-            return accept(connection, self._scope_in(connection), by)
+            return accept(connection, scope_id, by)
 
-    def _turn(self, run_id: str, fence: int) -> FencedTransaction:
-        return FencedTransaction(
-            engine=self._engine,
-            scope_id=self._scope_id(),
-            feed=self._feed,
-            namespace=self._namespace,
-            run_id=run_id,
-            token=fence,
-            now=self._now,
-            keeping=self._keeping,
-        )
+    def _fenced(self, run_id: str, fence: int) -> FencedTransaction:
+        who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, fence)
+        return FencedTransaction(*who, self._now, self._lease_clock)
+
+    def _write_run(self, connection: Connection, run_id: str, columns: Mapping[str, object]) -> None:
+        connection.execute(update(RUN).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id).values(columns))
 
     def _scope_id(self) -> int:
-        if self._known_scope is None:
-            with writing(self._engine) as connection:
-                self._known_scope = self._scope_in(connection)
-        return self._known_scope
-
-    def _scope_in(self, connection: Connection) -> int:
         """Find the feed's scope, or make it."""
-        ours = (SCOPE.c.destination == self._destination, SCOPE.c.feed == self._feed)
-        found = connection.execute(select(SCOPE.c.id).where(*ours)).scalar()
-        if found is not None:
-            return int(found)
-        row = {
-            "destination": self._destination,
-            "service": split_destination(self._destination)[0],
-            "namespace": self._namespace,
-            "feed": self._feed,
-            "gate": "unstaged",
-            "gate_run": "",
-            "gate_reason": "",
-            "stamp": "",
-            "created_at": self._now(),
-        }
-        connection.execute(insert_if_new(connection, SCOPE), row)  # a first run of the feed beside this one may be faster
-        return int(connection.execute(select(SCOPE.c.id).where(*ours)).scalar_one())
-
-
-def _own_pulse(engine: Engine) -> BootClock | None:
-    """A SQLite file is shared by the processes of one host, whose clock is never set; a server has a clock of its own."""
-    return boot_clock() if engine.dialect.name == "sqlite" else None
+        if self._known_scope is None:
+            own = (SCOPE.c.destination == self._destination, SCOPE.c.feed == self._feed)
+            with writing(self._engine) as connection:
+                found = connection.execute(select(SCOPE.c.id).where(*own)).scalar()
+                if found is None:  # a first run of the feed beside this one may be faster
+                    row: dict[str, object] = {"destination": self._destination, "namespace": self._namespace, "feed": self._feed}
+                    row |= {"service": split_destination(self._destination)[0], "gate": GateState.UNSTAGED.value}
+                    row |= {"gate_run": "", "gate_reason": "", "stamp": "", "created_at": self._now()}
+                    connection.execute(insert_if_new(connection, SCOPE), row)
+                    found = connection.execute(select(SCOPE.c.id).where(*own)).scalar_one()
+            self._known_scope = int(found)
+        return self._known_scope

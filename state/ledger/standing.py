@@ -6,28 +6,33 @@ Each predicate leaves out what a person has ignored, what was removed by hand, a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
-from typing import Any, assert_never
+from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Row, and_, exists, false, func, or_, select, true
+from sqlalchemy import ColumnElement, Connection, Row, and_, exists, false, func, or_, select
 
 from mappings.delivery import Answer
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.accounts import load_answer, load_read
-from state.ledger.entries import IS_SET_ASIDE, MAY_BE_OUT, count_unmarked, is_forgotten
+from state.ledger.entries import (
+    IS_IN_SOURCE,
+    IS_NEVER_SENT,
+    IS_SET_ASIDE,
+    MAY_BE_OUT,
+    count_entries,
+    count_unmarked,
+    is_forgotten,
+    is_to_come,
+)
 from state.tables import EARLIER, ENTRY, PROBLEM, RUN
 
 _NAMED = 3
-_NEWEST = 2**62
-_IS_PRESENT = and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
-
-
 # A draft that was never sent, and that no gate has let out, may still give way to the event before it.
-_IS_REPLACED = or_(EARLIER.c.is_let_out, ENTRY.c.state != EntryState.PENDING.value, ENTRY.c.attempts > 0)
+_IS_REPLACED = or_(EARLIER.c.is_let_out, ~IS_NEVER_SENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,6 @@ class OpenRows:
     def __str__(self) -> str:
         named = ", ".join(self.first)
         return f"{self.count:,} ({named}{', …' if self.count > len(self.first) else ''})" if named else f"{self.count:,}"
-
-    def beside(self, other: OpenRows) -> OpenRows:
-        """Return both together."""
-        return OpenRows(self.count + other.count, (*self.first, *other.first)[:_NAMED])
 
 
 _NONE = OpenRows()
@@ -92,18 +93,9 @@ class Standing:
     @property
     def rows(self) -> dict[Waiting, OpenRows]:
         """The rows by kind; kinds without any are left out."""
-        every = {
-            Waiting.CONFLICT: self.conflict,
-            Waiting.BLOCKED: self.blocked,
-            Waiting.UNCERTAIN: self.forgotten.beside(self.uncertain),
-            Waiting.REFUSED: self.refused,
-            Waiting.HELD: self.held,
-            Waiting.UNCONFIRMED: self.unconfirmed,
-            Waiting.DRIFT: self.drift,
-            Waiting.VANISHED: self.vanished,
-            Waiting.EARLIER: self.earlier,
-            Waiting.WARNING: self.warning,
-        }
+        every: dict[Waiting, OpenRows] = {kind: getattr(self, kind.name.lower()) for kind in Waiting}
+        first = (*self.forgotten.first, *self.uncertain.first)[:_NAMED]
+        every[Waiting.UNCERTAIN] = OpenRows(self.forgotten.count + self.uncertain.count, first)
         return {kind: rows for kind, rows in every.items() if rows.count}
 
     @property
@@ -114,7 +106,8 @@ class Standing:
 
 NOTHING = Standing()
 """Nothing waits for a person."""
-_ROWS = TypeAdapter(dict[Waiting, OpenRows])
+load_standing: Callable[[str], Mapping[Waiting, OpenRows]] = TypeAdapter(dict[Waiting, OpenRows]).validate_json
+"""Read what `dump_standing` wrote."""
 
 
 def dump_standing(standing: Standing) -> str:
@@ -122,28 +115,24 @@ def dump_standing(standing: Standing) -> str:
     return json.dumps({kind: asdict(rows) for kind, rows in standing.rows.items()})
 
 
-def load_standing(stored: str) -> Mapping[Waiting, OpenRows]:
-    """Read what `dump_standing` wrote."""
-    return _ROWS.validate_json(stored)
-
-
 def waits(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:
     """Return the predicate on a feed's entries that wait for this reason. `now`: events that are over by then do not wait."""
-    return and_(_is_of_feed(kind, scope_id), _is_kind(kind, scope_id, now), ~IS_SET_ASIDE)
+    if kind is Waiting.EARLIER:  # the few entries with earlier events are found without an index of all entries
+        return and_(ENTRY.c.scope_id + 0 == scope_id, has_earlier(scope_id, now), ~IS_SET_ASIDE)
+    return and_(ENTRY.c.scope_id == scope_id, _is_kind(kind, scope_id, now), ~IS_SET_ASIDE)
 
 
 def has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
     """Return the predicate on entries with earlier events that a person still has to remove."""
-    is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), _is_to_come(EARLIER.c.ends_at, now))
-    of_feed = (_is_of_feed(Waiting.EARLIER, scope_id), is_there, _IS_REPLACED)
-    return ENTRY.c.id.in_(select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(*of_feed))
+    is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), is_to_come(EARLIER.c.ends_at, now))
+    events = select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)
+    return ENTRY.c.id.in_(events.where(ENTRY.c.scope_id + 0 == scope_id, is_there, _IS_REPLACED))
 
 
 def has_warning(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
     """Return the predicate on problem rows that are warnings of entries which wait."""
-    is_listed = and_(PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "", PROBLEM.c.scope_id == scope_id)
     of_entry = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == PROBLEM.c.row_key)
-    return and_(is_listed, exists().where(*of_entry, *_is_warned(now), ~IS_SET_ASIDE))
+    return and_(_is_listed_warning(scope_id), exists().where(*of_entry, _is_warned(now), ~IS_SET_ASIDE))
 
 
 def read_standing(connection: Connection, scope_id: int, now: datetime | None, key_memory_s: float | None = None) -> Standing:
@@ -152,97 +141,64 @@ def read_standing(connection: Connection, scope_id: int, now: datetime | None, k
     `key_memory_s`: for how many seconds the service is trusted to remember the key of an attempt; None: nothing is forgotten.
     """
 
-    def of(kind: Waiting, *which: ColumnElement[bool]) -> OpenRows:
-        return _open_rows(connection, waits(kind, scope_id, now), *which)
+    def of(kind: Waiting, *more: ColumnElement[bool]) -> OpenRows:
+        which = (waits(kind, scope_id, now), *more)
+        count = count_entries(connection, *which)
+        first = select(ENTRY.c.row_key).where(*which).order_by(ENTRY.c.id).limit(_NAMED)
+        return OpenRows(count, tuple(connection.execute(first).scalars())) if count else _NONE
 
     is_late = false() if key_memory_s is None or now is None else is_forgotten(now, key_memory_s)
-    refused = of(Waiting.REFUSED)
-    drift = of(Waiting.DRIFT)
+    rows = {kind.name.lower(): of(kind) for kind in Waiting if kind is not Waiting.UNCERTAIN}
+    drifted = select(ENTRY.c.drift_kind, func.count()).where(waits(Waiting.DRIFT, scope_id, now)).group_by(ENTRY.c.drift_kind)
+    drifts = connection.execute(drifted) if rows["drift"].count else ()
+    is_kept = and_(ENTRY.c.removed_at.is_(None), is_to_come(ENTRY.c.ends_at, now), ~IS_SET_ASIDE)
+    several = (ENTRY.c.scope_id == scope_id, ENTRY.c.copies > 1, is_kept)
+    most = select(ENTRY.c.row_key, ENTRY.c.copies).where(*several).order_by(ENTRY.c.copies.desc(), ENTRY.c.id).limit(_NAMED)
     return Standing(
-        conflict=of(Waiting.CONFLICT),
-        blocked=of(Waiting.BLOCKED),
+        **rows,
         uncertain=of(Waiting.UNCERTAIN, ~is_late),
         forgotten=of(Waiting.UNCERTAIN, is_late),
-        refused=refused,
-        held=of(Waiting.HELD),
-        unconfirmed=of(Waiting.UNCONFIRMED),
-        drift=drift,
-        vanished=of(Waiting.VANISHED),
-        earlier=of(Waiting.EARLIER),
-        warning=of(Waiting.WARNING),
-        drifts=_by_kind(connection, scope_id, now) if drift.count else {},
-        asked=_count_asked(connection, scope_id) if refused.count else 0,
-        copies=_read_copies(connection, scope_id, now),
+        drifts={DriftKind(kind): count for kind, count in drifts},
+        asked=_count_wanted(connection, scope_id) if rows["refused"].count else 0,
+        copies=Copies(count_entries(connection, *several), tuple(map(tuple, connection.execute(most)))),
     )
 
 
-def _is_of_feed(kind: Waiting, scope_id: int) -> ColumnElement[bool]:
-    """Return the predicate on a feed's entries; the few with earlier events are found without an index of all entries."""
-    column = ENTRY.c.scope_id + 0 if kind is Waiting.EARLIER else ENTRY.c.scope_id
-    return column == scope_id
-
-
-def _is_kind(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:  # noqa: PLR0911
-    is_kept = and_(ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now))
+def _is_kind(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+    to_come = is_to_come(ENTRY.c.ends_at, now)
+    is_kept = and_(ENTRY.c.removed_at.is_(None), to_come)
     match kind:
         case Waiting.REFUSED | Waiting.BLOCKED:  # nothing was created: a row that is gone leaves nothing to do
-            return and_(ENTRY.c.state == kind.value, ENTRY.c.fingerprint != "", _IS_PRESENT, is_kept)
+            return and_(ENTRY.c.state == kind.value, ENTRY.c.fingerprint != "", IS_IN_SOURCE, is_kept)
         case Waiting.HELD:
-            return and_(ENTRY.c.state == kind.value, _IS_PRESENT, is_kept)
-        case Waiting.CONFLICT | Waiting.UNCERTAIN | Waiting.UNCONFIRMED:
-            return and_(ENTRY.c.state == kind.value, is_kept)
+            return and_(ENTRY.c.state == kind.value, IS_IN_SOURCE, is_kept)
         case Waiting.DRIFT:
-            is_returned = and_(ENTRY.c.drift_kind == DriftKind.RETURNED.value, _IS_PRESENT)
-            is_there = or_(ENTRY.c.removed_at.is_(None), is_returned)
-            return and_(ENTRY.c.drift_kind.is_not(None), is_there, _is_to_come(ENTRY.c.ends_at, now))
+            is_returned = and_(ENTRY.c.drift_kind == DriftKind.RETURNED.value, IS_IN_SOURCE)
+            return and_(ENTRY.c.drift_kind.is_not(None), or_(ENTRY.c.removed_at.is_(None), is_returned), to_come)
         case Waiting.VANISHED:
             return and_(ENTRY.c.vanished_at.is_not(None), MAY_BE_OUT, is_kept)
-        case Waiting.EARLIER:
-            return has_earlier(scope_id, now)
         case Waiting.WARNING:
-            listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
-            return and_(ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(*listed)), *_is_warned(now))
-        case _:
-            assert_never(kind)
+            return and_(ENTRY.c.row_key.in_(select(PROBLEM.c.row_key).where(_is_listed_warning(scope_id))), _is_warned(now))
+        case _:  # a state of its own: in conflict, uncertain, unconfirmed
+            return and_(ENTRY.c.state == kind.value, is_kept)
 
 
-def _is_warned(now: datetime | None) -> tuple[ColumnElement[bool], ...]:
-    is_asked_for = and_(ENTRY.c.fingerprint != "", ENTRY.c.state != EntryState.SUPERSEDED.value, _IS_PRESENT)
-    return is_asked_for, ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now)
+def _is_listed_warning(scope_id: int) -> ColumnElement[bool]:
+    return and_(PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
 
 
-def _is_to_come(ends_at: ColumnElement[datetime | None], now: datetime | None) -> ColumnElement[bool]:
-    return true() if now is None else or_(ends_at.is_(None), ends_at > now)
+def _is_warned(now: datetime | None) -> ColumnElement[bool]:
+    is_asked_for = and_(ENTRY.c.fingerprint != "", ENTRY.c.state != EntryState.SUPERSEDED.value, IS_IN_SOURCE)
+    return and_(is_asked_for, ENTRY.c.removed_at.is_(None), is_to_come(ENTRY.c.ends_at, now))
 
 
-def _open_rows(connection: Connection, *which: ColumnElement[bool]) -> OpenRows:
-    count = connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
-    if not count:
-        return _NONE
-    first = select(ENTRY.c.row_key).where(*which).order_by(ENTRY.c.id).limit(_NAMED)
-    return OpenRows(count, tuple(RowKey(key) for key in connection.execute(first).scalars()))
-
-
-def _read_copies(connection: Connection, scope_id: int, now: datetime | None) -> Copies:
-    is_kept = and_(ENTRY.c.removed_at.is_(None), _is_to_come(ENTRY.c.ends_at, now), ~IS_SET_ASIDE)
-    several = (ENTRY.c.scope_id == scope_id, ENTRY.c.copies > 1, is_kept)
-    count = connection.execute(select(func.count()).select_from(ENTRY).where(*several)).scalar_one()
-    most = select(ENTRY.c.row_key, ENTRY.c.copies).where(*several).order_by(ENTRY.c.copies.desc(), ENTRY.c.id).limit(_NAMED)
-    return Copies(count, tuple((RowKey(key), copies) for key, copies in connection.execute(most))) if count else Copies()
-
-
-def _by_kind(connection: Connection, scope_id: int, now: datetime | None) -> Mapping[DriftKind, int]:
-    drifted = select(ENTRY.c.drift_kind, func.count()).where(waits(Waiting.DRIFT, scope_id, now)).group_by(ENTRY.c.drift_kind)
-    return {DriftKind(kind): count for kind, count in connection.execute(drifted)}
-
-
-def _count_asked(connection: Connection, scope_id: int) -> int:
+def _count_wanted(connection: Connection, scope_id: int) -> int:
     """Count the events that the source asks for: those of the last read where it was whole, else the known ones."""
     reads = select(RUN.c.is_whole, RUN.c.read_account).where(RUN.c.scope_id == scope_id, RUN.c.read_account.is_not(None))
     last = connection.execute(reads.order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)).first()
     if last is not None and last.is_whole:
         return load_read(last.read_account).wanted
-    return count_unmarked(connection, scope_id, _NEWEST)
+    return count_unmarked(connection, scope_id, 2**62)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,8 +281,7 @@ class RowRecord:
     @property
     def event(self) -> dict[str, Any]:
         """The baseline as a payload."""
-        payload: dict[str, Any] = json.loads(self.shown)
-        return payload
+        return dict(json.loads(self.shown))
 
 
 RECORDS = select(ENTRY)

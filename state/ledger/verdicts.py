@@ -18,7 +18,7 @@ An answer 429 proves nothing either: an entry whose unanswered attempts were all
 `is_limited` beside it.
 
 Denied access (401, 403, 404) is no such refusal: the service may look at that before the key, so it proves nothing of
-what was created under the key before these books began. That very answer repeated, as its request id shows, is proof:
+what was created under the key before this ledger began. That very answer repeated, as its request id shows, is proof:
 it is what the service stored; access may long be back, and the old key would never show it. Without it the next key is a
 person's risk to take, by `resend`. A failure (5xx) that is repeated with its request id after a person's `resend` shows
 that the key is used up: the next one is due, once for each resend.
@@ -27,7 +27,10 @@ that the key is used up: the next one is due, once for each resend.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import assert_never
+from datetime import datetime
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple, assert_never
 
 from mappings.delivery import (
     DENYING,
@@ -43,43 +46,58 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from state.enums import EntryState
+from mappings.row_key import IdempotencyKey, RowKey
+from state.enums import Decision, EntryState
+from state.ledger.accounts import load_answer
 
-_UNNAMED = "unnamed"  # a refusal without a request id is a refusal all the same
 
+class Claim(NamedTuple):
+    """An entry as it was when this drain claimed it, column by column: made for every row, so that it is made of the row at once.
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What was true of an entry when this drain claimed it.
-
-    `copies`: how many attempts may have created an event before; `was_limited`: those without an answer were all answered 429.
-    `is_begun`: an attempt was recorded as begun; `is_retry`: a person has asked for it, after it was turned away; `denial`: the
-    last one that came under its key; `failed`: the last answer, if that was a failure and a person lets it be sent again.
+    `copies`: how many attempts may have created an event before; `is_limited`: those without an answer were all answered 429.
     """
 
+    id: int
+    row_key: RowKey
+    idempotency_key: IdempotencyKey
+    body: bytes
+    channel_id: int
     revision: int
-    was_unanswered: bool
+    unanswered_at: datetime | None
     refused_request_id: str
-    is_begun: bool
-    is_retry: bool = False
-    copies: int = 0
-    was_limited: bool = False
-    denial: Denial | None = None
-    failed: Answer | None = None
+    cover_url: str | None
+    cover_on_error: str | None
+    decision: str | None
+    updated_at: datetime
+    answer: str | None
+    denied_request_id: str
+    copies: int
+    is_limited: bool
 
     @property
-    def has_another_key(self) -> bool:
-        """Whether being refused again leads to the next key: a person's word stands, and no attempt is unaccounted for."""
-        return self.is_retry and bool(self.refused_request_id) and not self.was_unanswered
+    def was_unanswered(self) -> bool:
+        """Whether an earlier attempt was never answered."""
+        return self.unanswered_at is not None
 
-    def is_told_again(self, answer: Answer) -> bool:
+    @property
+    def denial(self) -> Denial | None:
+        """The last denial of access under this key."""
+        if not self.denied_request_id:
+            return None
+        is_retry = self.decision == Decision.RETRY and self.unanswered_at is None
+        return Denial(self.denied_request_id, is_resent=is_retry or self.decision == Decision.RESEND)
+
+    def is_turned_away_again(self, answer: Answer) -> bool:
         """Whether this very answer turned the entry away before: it is what the service stored under the key."""
         is_refused_again = bool(answer.request_id) and answer.request_id == self.refused_request_id
         return is_refused_again or (self.denial is not None and self.denial.is_repeated_by(answer))
 
     def is_failed_again(self, answer: Answer) -> bool:
         """Whether this answer is the very failure after which a person let the row be sent again: no attempt came to more."""
-        return self.failed is not None and bool(answer.request_id) and answer.request_id == self.failed.request_id
+        if self.answer is None or self.decision != Decision.RESEND or not answer.request_id:
+            return False
+        last = load_answer(self.answer)
+        return last.status >= HTTPStatus.INTERNAL_SERVER_ERROR and last.request_id == answer.request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,71 +121,49 @@ _NEXT_KEY = Effect(EntryState.PENDING, "", "", is_next_revision=True)
 
 def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 # one arm for each member of the union
     """Decide what a verdict means for the entry that was claimed."""
+    become = partial(Effect, refused_request_id=claim.refused_request_id, denied_request_id=claim.denied_request_id)
+    is_retry = claim.decision == Decision.RETRY
+    is_refused = bool(claim.refused_request_id) and not claim.was_unanswered
     match verdict:
         case Receipt(event_id=event_id):
-            return _become(EntryState.DELIVERED, claim, event_id=event_id)
+            return become(EntryState.DELIVERED, event_id=event_id)
         case Unconfirmed():
-            return _become(EntryState.DELIVERED_UNCONFIRMED, claim)
+            return become(EntryState.DELIVERED_UNCONFIRMED)
+        case Refusal() if not verdict.attempts:  # refused without a request, it leaves no trace at the service
+            return become(EntryState.REFUSED)
+        case Refusal() if is_retry and is_refused:  # a person's word stands, and no attempt is unaccounted for
+            return _NEXT_KEY
         case Refusal():
-            return _refuse(verdict, claim)
-        case Superseded():
-            return _supersede(verdict, claim)
+            return replace(become(EntryState.REFUSED), refused_request_id=refused_as(verdict.answer))
         case Blocked() | Postponed():
-            return _turn_away(verdict, claim)
+            return _turn_away(verdict, claim, become(EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING))
         case Uncertain() if verdict.attempts and claim.is_failed_again(verdict.answer):
             return _NEXT_KEY
         case Uncertain():
-            return _become(EntryState.UNCERTAIN, claim, keeps_unanswered=True)
+            return become(EntryState.UNCERTAIN, keeps_unanswered=True)
+        case Superseded():
+            # The next revision of the key, once: only where our own record shows what holds the present one. That is the stored
+            # answer itself, repeated with its own request id; or another 4xx after a refusal, unless it may mean an attempt with
+            # the corrected body that was never answered; or a denial, of which a person takes the risk.
+            is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
+            if is_refused or is_resent or claim.is_turned_away_again(verdict.answer):
+                return _NEXT_KEY
         case Conflict():
-            return _conflict(claim)
+            pass
         case _:
             assert_never(verdict)
+    return become(EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered, is_limited=claim.is_limited)
 
 
-def _become(state: EntryState, claim: Claim, *, event_id: int | None = None, keeps_unanswered: bool = False) -> Effect:
-    """Return the effect that leaves as it was what is remembered of refusals and denials."""
-    denied = "" if claim.denial is None else claim.denial.request_id
-    return Effect(state, claim.refused_request_id, denied, event_id, keeps_unanswered)
-
-
-def _refuse(verdict: Refusal, claim: Claim) -> Effect:
-    """Remember the refusal to know it again; a row refused without a request leaves no trace at the service."""
-    if not verdict.attempts:
-        return _become(EntryState.REFUSED, claim)
-    if claim.has_another_key:
-        return _NEXT_KEY
-    return replace(_become(EntryState.REFUSED, claim), refused_request_id=refused_as(verdict.answer))
-
-
-def _turn_away(verdict: Blocked | Postponed, claim: Claim) -> Effect:
+def _turn_away(verdict: Blocked | Postponed, claim: Claim, effect: Effect) -> Effect:
     """Remember the denial to know it again; a row that was held up without a request of its own was not denied itself."""
+    is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.is_limited)
+    is_limited = not is_unanswered and (verdict.is_limited or claim.is_limited)
+    effect = replace(effect, keeps_unanswered=is_unanswered or is_limited, is_limited=is_limited)
     is_denied = verdict.attempts > 0 and verdict.answer.status in DENYING
-    state = EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING
-    is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.was_limited)
-    is_limited = not is_unanswered and (verdict.is_limited or claim.was_limited)
-    effect = _become(state, claim, keeps_unanswered=is_unanswered or is_limited)
-    effect = replace(effect, is_limited=is_limited)
     return replace(effect, denied_request_id=refused_as(verdict.answer)) if is_denied else effect
-
-
-def _supersede(verdict: Superseded, claim: Claim) -> Effect:
-    """Move on to the next revision of the key, once: only where our own record shows what holds the present one.
-
-    That is the stored answer itself, repeated with its own request id; or another 4xx after a refusal, unless it may
-    mean an attempt with the corrected body that was never answered; or a denial, of which a person takes the risk.
-    """
-    is_refused = bool(claim.refused_request_id) and not claim.was_unanswered
-    is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
-    if is_refused or is_resent or claim.is_told_again(verdict.answer):
-        return _NEXT_KEY
-    return _conflict(claim)
-
-
-def _conflict(claim: Claim) -> Effect:
-    effect = _become(EntryState.CONFLICT, claim, keeps_unanswered=claim.was_unanswered)
-    return replace(effect, is_limited=claim.was_limited)
 
 
 def refused_as(answer: Answer) -> str:
     """Return what to recognise a stored refusal or denial by; one without a request id is one all the same."""
-    return answer.request_id or _UNNAMED
+    return answer.request_id or "unnamed"

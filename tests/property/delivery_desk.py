@@ -90,7 +90,7 @@ class Clock:
         return self().timestamp()
 
     @property
-    def keeping(self) -> LeaseClock:
+    def lease_clock(self) -> LeaseClock:
         return LeaseClock(self, BootClock("this boot", self.seconds))
 
 
@@ -190,7 +190,9 @@ class Worker:
 
     def ledger(self) -> Ledger:
         mapping = _mapping()
-        return Ledger(self._engine, DESTINATION, mapping.feed, namespace=NAMESPACE, now=self.clock, keeping=self.clock.keeping)
+        return Ledger(
+            self._engine, DESTINATION, mapping.feed, namespace=NAMESPACE, now=self.clock, lease_clock=self.clock.lease_clock
+        )
 
     def _run(self, options: RunOptions) -> None:
         self.runs += 1

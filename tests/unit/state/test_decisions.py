@@ -755,7 +755,9 @@ def test_two_rows_cannot_take_over_one_event_and_neither_does(world: World) -> N
 def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: World) -> None:
     world.stage([event("a2")])
     world.publish()
-    other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, keeping=world.clock.keeping)
+    other = Ledger(
+        world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, lease_clock=world.clock.lease_clock
+    )
     with other.acquire_lease("test") as lease:
         other.begin_run("r", launched_by="a test")
         stage = other.open_stage("r", is_whole=True, fence=lease.token)

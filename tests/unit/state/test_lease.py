@@ -25,8 +25,8 @@ from state.ledger.ledger import Ledger
 from state.ledger.lease import LeaseClock
 from state.holders import BootClock
 now = datetime.fromisoformat(sys.argv[4])
-keeping = LeaseClock(lambda: now, BootClock("this boot", now.timestamp))
-ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, keeping=keeping)
+lease_clock = LeaseClock(lambda: now, BootClock("this boot", now.timestamp))
+ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, lease_clock=lease_clock)
 print(ledger.acquire_lease("eventsync run").token, flush=True)
 sys.stdin.read()
 """
@@ -114,7 +114,9 @@ def test_a_released_lease_lets_the_next_run_in_at_once_under_a_larger_token(worl
 
 
 def test_each_feed_has_its_own_lease(world: World) -> None:
-    other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, keeping=world.clock.keeping)
+    other = Ledger(
+        world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, lease_clock=world.clock.lease_clock
+    )
     assert other.acquire_lease("second").token == 1
 
 

@@ -48,7 +48,7 @@ def sqlite(tmp_path: Path) -> Iterator[Engine]:
 def ledger_of(engine: Engine, clock: Clock | None = None, *, ttl_s: float = 60.0, pulse: BootClock | None = None) -> Ledger:
     now = clock or Clock()
     own = pulse or (boot_clock() if engine.dialect.name == "sqlite" else None)
-    return Ledger(engine, DESTINATION, FEED, namespace="tests", now=now, keeping=LeaseClock(now, own, ttl_s))
+    return Ledger(engine, DESTINATION, FEED, namespace="tests", now=now, lease_clock=LeaseClock(now, own, ttl_s))
 
 
 def elsewhere(name: str = "far away") -> Holder:
@@ -229,7 +229,7 @@ def test_a_takeover_waits_for_the_holders_transaction_and_finds_that_it_has_spok
 def _turn(engine: Engine, ledger: Ledger, holder: Holder) -> FencedTransaction:
     """The turn of a run that holds the feed."""
     lease = ledger.acquire_lease(holder)
-    return FencedTransaction(engine, lease.scope_id, FEED, "tests", "run-1", lease.token, Clock(), lease.keeping)
+    return FencedTransaction(engine, lease.scope_id, FEED, "tests", "run-1", lease.token, Clock(), lease.clock)
 
 
 HOLD = """
@@ -242,8 +242,8 @@ from datetime import datetime, UTC
 def now():
     return datetime.now(UTC)
 engine = open_database(sys.argv[1])
-keeping = LeaseClock(now, boot_clock() if engine.dialect.name == "sqlite" else None, 0.5)
-ledger = Ledger(engine, sys.argv[2], sys.argv[3], namespace="tests", now=now, keeping=keeping)
+lease_clock = LeaseClock(now, boot_clock() if engine.dialect.name == "sqlite" else None, 0.5)
+ledger = Ledger(engine, sys.argv[2], sys.argv[3], namespace="tests", now=now, lease_clock=lease_clock)
 lease = ledger.acquire_lease("first")
 print("held", flush=True)
 sys.stdin.readline()

@@ -16,7 +16,6 @@ from mappings.row_key import FeedName, RowKey
 from state.enums import EntryState
 from state.ledger.choices import (
     Apply,
-    Beside,
     Choice,
     NoChange,
     NotPossibleError,
@@ -102,14 +101,14 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
     return world.known("a")
 
 
-def _other(world: World) -> Beside:
+def _other(world: World) -> Other | None:
     entry = world.entry("b")
-    return Beside(other=None if entry is None else Other(entry, 1, FeedName(""), ""))
+    return None if entry is None else Other(entry, 1, FeedName(""), "")
 
 
-def _done(record: RowRecord, choice: Choice, beside: Beside) -> str:  # noqa: PLR0911  # one arm per choice
+def _done(record: RowRecord, choice: Choice, other: Other | None) -> str:  # noqa: PLR0911  # one arm per choice
     try:
-        outcome = decide(record, choice, beside)
+        outcome = decide(record, choice, other=other)
     except NotPossibleError:
         return "not possible"
     if isinstance(outcome, NoChange):

@@ -11,7 +11,7 @@ from empty_books import lay_out
 from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer
 
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import SourceUnavailableError
 from mappings.delivery import Refusal
 from mappings.row_key import RowKey
 from pipelines.run.options import RunOptions
@@ -222,7 +222,7 @@ def test_a_rehearsal_moves_nothing(desk: Desk, tmp_path: Path) -> None:
         on_copy.engine.dispose()
         on_copy.engine = copy
         on_copy.ledger = Ledger(
-            copy, DESTINATION, FEED, namespace="tests", now=desk.world.clock, keeping=desk.world.clock.keeping
+            copy, DESTINATION, FEED, namespace="tests", now=desk.world.clock, lease_clock=desk.world.clock.lease_clock
         )
         on_copy.lease = on_copy.ledger.acquire_lease("a rehearsal")
         assert replace(desk, world=on_copy).stage().report.account.new == 1

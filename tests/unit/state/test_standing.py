@@ -13,7 +13,6 @@ from mappings.outcome import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import reading, writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
-from state.ledger.gate import UnchangedRead
 from state.ledger.outbox import Settled
 from state.ledger.reads import DEFAULT_POLICY
 from state.ledger.standing import FeedScope, OpenRows
@@ -227,6 +226,6 @@ def test_the_shortcut_of_an_unchanged_source_counts_refused_rows_as_still_refuse
     world.stage([row(key) for key in "abc"], stamp="1")
     world.publish(Refusal(answer(400)), Refusal(answer(400)))
     run = world.run()
-    report = world.ledger.repeat_read(run, world.lease.token, DEFAULT_POLICY, UnchangedRead("1", "1"), no_brakes)
+    report = world.ledger.repeat_read(run, world.lease.token, DEFAULT_POLICY, "1", "1", no_brakes)
     assert report is not None
     assert (report.account.still_refused, report.account.unchanged, report.account.new) == (2, 1, 0)

@@ -226,7 +226,7 @@ def resumed(engine: Engine) -> World:
     world = World.__new__(World)
     world.place, world.clock, world.feed, world.runs, world.engine = "", Clock(), FeedName("agenda"), 100, engine
     world.clock.turn(days=2)
-    world.ledger = Ledger(engine, TOWN, world.feed, namespace="town", now=world.clock, keeping=world.clock.keeping)
+    world.ledger = Ledger(engine, TOWN, world.feed, namespace="town", now=world.clock, lease_clock=world.clock.lease_clock)
     world.lease = world.ledger.acquire_lease("test")
     return world
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from unit.state.world import answer
@@ -8,7 +9,6 @@ from unit.state.world import answer
 from mappings.delivery import (
     Blocked,
     Conflict,
-    Denial,
     Postponed,
     Receipt,
     Refusal,
@@ -18,17 +18,33 @@ from mappings.delivery import (
     Verdict,
 )
 from mappings.errors import TransientError
+from mappings.row_key import IdempotencyKey, RowKey
 from state.enums import EntryState
 from state.ledger.verdicts import Claim, effect_of
 
 POSTPONED = Postponed(answer(401), TransientError("key refused"))
 
 
-def claim(
-    *, was_unanswered: bool = False, refused: str = "", denied: str = "", is_retry: bool = False, revision: int = 0
-) -> Claim:
-    denial = Denial(denied, is_resent=is_retry and not was_unanswered) if denied else None
-    return Claim(revision, was_unanswered, refused, is_begun=True, denial=denial, is_retry=is_retry)
+def claim(*, was_unanswered: bool = False, refused: str = "", denied: str = "", is_retry: bool = False) -> Claim:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    return Claim(
+        id=1,
+        row_key=RowKey("a"),
+        idempotency_key=IdempotencyKey("es1-a"),
+        body=b"{}",
+        channel_id=5,
+        revision=0,
+        unanswered_at=now if was_unanswered else None,
+        refused_request_id=refused,
+        cover_url=None,
+        cover_on_error=None,
+        decision="retry" if is_retry else None,
+        updated_at=now,
+        answer=None,
+        denied_request_id=denied,
+        copies=0,
+        is_limited=False,
+    )
 
 
 @pytest.mark.parametrize("was_unanswered", [False, True])

@@ -42,7 +42,7 @@ class Clock:
         self.instant += timedelta(**by)
 
     @property
-    def keeping(self) -> LeaseClock:
+    def lease_clock(self) -> LeaseClock:
         """Leases by this clock alone: a database server would measure them by its own."""
         return LeaseClock(self, BootClock("this boot", lambda: self.instant.timestamp()))  # noqa: PLW0108  # the instant at the time of asking
 
@@ -123,7 +123,9 @@ class World:
         self.engine = open_database(self.url)
         destination = f"{DESTINATION}#{self.namespace}" if self.namespace else DESTINATION
         namespace = self.namespace or "tests"
-        self.ledger = Ledger(self.engine, destination, self.feed, namespace=namespace, now=self.clock, keeping=self.clock.keeping)
+        self.ledger = Ledger(
+            self.engine, destination, self.feed, namespace=namespace, now=self.clock, lease_clock=self.clock.lease_clock
+        )
 
     def crash(self) -> None:
         self.engine.dispose()

@@ -22,8 +22,6 @@ from mappings.steps.zones import NamedZone
 from mappings.zones import find_zone, zone_table
 
 Surety = Literal["sure", "likely", "unsure"]
-
-
 _FEW = 40
 
 
@@ -94,11 +92,7 @@ def _is_words(column: Column) -> bool:
 
 
 _FRIENDS = frozenset({Role.TITLE, Role.START, Role.CLOCK, Role.END, Role.VENUE})
-
-
 """Words that stand beside a telling one without speaking against it: event_url, end date, venue city."""
-
-
 _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.IMAGE, frozenset(), _is_picture),
     (Role.URL, frozenset(), _is_page),
@@ -114,8 +108,6 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
     *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
 )
-
-
 """Each part, the other names that speak for it, and what its cells must look like, the clearest names first."""
 
 
@@ -161,11 +153,7 @@ def agreed_order(columns: Sequence[Column]) -> tuple[str, str]:
 
 
 _MOST_PARTS = 4
-
-
 _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role.TITLE, Role.URL)
-
-
 """What distinguishes rows where no identifier does, the best first."""
 
 
@@ -261,20 +249,10 @@ def _clashes(parts: Sequence[Column], rows: Sequence[int]) -> int:
 
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
-
-
 _HOST = re.compile(r"https?://(?:[^/?#\s@]*@)?(?P<host>[^/?#\s:]+)", re.IGNORECASE)
-
-
 _PLAYED = frozenset(["ai", "cc", "co", "eu", "fm", "gg", "gl", "io", "is", "la", "ly", "ma", "me", "nu", "sh", "to", "tv", "ws"])
-
-
 """Endings of addresses that stand for a word rather than for their country."""
-
-
 _FIRST_CELLS = 400
-
-
 _same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 

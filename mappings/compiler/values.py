@@ -36,8 +36,8 @@ from mappings.spec.values import Condition, TestName, Value
 from mappings.steps.lists import short_enough
 from mappings.steps.lookups import part_missed, split_columns, table_finder
 from mappings.steps.step import Kind
+from mappings.steps.text import text_of
 from mappings.steps.urls import clean_url
-from mappings.zones import EndOfDay
 
 Holds = Callable[[RowState], bool]
 """A compiled condition. Raises Refusal where the value it looks at is unusable."""
@@ -183,17 +183,9 @@ def _as_number(value: Any) -> Decimal:
 
 
 def _as_text(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case date() | time() | EndOfDay():
-            return value.isoformat()
-        case _:
-            return str(value)
+    if value is None:
+        return ""
+    return str(value) if isinstance(value, list | dict) else text_of(value)
 
 
 _CELL = re.compile(r"(?:(?P<file>.*?)[#:/])?(?P<tab>[^#:/!]*)![A-Z]*\d+")

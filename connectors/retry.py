@@ -92,8 +92,8 @@ async def ask_until(
 def http_date(text: str) -> datetime | None:
     """Return the instant that a date names, in UTC; None where it is none. One without a zone means UTC: HTTP knows no other."""
     try:
-        told = parsedate_to_datetime(text)
-        return told.replace(tzinfo=UTC) if told.tzinfo is None else told.astimezone(UTC)
+        found = parsedate_to_datetime(text)
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 
@@ -111,11 +111,11 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
     or ours, does not matter. Where there is neither, a date says nothing. Of several headers, which arrive as one joined by
     commas, the longest wait counts. Absurd values are cut to a year, which is never waited for.
     """
-    told = headers.get("retry-after", "").strip()
-    seconds = [one.strip() for one in told.split(",")]
+    text = headers.get("retry-after", "").strip()
+    seconds = [one.strip() for one in text.split(",")]
     if all(_SECONDS.fullmatch(one) for one in seconds):
         return min(max(map(float, seconds)), _FAR_FUTURE_S)
-    until, dated = http_date(told), http_date(headers.get("date", "")) or now
+    until, dated = http_date(text), http_date(headers.get("date", "")) or now
     if until is None or dated is None:
         return None
     since = now if now is not None and dated <= now < dated + _WITHIN_THE_SECOND else dated
@@ -157,29 +157,37 @@ def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
     whose reset may be a time of day. Of several limits the one with the lowest rate counts. A limit that is used up for longer
     than the same answer's `Retry-After` asks to wait makes no sense: `Retry-After` is obeyed as it is written.
     """
-    hint = _spelt(headers, now)
+    if "ratelimit-policy" in headers or "ratelimit" in headers:
+        hint = _structured(headers)
+    else:
+        prefixes = ("ratelimit-", "x-ratelimit-", "x-rate-limit-")
+        prefix = next((one for one in prefixes if f"{one}limit" in headers), None)
+        hint = _three(headers, prefix, now.timestamp()) if prefix else None
     asked_s = retry_after_s(headers, now) if hint is not None else None
     is_contradicted = hint is not None and asked_s is not None and hint.rest_s > asked_s + _ROUNDED_S
     return None if is_contradicted else hint
 
 
-def _spelt(headers: Mapping[str, str], now: datetime) -> RateHint | None:
-    if "ratelimit-policy" in headers or "ratelimit" in headers:
-        return _structured(headers)
-    for prefix in ("ratelimit-", "x-ratelimit-", "x-rate-limit-"):
-        if f"{prefix}limit" in headers:
-            return _three(headers, prefix, now.timestamp())
-    return None
-
-
 def _structured(headers: Mapping[str, str]) -> RateHint | None:
-    """`RateLimit-Policy: "default";q=100;w=60` and `RateLimit: "default";r=50;t=30`."""
-    policies = [(name, told) for name, told in _items(headers.get("ratelimit-policy", "")) if told.get("q") and told.get("w")]
+    """Read `RateLimit-Policy: "default";q=100;w=60` and `RateLimit: "default";r=50;t=30`."""
+    policies = [item for item in _items(headers.get("ratelimit-policy", "")) if item[1].get("q") and item[1].get("w")]
     if not policies:
         return None
-    name, policy = min(policies, key=lambda one: one[1]["q"] / one[1]["w"])
+    name, policy = min(policies, key=lambda item: item[1]["q"] / item[1]["w"])
     left = dict(_items(headers.get("ratelimit", ""))).get(name, {})
     return _sane(policy["q"], left.get("r"), left.get("t"), policy["w"])
+
+
+def _three(headers: Mapping[str, str], prefix: str, now_s: float) -> RateHint | None:
+    """Read `RateLimit-Limit: 100, 100;w=60` with `-Remaining` and `-Reset`; what follows the first number may be left out."""
+    limit, remaining, reset = (
+        float(text) if _NUMBER.fullmatch(text) else None
+        for text in (re.split("[,;]", headers.get(f"{prefix}{name}", ""))[0].strip() for name in ("limit", "remaining", "reset"))
+    )
+    window = next((one["w"] for _, one in _items(headers[f"{prefix}limit"]) if one.get("w")), None)
+    if reset is not None and reset > _EPOCH_S:
+        reset = max((reset / 1000 if reset > _EPOCH_S * 1000 else reset) - now_s, 0.0)
+    return _sane(limit, remaining, reset, window)
 
 
 def _items(text: str) -> list[tuple[str, dict[str, float]]]:
@@ -192,26 +200,8 @@ def _items(text: str) -> list[tuple[str, dict[str, float]]]:
     return found
 
 
-def _three(headers: Mapping[str, str], prefix: str, now_s: float) -> RateHint | None:
-    """`RateLimit-Limit: 100, 100;w=60` with `-Remaining` and `-Reset`; what follows the first number may be left out."""
-    told = headers[f"{prefix}limit"]
-    limit = _number(told.partition(",")[0].partition(";")[0])
-    windows = [parameters["w"] for _, parameters in _items(told) if parameters.get("w")]
-    reset = _number(headers.get(f"{prefix}reset", ""))
-    if reset is not None and reset > _EPOCH_S:
-        reset = max((reset / 1000 if reset > _EPOCH_S * 1000 else reset) - now_s, 0.0)
-    return _sane(limit, _number(headers.get(f"{prefix}remaining", "")), reset, windows[0] if windows else None)
-
-
-def _number(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text := text.strip()) else None
-
-
 def _sane(limit: float | None, remaining: float | None, reset_s: float | None, window_s: float | None) -> RateHint | None:
     length_s = window_s or reset_s
-    if not limit or limit < 1 or not length_s or length_s > _LONGEST_WINDOW_S:
+    if not limit or limit < 1 or not length_s or length_s > _LONGEST_WINDOW_S or (remaining or 0) > limit:
         return None
-    if remaining is not None and remaining > limit:
-        return None
-    reset_s = min(reset_s, _LONGEST_WINDOW_S) if reset_s is not None else None
-    return RateHint(limit, remaining, reset_s, window_s)
+    return RateHint(limit, remaining, None if reset_s is None else min(reset_s, _LONGEST_WINDOW_S), window_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from hashlib import blake2b
@@ -17,7 +16,7 @@ from starlette.requests import Request
 
 from sandbox.answers import JSON, Answer, ApiError, Fault, faulty_answer, invalid, json_answer
 from sandbox.service import RequestContext, Sandbox, read_key, uses_up_key
-from sandbox.store import StoredAnswer, StoredEvent, classifications
+from sandbox.store import CLASSIFICATIONS, StoredAnswer, StoredEvent
 from sandbox.switches import Contract
 from sandbox.validation import contract_text, read_event
 
@@ -217,8 +216,7 @@ async def list_classifications(sandbox: Sandbox, context: RequestContext) -> Ans
         raise invalid("Authorization", "must not be sent to this public route")
     else:
         sandbox.count(context)
-    version, docs = classifications(sandbox.switches.classification_list)
-    return json_answer({"version": version, "docs": [asdict(one) for one in docs]})
+    return json_answer(CLASSIFICATIONS[sandbox.switches.classification_list])
 
 
 _MULTIPART: Final = "multipart/form-data"

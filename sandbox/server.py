@@ -22,9 +22,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from sandbox.answers import Answer, ApiError, BrokenResponse, Wire
+from sandbox.answers import Answer, ApiError, BrokenResponse
 from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
-from sandbox.service import Environment, RequestContext, RouteName, Sandbox, open_sandbox
+from sandbox.service import RequestContext, RouteName, Sandbox, open_sandbox
 from sandbox.switches import Switches
 from sandbox.views import Pages, admin_routes
 
@@ -39,19 +39,8 @@ _PUBLIC: Final[Mapping[str, Mapping[str, tuple[RouteName, Handler]]]] = {
 }
 
 
-def create_app(
-    state: Path | None, switches: Switches, api_key: str | None = None, environment: Environment | None = None
-) -> Starlette:
-    """Return the application of a sandbox on a state folder (None: in memory, gone with the application).
-
-    `app.state.sandbox` is its `Sandbox`, whose `api_key` is the default key's secret: the one given, or a new one.
-    Raises StateInUseError if another sandbox holds the folder.
-    """
-    return app_of(open_sandbox(state, switches, api_key, environment))
-
-
 def app_of(sandbox: Sandbox) -> Starlette:
-    """Return the application of an open sandbox; it closes the sandbox when it is shut down."""
+    """Return the application of an open sandbox, its `state.sandbox`; it closes the sandbox when it is shut down."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -165,7 +154,35 @@ class _Server(uvicorn.Server):
     """A uvicorn server that announces itself when it is ready, and returns when it is stopped."""
 
     def __init__(self, sandbox: Sandbox, listener: socket.socket, ready: Ready | None) -> None:
-        super().__init__(_settings(sandbox))
+        wire = sandbox.environment.wire
+
+        class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
+            """The HTTP protocol that uvicorn would use, which keeps the wire's open connections."""
+
+            def connection_made(self, transport: asyncio.Transport) -> None:
+                self._client = wire.opened(transport)
+                super().connection_made(transport)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                wire.closed(self._client)
+                super().connection_lost(exc)
+
+        super().__init__(
+            uvicorn.Config(
+                app_of(sandbox),
+                http=Tracked,
+                ws="none",
+                access_log=False,
+                # A program that runs a sandbox keeps its own logging.
+                log_config=None,
+                log_level="warning",
+                # The admin API trusts the address of a request, so it has to be the connection's own.
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=60,
+                timeout_graceful_shutdown=_GRACE_S,
+            )
+        )
         host, port = listener.getsockname()[:2]
         self._ready = ready
         self._announcement = Announcement(f"http://{f'[{host}]' if ':' in host else host}:{port}", sandbox.api_key, os.getpid())
@@ -188,38 +205,6 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
-
-
-def _settings(sandbox: Sandbox) -> uvicorn.Config:
-    return uvicorn.Config(
-        app_of(sandbox),
-        http=_tracked(sandbox.environment.wire),
-        ws="none",
-        access_log=False,
-        # A program that runs a sandbox keeps its own logging.
-        log_config=None,
-        log_level="warning",
-        # The admin API trusts the address of a request, so it has to be the connection's own.
-        proxy_headers=False,
-        server_header=False,
-        timeout_keep_alive=60,
-        timeout_graceful_shutdown=_GRACE_S,
-    )
-
-
-def _tracked(wire: Wire) -> type[asyncio.Protocol]:
-    """Return the HTTP protocol that uvicorn would use, extended to keep the wire's open connections."""
-
-    class Tracked(AutoHTTPProtocol):  # type: ignore[misc, valid-type] # chosen by uvicorn as it is imported
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            self._client = wire.opened(transport)
-            super().connection_made(transport)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            wire.closed(self._client)
-            super().connection_lost(exc)
-
-    return Tracked
 
 
 def _listening(address: Address) -> socket.socket:

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from sandbox.answers import JSON, ApiError, invalid, json_answer
 from sandbox.routes import parse_json, read_json_body
 from sandbox.service import Sandbox
-from sandbox.store import CLASSIFICATIONS, KEY_STATES, OWNER, REVISED, STARTING_SCOPES, Channel, StoredEvent, make_key
+from sandbox.store import CLASSIFICATIONS, KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, make_key
 from sandbox.switches import SwitchError, change_switches, format_switches
 
 PREFIX: Final = "/_sandbox"
@@ -182,7 +182,7 @@ def _reset(sandbox: Sandbox, _: Request, __: Body) -> Body:
 
 
 _PER_PAGE: Final = 60
-_NAMES: Final = {one.slug: one.name for one in (*CLASSIFICATIONS, *REVISED)}
+_NAMES: Final = {one["slug"]: one["name"] for listed in CLASSIFICATIONS.values() for one in listed["docs"]}
 
 
 class Pages:

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from unit.sandbox.bench import SECRET, Bench, Clock, Event, InProcess, Open
 
-from sandbox.server import create_app
-from sandbox.service import Environment
+from sandbox.server import app_of
+from sandbox.service import Environment, open_sandbox
 from sandbox.switches import parse_switches
 
 
@@ -21,7 +21,7 @@ def open_bench() -> Iterator[Open]:
 
         def opened(*words: str, state: Path | None = None, secret: str | None = SECRET) -> Bench:
             clock = Clock()
-            app = create_app(state, parse_switches(words), secret, Environment(clock=clock, sleep=clock.sleep))
+            app = app_of(open_sandbox(state, parse_switches(words), secret, Environment(clock=clock, sleep=clock.sleep)))
             stack.callback(app.state.sandbox.close)
             http = stack.enter_context(httpx.Client(transport=InProcess(app), base_url="http://127.0.0.1"))
             http.headers["Authorization"] = f"Bearer {app.state.sandbox.api_key}"

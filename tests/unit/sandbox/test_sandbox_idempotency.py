@@ -8,8 +8,8 @@ import httpx
 import pytest
 from unit.sandbox.bench import Bench, Event, Open
 
-from sandbox.server import create_app
-from sandbox.service import Environment
+from sandbox.server import app_of
+from sandbox.service import Environment, open_sandbox
 from sandbox.switches import Switches
 
 
@@ -114,7 +114,7 @@ def answers_to_two_at_once(event: Event, switches: Switches) -> tuple[httpx.Resp
             arrived.set()
             await may_go_on.wait()
 
-        app = create_app(None, switches, "secret", Environment(sleep=sleep))
+        app = app_of(open_sandbox(None, switches, "secret", Environment(sleep=sleep)))
         transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
             first = asyncio.create_task(http.post("/api/public/v1/events", json=event))

@@ -1,6 +1,6 @@
 """The leaves of the error tree that both directions share: a person's key, the service's address, its absence.
 
-The trunk is in `mappings.errors`; a source's own troubles are in `connectors.sources.errors`.
+The trunk is in `mappings.errors`; a source's own troubles are in `connectors.sources.contract`.
 
 SyncError
 ├── ConfigError

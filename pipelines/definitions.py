@@ -7,7 +7,8 @@ from collections.abc import Collection
 
 import dagster as dg
 
-from mappings.yaml.loader import LoadedFeed, load_folder
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_folder
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, feed_assets
 from pipelines.orchestration.automation import feed_schedules, feed_sensors, notices_sensors
@@ -56,15 +57,14 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    parts = [_feed_definitions(feed, open_run_context, settings) for feed in folder.feeds]
+    parts = [_feed_definitions(mapping, open_run_context, settings) for mapping in folder.feeds]
     sensors = notices_sensors(folder, settings, open_run_context)
     options = LaunchOptions.configure_at_launch()
     shared = dg.Definitions(executor=dg.in_process_executor, resources={"options": options}, sensors=sensors)
     return dg.Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
 
 
-def _feed_definitions(feed: LoadedFeed, open_run_context: OpenContext, settings: Settings) -> dg.Definitions:
-    mapping = feed.mapping
+def _feed_definitions(mapping: FeedMapping, open_run_context: OpenContext, settings: Settings) -> dg.Definitions:
     job = dg.define_asset_job(
         names.job_of(mapping.feed),
         selection=[dg.AssetKey(names.staged_path(mapping.feed)), dg.AssetKey(names.published_path(mapping.feed))],
@@ -72,7 +72,7 @@ def _feed_definitions(feed: LoadedFeed, open_run_context: OpenContext, settings:
         description=f"Stage and publish {mapping.feed}.",
     )
     usual = dg.Definitions(
-        assets=feed_assets(feed, open_run_context, settings.state_kind),
+        assets=feed_assets(mapping, open_run_context, settings.state_kind),
         jobs=[job],
         schedules=feed_schedules(mapping),
         sensors=feed_sensors(mapping, settings.access),

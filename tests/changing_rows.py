@@ -9,8 +9,7 @@ from pathlib import Path
 
 from unit.state.world import World
 
-from connectors.sources.contract import Ending, Reading
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import Ending, Reading, SourceUnavailableError
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping

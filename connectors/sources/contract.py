@@ -6,7 +6,7 @@
   for each of `Reading.columns`, "" where the source has none.
 * **Text.** A cell is the text that stands in the source: never trimmed, turned into a number, or read as "missing".
 * **All or an exception.** A source that cannot be read, ends early, lacks a column or changes meanwhile raises one of
-  `connectors.sources.errors`; it never ends quietly with fewer rows. What is wrong with one row only stands in
+  the errors below; it never ends quietly with fewer rows. What is wrong with one row only stands in
   `SourceRow.problems`.
 * **Closes what it opened**, when the `with` block ends, read to the end or not. Rows are asked for inside the block.
 * **Again.** `read()` may be called any number of times; each reading starts from the first row, or, where the source
@@ -19,15 +19,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from pydantic import SecretStr
 
 from connectors.masking import Mask
+from mappings.errors import PermanentError, TransientError
 from mappings.outcome import RowLocation, SourceRow
 
 PlainRecord = tuple[int, list[str]] | SourceRow
@@ -226,3 +228,63 @@ class StatusSheet(Protocol):
             SyncError: the sheet cannot be written; some of the cells may have been.
         """
         ...
+
+
+_NEAR = 50.0
+_MOST_NAMES_SHOWN = 40
+
+
+class SourceUnavailableError(TransientError):
+    """The source did not answer, broke off, or changed while it was read."""
+
+
+class SourceRefusedError(PermanentError):
+    """The source is not there, or does not let us in."""
+
+
+class NoFolderError(SourceRefusedError):
+    """The folder in which files are looked for is not there."""
+
+
+class BadSourceError(PermanentError):
+    """What we were given cannot be read as what the mapping file says it is. `place`: file, or file:line."""
+
+    def __init__(self, place: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{place}: {message}", hint=hint)
+        self.place = place
+
+
+class CutOffError(BadSourceError):
+    """The content ends where it cannot end: within a record, or before the end that its format prescribes."""
+
+
+class EmptySourceError(BadSourceError):
+    """Nothing at all is there, not even a header: a file that was cut off, or not yet written."""
+
+
+class MissingColumnsError(PermanentError):
+    """The source lacks columns that the feed needs.
+
+    `missing` are all of them, sorted; `nearest` maps those that resemble a column of the source to that column. The
+    columns in `taken` are needed for themselves, so that they are no other's new name; nor is a single column that several are
+    missing beside: it holds all of them, unsplit.
+    """
+
+    def __init__(
+        self, place: str, missing: Iterable[str], present: Sequence[str], *, taken: Collection[str] = (), advice: str = ""
+    ) -> None:
+        self.missing = tuple(sorted(missing))
+        is_unsplit = len(present) == 1 and len(self.missing) > 1
+        self.nearest = {} if is_unsplit else _nearest(self.missing, [name for name in present if name not in taken])
+        listed = (f'"{name}"' + (f' (closest: "{self.nearest[name]}")' if name in self.nearest else "") for name in self.missing)
+        shown = ", ".join(f'"{name}"' for name in present[:_MOST_NAMES_SHOWN])
+        more = f" and {len(present) - _MOST_NAMES_SHOWN} more" if len(present) > _MOST_NAMES_SHOWN else ""
+        hint = f"{advice or 'ask the partner, or name the new columns in the mapping file'}; its columns are: {shown}{more}"
+        super().__init__(f"{place} lacks the column{'s' * (len(self.missing) > 1)} {', '.join(listed)}", hint=hint)
+
+
+def _nearest(missing: Sequence[str], present: Sequence[str]) -> Mapping[str, str]:
+    from rapidfuzz import fuzz, process, utils  # noqa: PLC0415  # the command line's start need not wait for it
+
+    nearest = partial(process.extractOne, scorer=fuzz.WRatio, processor=utils.default_process, score_cutoff=_NEAR)
+    return {name: match[0] for name in missing if (match := nearest(name, present)) is not None}

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from connectors.masking import Mask
-from connectors.sources.contract import Ending, Reading, Source, stamp_of_all
-from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, Ending, Reading, Source, SourceUnavailableError, stamp_of_all
 from connectors.sources.rows import ColumnRequest, folded
 from mappings.errors import SyncError
 from mappings.outcome import Reason, ReasonCode, SourceRow
@@ -17,14 +16,14 @@ from mappings.spec.source import AnySource, Join
 
 _MOST_ROWS = 500_000
 """Rows of a second table."""
-
 _MOST_TEXT = 256 * 1024 * 1024
 """Characters of a second table."""
-
 _TOO_LARGE = f"a joined table is kept in memory: at most {_MOST_ROWS} rows and {_MOST_TEXT // 2**20} million characters"
 _KEYS_SHOWN = 5
 
 Key = tuple[str, ...]
+Table = Mapping[Key, Mapping[str, str]]
+"""A second table: the cells of each key, by their names in the mapping."""
 OpenRows = Callable[[ColumnRequest], Source]
 OpenTable = Callable[[Join, frozenset[str]], Source]
 
@@ -41,7 +40,7 @@ class FeedSource:
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`; second tables are read whole before the first row."""
-        tables = [self._table(join) for join in self.spec.join]
+        tables = [self._read_table(join) for join in self.spec.join]
         inside = _inside_json(self.spec, self.asked.columns)
         with self.open_rows(own_columns(self.spec, self.asked)).read() as reading:
             rows = _without_nulls(reading.rows, self.spec, reading.columns)
@@ -49,16 +48,61 @@ class FeedSource:
                 from connectors.sources.formats.records import with_json_cells  # noqa: PLC0415  # few feeds need it
 
                 rows = with_json_cells(rows, self.spec.json_columns, inside)
-            for table in tables:
-                rows = table.joined(rows)
-            beside = (column for table in tables for column in table.columns)
+            for join, (columns, _, table) in zip(self.spec.join, tables, strict=True):
+                rows = _joined(rows, join, columns, table)
+            beside = (column for columns, _, _ in tables for column in columns)
             columns = tuple(dict.fromkeys((*reading.columns, *inside, *beside)))
-            stamp = stamp_of_all([reading.stamp, *(table.stamp for table in tables)])
+            stamp = stamp_of_all([reading.stamp, *(stamp for _, stamp, _ in tables)])
             yield replace(reading, columns=columns, rows=rows, stamp=stamp)
 
-    def _table(self, join: Join) -> SecondTable:
+    def _read_table(self, join: Join) -> tuple[tuple[str, ...], str, Table]:
+        """Read a second table whole; return its columns by their names in the mapping, its stamp and its rows.
+
+        Raises:
+            SyncError: it cannot be read.
+            BadSourceError: two of its rows have one key, a row is faulty, or it is too large for memory.
+        """
         wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}
-        return read_table(join, self.open_table(join, frozenset(wanted.union(join.by.values()))))
+        found: dict[Key, Mapping[str, str]] = {}
+        places: dict[Key, str] = {}
+        size, place = 0, join.source.place
+        with self.open_table(join, frozenset(wanted.union(join.by.values()))).read() as reading:
+            for row in reading.rows:
+                key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
+                if not any(key):
+                    continue
+                _check_row(join, row, key, places)
+                places[key] = row.location.place
+                found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
+                size += sum(map(len, row.cells.values()))
+                if len(found) > _MOST_ROWS or size > _MOST_TEXT:
+                    raise BadSourceError(place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
+            if reading.ending().is_short:
+                raise SourceUnavailableError(f"{place} could not be read to its end, and a joined table must be whole")
+        return tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found
+
+
+def _check_row(join: Join, row: SourceRow, key: Key, places: Mapping[Key, str]) -> None:
+    if key in places:
+        message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'
+        hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
+        raise BadSourceError(join.source.place, message, hint=hint)
+    if row.problems:
+        first = row.problems[0]
+        raise BadSourceError(str(row.location), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
+
+
+def _joined(rows: Iterator[SourceRow], join: Join, columns: Sequence[str], table: Table) -> Iterator[SourceRow]:
+    """Put the table's cells beside each row's: those of its key, empty ones where there are none."""
+    blank = dict.fromkeys(columns, "")
+    known = ", ".join(" ".join(key) for key, _ in zip(table, range(_KEYS_SHOWN), strict=False))
+    for row in rows:
+        key = tuple(row.cells.get(column, "").strip() for column in join.by)
+        found, problems = table.get(key), row.problems
+        if found is None and join.on_miss == "reject" and any(row.cells.values()):
+            hint = f"{join.source.place} has no row with this key; it knows {known}, ..."
+            problems = (*problems, Reason(ReasonCode.NOT_IN_LOOKUP, "", ", ".join(join.by), " ".join(key), hint))
+        yield replace(row, cells={**row.cells, **(found or blank)}, problems=problems)
 
 
 def own_columns(spec: AnySource, asked: ColumnRequest) -> ColumnRequest:
@@ -91,66 +135,6 @@ def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence
 
 
 @dataclass(frozen=True, slots=True)
-class SecondTable:
-    """A joined table, read: `columns` as rows know them, `rows` the cells of each key."""
-
-    join: Join
-    columns: tuple[str, ...]
-    stamp: str
-    rows: Mapping[Key, Mapping[str, str]]
-
-    def joined(self, rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
-        """Put the table's cells beside each row's: those of its key, empty ones where there are none."""
-        blank = dict.fromkeys(self.columns, "")
-        for row in rows:
-            key = tuple(row.cells.get(column, "").strip() for column in self.join.by)
-            found = self.rows.get(key)
-            problems = row.problems
-            if found is None and self.join.on_miss == "reject" and any(row.cells.values()):
-                known = ", ".join(" ".join(known) for known, _ in zip(self.rows, range(_KEYS_SHOWN), strict=False))
-                hint = f"{self.join.source.place} has no row with this key; it knows {known}, ..."
-                columns = ", ".join(self.join.by)
-                problems = (*problems, Reason(ReasonCode.NOT_IN_LOOKUP, "", columns, " ".join(key), hint))
-            yield replace(row, cells={**row.cells, **(found or blank)}, problems=problems)
-
-
-def read_table(join: Join, source: Source) -> SecondTable:
-    """Read a second table whole.
-
-    Raises:
-        SyncError: it cannot be read.
-        BadSourceError: two of its rows have one key, a row is faulty, or it is too large for memory.
-    """
-    found: dict[Key, Mapping[str, str]] = {}
-    places: dict[Key, str] = {}
-    size = 0
-    with source.read() as reading:
-        for row in reading.rows:
-            key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
-            if not any(key):
-                continue
-            _check_row(join, row, key, places)
-            places[key] = row.location.place
-            found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
-            size += sum(map(len, row.cells.values()))
-            if len(found) > _MOST_ROWS or size > _MOST_TEXT:
-                raise BadSourceError(join.source.place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
-        if reading.ending().is_short:
-            raise SourceUnavailableError(f"{join.source.place} could not be read to its end, and a joined table must be whole")
-    return SecondTable(join, tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found)
-
-
-def _check_row(join: Join, row: SourceRow, key: Key, places: Mapping[Key, str]) -> None:
-    if key in places:
-        message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'
-        hint = f"each key ({', '.join(join.by.values())}) may stand once in a joined table: take one of the rows out"
-        raise BadSourceError(join.source.place, message, hint=hint)
-    if row.problems:
-        first = row.problems[0]
-        raise BadSourceError(str(row.location), f"a row of a joined table cannot be used: {first.found}", hint=first.hint)
-
-
-@dataclass(frozen=True, slots=True)
 class MaskedSource:
     """The same source; its errors and notices hold none of the secrets that `mask` knows by then."""
 
@@ -176,19 +160,14 @@ def masked_errors(mask: Mask) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        _hide_secrets(error, mask)
+        hidden: BaseException | None = error
+        while hidden is not None:
+            hidden.args = tuple(mask.hide(part) if isinstance(part, str) else part for part in hidden.args)
+            if isinstance(hidden, SyncError):
+                hidden.hint = mask.hide(hidden.hint)
+            cause = hidden.__cause__ or hidden.__context__
+            text = f"{cause} {cause!r}"
+            if mask.hide(text) != text:
+                hidden.__cause__ = hidden.__context__ = cause = None
+            hidden = cause
         raise
-
-
-def _hide_secrets(error: BaseException, mask: Mask) -> None:
-    error.args = tuple(mask.hide(part) if isinstance(part, str) else part for part in error.args)
-    if isinstance(error, SyncError):
-        error.hint = mask.hide(error.hint)
-    cause = error.__cause__ or error.__context__
-    if cause is None:
-        return
-    text = f"{cause} {cause!r}"
-    if mask.hide(text) == text:
-        _hide_secrets(cause, mask)
-    else:
-        error.__cause__ = error.__context__ = None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
-from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
 from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
 from mappings.patterns import compile_pattern
 from mappings.spec.source import AnySource, GridSource

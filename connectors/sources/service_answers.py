@@ -12,8 +12,7 @@ from requests.adapters import HTTPAdapter
 from tenacity import RetryCallState, Retrying, retry_if_exception_type
 
 from connectors.retry import RetryPolicy
-from connectors.sources.contract import Clock
-from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, Clock, SourceUnavailableError
 
 T = TypeVar("T")
 

@@ -221,7 +221,7 @@ OptionalMark = Annotated[
     Mark | None, BeforeValidator(_no_mark), WithJsonSchema({"type": ["string", "null"], "minLength": 1, "maxLength": 4})
 ]
 """The same, or null: files are text, and `null` is how they say that there is none."""
-Encoding = Annotated[str, AfterValidator(_text_encoding)]
+Encodings = Annotated[tuple[Annotated[str, AfterValidator(_text_encoding)], ...], OneOrMany()]
 CellRange = Annotated[str, AfterValidator(_cell_range)]
 Names = Annotated[tuple[Text, ...], OneOrMany()]
 

@@ -10,7 +10,7 @@ from enum import IntEnum
 from importlib.metadata import version
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
-from connectors.sources.errors import EmptySourceError, MissingColumnsError
+from connectors.sources.contract import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.run.signals import InterruptedRunError
 from state.holders import HeldByAnotherError, LeaseLostError

@@ -21,8 +21,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.contract import PlainRows, Source
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import PlainRows, Source, SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper

@@ -12,7 +12,7 @@ import pytest
 from contract.feed_runs import REAL, events_in, outcomes_of, reasons_in
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import MissingColumnsError
+from connectors.sources.contract import MissingColumnsError
 from mappings.outcome import MappedRow, ReasonCode
 from mappings.yaml.loader import parse_feed
 

@@ -23,8 +23,7 @@ from requests.adapters import BaseAdapter
 from urllib3 import HTTPResponse
 
 from connectors.masking import Mask
-from connectors.sources.contract import Clock
-from connectors.sources.errors import SourceRefusedError
+from connectors.sources.contract import Clock, SourceRefusedError
 from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
 from connectors.sources.google_sheets.client import GoogleClient, Login
 from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet, Tab, find_spreadsheet, plain_value

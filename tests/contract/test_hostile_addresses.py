@@ -21,7 +21,7 @@ from connectors.event_api.answers import Kind
 from connectors.event_api.media import ImageLimits, ImageProblem
 from connectors.event_api.transport import Exchange, open_http
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import SourceRefusedError
+from connectors.sources.contract import SourceRefusedError
 from connectors.sources.files.web import WebFiles
 from connectors.sources.files.web_requests import FetchLimits
 from mappings.errors import ConfigError

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lookalikes.salesforce_reader import events, org_of, reader_of
 from pydantic import SecretStr
 
-from connectors.sources.contract import NO_ACCESS, SalesforceAccess
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import NO_ACCESS, SalesforceAccess, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, SyncError
 
 NOBODY: dict[str, Any] = {"username": "", "password": SecretStr(""), "security_token": SecretStr("")}

@@ -8,7 +8,7 @@ import pytest
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of
 
 from connectors.sources.catalogue import probe_org
-from connectors.sources.errors import MissingColumnsError, SourceRefusedError
+from connectors.sources.contract import MissingColumnsError, SourceRefusedError
 from connectors.sources.salesforce.source import OrgProbe
 from mappings.spec.source import SalesforceSource
 

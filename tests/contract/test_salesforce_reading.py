@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lookalikes.salesforce_org import Org, SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.salesforce.org import POLICY
 from mappings.errors import ConfigError
 

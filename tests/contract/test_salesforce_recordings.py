@@ -14,8 +14,7 @@ import pytest
 from lookalikes.salesforce_reader import VirtualClock
 from pydantic import SecretStr
 
-from connectors.sources.contract import Access, Reading, SalesforceAccess
-from connectors.sources.errors import BadSourceError, SourceRefusedError
+from connectors.sources.contract import Access, BadSourceError, Reading, SalesforceAccess, SourceRefusedError
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.query import Shapes

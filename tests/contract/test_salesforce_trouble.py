@@ -12,7 +12,7 @@ from lookalikes.salesforce_org import SObject
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.salesforce.org import POLICY
 from connectors.sources.salesforce.source import LONGEST_WAIT_S
 from mappings.errors import ConfigError, SyncError

@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Ending, Source
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError
+from connectors.sources.contract import BadSourceError, Ending, MissingColumnsError, Source, SourceRefusedError
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
 

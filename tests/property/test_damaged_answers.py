@@ -1,4 +1,4 @@
-"""Damaged answers of Google and Salesforce: reading ends in rows or in one of the errors of `connectors.sources.errors`.
+"""Damaged answers of Google and Salesforce: reading ends in rows or in one of the errors of `connectors.sources.contract`.
 
 A proxy stands before the look-alikes, and before what the services once answered, and damages some of the answers.
 """

@@ -1,4 +1,4 @@
-"""Damaged files: whatever a reader is given, reading ends in rows or in one of the errors of `connectors.sources.errors`.
+"""Damaged files: whatever a reader is given, reading ends in rows or in one of the errors of `connectors.sources.contract`.
 
 `EVENTSYNC_TEST_DAMAGES` says how many mutants of each sample are read; `EVENTSYNC_TEST_MUTANTS_SEED` gives others.
 """
@@ -25,7 +25,7 @@ from backports import zstd
 from unit.connectors_sources.reading import SPEC
 from workbooks import write_xlsx
 
-from connectors.sources import errors
+from connectors.sources import contract
 from connectors.sources.catalogue import open_source
 from mappings.errors import SyncError
 
@@ -35,7 +35,7 @@ MOST_MEMORY = 64 * 2**20
 """Bytes that reading one mutant may take: what may come out of a small packed file, and as much again."""
 NAME = "partner-events.file"
 
-EXPECTED = tuple(error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, SyncError))
+EXPECTED = tuple(error for error in vars(contract).values() if isinstance(error, type) and issubclass(error, SyncError))
 """Every error that a source may end in."""
 
 HEAD = ["id", "title", "starts", "price", "note"]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.state.world import DESTINATION, FEED, World, receipt
 
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import SourceUnavailableError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.options import RunOptions
 from state.enums import ProblemKind

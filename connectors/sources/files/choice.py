@@ -7,18 +7,24 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePosixPath
 from typing import Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from connectors.sources.contract import REAL_CLOCK, Clock, stamp_of_all
-from connectors.sources.errors import NoFolderError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.opened_file import FoundFile, StoredFile, digest_of, stamp_of_files
+from connectors.sources.contract import (
+    REAL_CLOCK,
+    Clock,
+    NoFolderError,
+    SourceRefusedError,
+    SourceUnavailableError,
+    stamp_of_all,
+)
+from connectors.sources.files.opened_file import StoredFile, digest_of
 from mappings.errors import SyncError
 from mappings.spec.source import AnySource, FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, marker_of, on_day, without_secrets
@@ -27,6 +33,42 @@ SETTLED_S = 60.0
 """A file that was changed less than so long ago may change again unnoticed: its times are as coarse as the disk's."""
 _DIGITS = re.compile(r"(\d+)")
 _MOST_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file that is there. `path` leads to it, secrets included; `label` distinguishes it from its neighbours
+    (`lisbon/agenda.csv`).
+
+    `version` is evidence of its content, "" without any. `changed_at` and `placed_at` (when anything of it changed, its name
+    and age included) are seconds since 1970, `size` bytes; None where unknown. `day`: the day that it is named after;
+    `number`: its inode.
+    """
+
+    path: str = field(repr=False)
+    label: str
+    version: str = ""
+    changed_at: float | None = None
+    size: int | None = None
+    day: date | None = None
+    placed_at: float | None = None
+    number: int | None = None
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return self.label.rpartition("/")[2]
+
+    @property
+    def evidence(self) -> bytes:
+        """Identify this version of this file: two files may call their versions the same."""
+        return f"{self.label}\0{self.day or ''}\0{self.version}\0".encode("utf-8", "surrogateescape")
+
+
+def stamp_of_files(files: Iterable[tuple[str, str]]) -> str:
+    """Return the stamp of several files that are read as one, given their names and stamps; "" where one gives no evidence."""
+    named = list(files)
+    return "; ".join(f"{name} {stamp}" for name, stamp in named) if all(stamp for _, stamp in named) else ""
 
 
 class Files(Protocol):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import copy
+import errno
 import fnmatch
 import hashlib
 import io
@@ -18,25 +19,18 @@ import shutil
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import date
+from dataclasses import dataclass, replace
 from functools import partial
 from tempfile import TemporaryFile
 from typing import IO, Any, BinaryIO, TypeVar
+from xml.parsers import expat
 
-from connectors.sources.errors import (
-    BadSourceError,
-    MissingColumnsError,
-    SourceUnavailableError,
-    as_bad_source,
-    cut_off_is_passing,
-)
+from connectors.sources.contract import BadSourceError, CutOffError, MissingColumnsError, SourceUnavailableError
 from mappings.errors import ConfigError
 
 T = TypeVar("T")
-
 HARMLESS_BYTES = 32 * 1024 * 1024
 """So much may come out of any file, however small it is packed."""
 MOST_RATIO = 250
@@ -53,36 +47,11 @@ _CHUNK_BYTES = 1024 * 1024
 _MOST_SHOWN = 20
 _LONGEST_SHOWN = 200
 _DAMAGED = "the packed file is damaged or cut off"
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """A file that is there. `path` leads to it, secrets included; `label` distinguishes it from its neighbours
-    (`lisbon/agenda.csv`).
-
-    `version` is evidence of its content, "" without any. `changed_at` and `placed_at` (when anything of it changed, its name
-    and age included) are seconds since 1970, `size` bytes; None where unknown. `day`: the day that it is named after;
-    `number`: its inode.
-    """
-
-    path: str = field(repr=False)
-    label: str
-    version: str = ""
-    changed_at: float | None = None
-    size: int | None = None
-    day: date | None = None
-    placed_at: float | None = None
-    number: int | None = None
-
-    @property
-    def name(self) -> str:
-        """What people call it."""
-        return self.label.rpartition("/")[2]
-
-    @property
-    def evidence(self) -> bytes:
-        """Identify this version of this file: two files may call their versions the same."""
-        return f"{self.label}\0{self.day or ''}\0{self.version}\0".encode("utf-8", "surrogateescape")
+_DAMAGE = (
+    *(EOFError, ValueError, LookupError, ArithmeticError, RuntimeError, MemoryError, OSError),
+    *(struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile, expat.ExpatError),
+)
+"""Everything that Python's readers of archives, packed files, texts and XML raise for bytes that are not what they should be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +337,7 @@ _BY_HEAD = {b"\x1f\x8b": _gzip, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard,
 
 
 class _CheckedStream(io.RawIOBase):
-    """A stream whose reading raises errors of `connectors.sources.errors` only, also where the disk fails."""
+    """A stream whose reading raises errors of `connectors.sources.contract` only, also where the disk fails."""
 
     def __init__(self, stream: IO[bytes], name: str) -> None:
         super().__init__()
@@ -516,7 +485,54 @@ def digest_of(stream: BinaryIO) -> str:
     return f"blake2b={digest.hexdigest()}"
 
 
-def stamp_of_files(files: Iterable[tuple[str, str]]) -> str:
-    """Return the stamp of several files that are read as one, given their names and stamps; "" where one gives no evidence."""
-    named = list(files)
-    return "; ".join(f"{name} {stamp}" for name, stamp in named) if all(stamp for _, stamp in named) else ""
+@contextmanager
+def as_bad_source(
+    place: Callable[[], str], what: str, *, hint: str = "ask the partner for the whole file", is_end: bool = False
+) -> Iterator[None]:
+    """Raise what a reader of bytes raises in the block as an error with a place; `what` says what cannot be read.
+
+    `is_end`: all bytes have been read, so that any error means that more should follow.
+
+    Raises:
+        BadSourceError: the bytes are damaged, `CutOffError` where they end too early.
+        SourceUnavailableError: the disk failed.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        # The disk's own errors have a number, those of Python's readers have none; a seek to a damaged offset is invalid.
+        if isinstance(error, OSError) and error.errno not in {None, errno.EINVAL}:
+            raise SourceUnavailableError(f"{place()} broke off: {error.strerror}", hint="run again later") from error
+        kind = CutOffError if is_end or isinstance(error, EOFError) else BadSourceError
+        raise kind(place(), f"{what}{_reason(error)}", hint=hint) from error
+
+
+@contextmanager
+def cut_off_is_passing(name: str, *, has_known_end: bool) -> Iterator[None]:
+    """Let content that ends too early be worth another attempt, where nothing proves that it has come whole.
+
+    Raises:
+        SourceUnavailableError: in place of `CutOffError`.
+    """
+    try:
+        yield
+    except CutOffError as error:
+        if has_known_end:
+            raise
+        message = f"{error}; the server of {name} does not say how long it is, so the answer may have been cut off"
+        hint = (
+            "run again later; if the file is whole like this, say `settle: 30s` in its source, or have the server send its length"
+        )
+        raise SourceUnavailableError(message, hint=hint) from error
+
+
+def _reason(error: BaseException) -> str:
+    match error:
+        case expat.ExpatError():
+            return f": {expat.errors.messages.get(error.code, str(error.code))}"
+        case UnicodeDecodeError():
+            return f" ({error.reason})"
+        case UnicodeError():
+            return f" ({error})"
+        case _:
+            return ""

@@ -12,10 +12,9 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from connectors.sources.contract import REAL_CLOCK, Clock, Ending, Reading, Source, unchanged
-from connectors.sources.errors import SourceUnavailableError
-from connectors.sources.files.choice import FileChoice, Files, LocalFiles
-from connectors.sources.files.opened_file import FoundFile, OpenStored, stamp_of_files
+from connectors.sources.contract import REAL_CLOCK, Clock, Ending, Reading, Source, SourceUnavailableError, unchanged
+from connectors.sources.files.choice import FileChoice, Files, FoundFile, LocalFiles, stamp_of_files
+from connectors.sources.files.opened_file import OpenStored
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import FileSource
 from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address

@@ -15,10 +15,9 @@ from typing import BinaryIO
 import httpx
 
 from connectors.retry import http_date, retry_after_s
-from connectors.sources.contract import Ending, Reading, Source, unchanged
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError, cut_off_is_passing
-from connectors.sources.files.choice import Files, beside, name_of
-from connectors.sources.files.opened_file import FoundFile, OpenStored, StoredFile, digest_of, sent_unpacked
+from connectors.sources.contract import Ending, Reading, Source, SourceRefusedError, SourceUnavailableError, unchanged
+from connectors.sources.files.choice import Files, FoundFile, beside, name_of
+from connectors.sources.files.opened_file import OpenStored, StoredFile, cut_off_is_passing, digest_of, sent_unpacked
 from connectors.sources.files.web_requests import FetchLimits, TransferLimit, WebRequests
 from mappings.spec.source import FileSource
 from mappings.spec.source_words import marker_of, without_secrets

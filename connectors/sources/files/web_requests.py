@@ -23,8 +23,7 @@ import httpx
 
 from connectors.addresses import is_usual_port, numeric_address, refusal_of, refusal_of_host
 from connectors.retry import RetryPolicy
-from connectors.sources.contract import REAL_CLOCK, Clock
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import REAL_CLOCK, Clock, SourceRefusedError, SourceUnavailableError
 from mappings.spec.source_words import without_secrets
 from mappings.strict import written
 

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from connectors.sources.contract import PlainRecord, PlainRows, Reading
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, PlainRecord, PlainRows, Reading
 from connectors.sources.files.opened_file import OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (

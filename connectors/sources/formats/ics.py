@@ -14,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile

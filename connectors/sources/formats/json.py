@@ -13,7 +13,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
 from connectors.sources.formats.records import JsonParser, Record, RecordFile, TooWideError, refuse_many_values

@@ -9,8 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from connectors.sources.contract import Reading
-from connectors.sources.errors import BadSourceError
+from connectors.sources.contract import BadSourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.rows import (
     LONGEST_NAME,

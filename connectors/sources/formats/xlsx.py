@@ -18,8 +18,7 @@ from typing import BinaryIO
 
 from rapidfuzz import process
 
-from connectors.sources.contract import Reading
-from connectors.sources.errors import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened, opened_archive, opened_member
 from connectors.sources.formats import sheet_grid as grid
 from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow, number_text

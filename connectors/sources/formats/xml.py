@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NoReturn
 from xml.parsers import expat  # every declaration and use of an entity of the file's own is refused below
 
-from connectors.sources.errors import BadSourceError, as_bad_source
-from connectors.sources.files.opened_file import OpenedFile, OpenStored
+from connectors.sources.contract import BadSourceError
+from connectors.sources.files.opened_file import OpenedFile, OpenStored, as_bad_source
 from connectors.sources.files.text import decoded
 from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
 from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES, ColumnRequest

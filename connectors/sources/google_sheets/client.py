@@ -27,8 +27,7 @@ from urllib3.exceptions import HTTPError
 
 from connectors.masking import Mask
 from connectors.retry import RetryPolicy, retry_after_s
-from connectors.sources.contract import Clock, GoogleAccess
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import Clock, GoogleAccess, SourceRefusedError, SourceUnavailableError
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy
 from mappings.errors import ConfigError, SyncError
 

@@ -18,8 +18,20 @@ from typing import IO, Any
 import orjson
 from rapidfuzz import fuzz, process
 
-from connectors.sources.contract import REAL_CLOCK, Access, Clock, Ending, Reading, StatusCell, StatusRow, unchanged
-from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import (
+    REAL_CLOCK,
+    Access,
+    BadSourceError,
+    Clock,
+    EmptySourceError,
+    Ending,
+    Reading,
+    SourceRefusedError,
+    SourceUnavailableError,
+    StatusCell,
+    StatusRow,
+    unchanged,
+)
 from connectors.sources.feed_source import masked_errors
 from connectors.sources.formats.sheet_grid import (
     LAST_ROW,

@@ -12,8 +12,7 @@ from babel.core import Locale, UnknownLocaleError
 from babel.numbers import get_decimal_symbol
 from gspread.urls import DRIVE_FILES_API_V3_URL, SPREADSHEET_URL
 
-from connectors.sources.contract import REAL_CLOCK, Access, Clock
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import REAL_CLOCK, Access, Clock, SourceRefusedError, SourceUnavailableError
 from connectors.sources.formats.sheet_grid import LAST_COLUMN, LAST_ROW, Area, CellFault, NumberFormat, number_format, number_text
 from connectors.sources.google_sheets.client import BRIEF_TIMEOUT_S, TIMEOUT_S, GoogleClient, google_login
 from connectors.sources.service_answers import as_odd_answer

@@ -26,8 +26,14 @@ from simple_salesforce.util import exception_handler
 
 from connectors.addresses import is_loopback
 from connectors.retry import RetryPolicy, http_date, retry_after_s
-from connectors.sources.contract import Access, Clock, SalesforceAccess
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import (
+    Access,
+    BadSourceError,
+    Clock,
+    SalesforceAccess,
+    SourceRefusedError,
+    SourceUnavailableError,
+)
 from connectors.sources.formats.records import Number
 from connectors.sources.rows import folded
 from connectors.sources.service_answers import BusyError, ServiceSession, read_whole, retry_while_busy

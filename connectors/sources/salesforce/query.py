@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, MissingColumnsError
 from connectors.sources.formats.records import Number
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import NO_SALESFORCE

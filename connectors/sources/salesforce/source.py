@@ -20,8 +20,7 @@ from typing import Any
 import requests
 import urllib3
 
-from connectors.sources.contract import REAL_CLOCK, Access, Clock, Ending, Reading
-from connectors.sources.errors import BadSourceError, SourceUnavailableError
+from connectors.sources.contract import REAL_CLOCK, Access, BadSourceError, Clock, Ending, Reading, SourceUnavailableError
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import DAY_SPENT_S, NO_SALESFORCE, POLICY, LocatorLostError, Org, Page, SlowQueryError
 from connectors.sources.salesforce.query import (

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.rows import LARGEST_RECORD
 from mappings.outcome import ReasonCode, SourceRow
 from mappings.spec.source import CsvSource

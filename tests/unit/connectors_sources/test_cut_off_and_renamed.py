@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import EmptySourceError, MissingColumnsError
+from connectors.sources.contract import EmptySourceError, MissingColumnsError
 from mappings.spec.source import CsvSource
 from pipelines.run.outcome import outcome_of
 

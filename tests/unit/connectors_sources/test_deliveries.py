@@ -14,9 +14,8 @@ from unit.connectors_sources.reading import SPEC
 from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Ending, Source
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.opened_file import FoundFile
+from connectors.sources.contract import BadSourceError, Ending, Source, SourceRefusedError, SourceUnavailableError
+from connectors.sources.files.choice import FoundFile
 from connectors.sources.files.source import file_digest
 
 NOW = Waits().at

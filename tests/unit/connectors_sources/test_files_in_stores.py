@@ -15,8 +15,7 @@ from unit.connectors_sources.reading import SPEC
 from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Ending, Source
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import Ending, Source, SourceRefusedError, SourceUnavailableError
 from mappings.errors import SyncError
 
 _OLD = (1_700_000_000, 1_700_000_000)

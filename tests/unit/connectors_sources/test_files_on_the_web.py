@@ -26,8 +26,7 @@ from unit.connectors_sources.reading import SPEC, rows_of
 from unit.connectors_sources.waiting_clock import Waits
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Ending, Source
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, Ending, Source, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.web import WebFiles, changed_at
 from connectors.sources.files.web_requests import FetchLimits, RedirectHop, WebRequests
 from mappings.spec.source_words import without_secrets

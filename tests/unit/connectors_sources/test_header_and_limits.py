@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, MissingColumnsError
 from connectors.sources.rows import ColumnRequest, column_letters, column_names, column_number, matched
 from mappings.outcome import ReasonCode
 

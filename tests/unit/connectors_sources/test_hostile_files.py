@@ -15,7 +15,7 @@ import pytest
 from unit.connectors_sources.reading import count_rows, read, rows_of
 from workbooks import write_xlsx
 
-from connectors.sources.errors import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
 from mappings.outcome import ReasonCode
 
 MEGABYTE = 2**20

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from connectors.masking import MASK, Mask
-from connectors.sources.contract import Ending, Reading
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import Ending, Reading, SourceRefusedError, SourceUnavailableError
 from connectors.sources.feed_source import MaskedSource
 from mappings.outcome import RowLocation, SourceRow
 

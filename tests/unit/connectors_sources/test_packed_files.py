@@ -15,7 +15,7 @@ from backports import zstd
 from unit.connectors_sources.reading import SPEC, column, read
 from workbooks import write_xlsx
 
-from connectors.sources.errors import BadSourceError
+from connectors.sources.contract import BadSourceError
 
 
 def archive(**members: bytes | str) -> bytes:

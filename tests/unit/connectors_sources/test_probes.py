@@ -13,8 +13,7 @@ from unit.connectors_sources.reading import SPEC
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
 from connectors.sources.catalogue import SourceProbe, probe_source
-from connectors.sources.contract import NO_ACCESS
-from connectors.sources.errors import SourceRefusedError
+from connectors.sources.contract import NO_ACCESS, SourceRefusedError
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from unit.connectors_sources.reading import column, read
 
-from connectors.sources.errors import BadSourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, MissingColumnsError
 from mappings.outcome import ReasonCode
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)

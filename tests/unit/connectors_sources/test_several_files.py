@@ -10,7 +10,7 @@ import xlsxwriter
 from unit.connectors_sources.reading import column, read, rows_of
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.outcome import ReasonCode
 from mappings.spec.source import CsvSource
 

@@ -12,7 +12,7 @@ from lookalikes.sheets import Fault
 from lookalikes.sheets_book import Cell, Content
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
-from connectors.sources.errors import SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import SourceRefusedError, SourceUnavailableError
 
 COUNT = 1_700
 

@@ -9,7 +9,7 @@ from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
 from pydantic import ValidationError
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
-from connectors.sources.errors import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
+from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
 from mappings.compiler.values import file_of, tab_of
 from mappings.outcome import RowLocation
 from mappings.spec.source import GoogleSheetsSource

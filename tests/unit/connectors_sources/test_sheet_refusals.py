@@ -15,8 +15,7 @@ from lookalikes.sheets import ACCOUNT, Fault
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import Access, GoogleAccess
-from connectors.sources.errors import BadSourceError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import Access, BadSourceError, GoogleAccess, SourceRefusedError, SourceUnavailableError
 from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
 from mappings.errors import ConfigError, SyncError
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, rows_of
 from workbooks import write_xlsx
 
-from connectors.sources.errors import BadSourceError
+from connectors.sources.contract import BadSourceError
 from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, plain_number
 from connectors.sources.formats.xlsx import CellTexts
 from mappings.outcome import ReasonCode, SourceRow

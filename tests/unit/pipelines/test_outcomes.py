@@ -17,7 +17,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.sources.errors import MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from mappings.errors import ConfigError, MappingFileError, SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping

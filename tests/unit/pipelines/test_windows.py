@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import SourceUnavailableError
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError

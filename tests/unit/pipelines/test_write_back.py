@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.sources.contract import StatusCell, StatusRow
-from connectors.sources.errors import MissingColumnsError, SourceUnavailableError
+from connectors.sources.contract import MissingColumnsError, SourceUnavailableError, StatusCell, StatusRow
 from mappings.compiler.expand import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn

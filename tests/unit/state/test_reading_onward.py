@@ -11,7 +11,7 @@ from empty_books import lay_out
 from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer
 
-from connectors.sources.errors import SourceUnavailableError
+from connectors.sources.contract import SourceUnavailableError
 from mappings.delivery import Refusal
 from mappings.row_key import RowKey
 from pipelines.run.options import RunOptions

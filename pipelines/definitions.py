@@ -52,8 +52,7 @@ def build_definitions(
     if is_strict and folder.broken:
         raise folder.broken[0]
     parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
-    for feed in folder.feeds:
-        mapping = feed.mapping
+    for mapping in folder.feeds:
         paths = names.staged_path(mapping.feed), names.published_path(mapping.feed)
         job = dg.define_asset_job(
             names.job_of(mapping.feed),
@@ -61,7 +60,7 @@ def build_definitions(
             tags={names.FEED_TAG: mapping.feed},
             description=f"Stage and publish {mapping.feed}.",
         )
-        assets = feed_assets(feed, open_run_context, settings.state_kind)
+        assets = feed_assets(mapping, open_run_context, settings.state_kind)
         sensors = feed_sensors(mapping, settings.access)
         parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=feed_schedules(mapping), sensors=sensors))
         parts.append(backfill_definitions(mapping, open_run_context))

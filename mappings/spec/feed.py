@@ -206,8 +206,6 @@ def _kind_of_key(value: object) -> str:
 
 KeyName = Annotated[Text, Field(min_length=1)]
 KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
-
-
 PayloadPath = Annotated[
     str,
     matching(

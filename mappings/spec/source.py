@@ -176,7 +176,7 @@ class DelimitedSource(FileSource, GridSource):
         for mark in filter(None, marks.values()):
             names = [name for name, each in marks.items() if each == mark]
             if len(names) > 1:
-                hint = "look at a line of the file; quote: null if quotes mean nothing there, no escape if they are doubled"
+                hint = "look at a line of the file; `quote: null` if quotes mean nothing there, no escape if quotes are doubled"
                 raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
         return self
 

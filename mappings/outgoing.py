@@ -94,6 +94,8 @@ _KNOWN: Mapping[str, Outgoing] = {
 }
 """What our own payload model promises of a field."""
 _KINDS: dict[Kind, JsonKind] = dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string")
+
+
 _KINDS |= {Kind.NUMBER: "number", Kind.BOOLEAN: "boolean", Kind.LIST: "array"}
 
 
@@ -209,3 +211,31 @@ class _Reading:
         found = {name: replace(one_of(filter(None, cells)), is_always=all(cells)) for name, cells in columns.items()}
         one = found[results[0]] if len(results) == 1 else Outgoing("object", fields=found)
         return Outgoing("array", item=replace(one, is_always=True)) if is_many else one
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
+
+    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
+    whole is meant.
+    """
+
+    severity: Severity
+    where: str
+    page: str
+    ours: str
+    breaks: str
+    helps: str
+    fields: tuple[str, ...] = ()
+
+    @property
+    def statement(self) -> str:
+        """The page's word against ours, in one sentence."""
+        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
+
+    def __str__(self) -> str:
+        return f"{self.statement}: {self.breaks}; {self.helps}"

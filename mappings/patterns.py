@@ -31,11 +31,7 @@ _TIMES = r"(?:[*+?]|\{(?:\d+(?:,\d*)?|,\d*)\})"
 _CLASSES = "write the characters that are meant, such as [0-9] or [A-Za-z]"
 _LACKING = (
     (r"\(\?=", "a look-ahead, (?=...)", r"find what follows too, and put the part to keep into a group: (\d+)€"),
-    (
-        r"\(\?!",
-        "a negative look-ahead, (?!...)",
-        "name the characters that may follow, [^...], or test twice: `not` in a condition",
-    ),
+    (r"\(\?!", "a negative look-ahead, (?!...)", "name the characters that may follow, [^...], or use `not` in a condition"),
     (r"\(\?<=", "a look-behind, (?<=...)", r"find what stands before too, and put the part to keep into a group: €(\d+)"),
     (r"\(\?<!", "a negative look-behind, (?<!...)", "name the characters that may stand before: (?:^|[^...])"),
     (r"\(\?>", "an atomic group, (?>...)", "write a plain group, (?:...): no pattern can take long"),
@@ -109,9 +105,7 @@ class CompiledPattern:
 
     def finds(self, text: str) -> bool:
         """Return whether the pattern is found anywhere in the text."""
-        if self.has_edges:
-            return self.search(text) is not None
-        return self.matcher.search(self._encoded(text)[0]) is not None
+        return self.search(text) is not None
 
     def search(self, text: str) -> PatternMatch | None:
         """Return the first match."""
@@ -217,41 +211,39 @@ def _matcher(source: str, *, is_longest: bool) -> Any:
     return re2.compile(source, options)
 
 
-def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> str:
+def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> str:  # noqa: C901 - one arm per kind of token
     """Return the pattern for RE2. `flags` are those of `ims` that hold at its beginning."""
     parts, around = [], list[str]()
     for token in tokens:
         part = token[0]
-        if token["group"]:
-            around += [] if part.endswith(")") else [flags]
-            if part.startswith("(?") and not part.startswith("(?P"):
-                on, _, off = part[2:-1].partition("-")
-                flags = "".join(sorted({*flags, *on} - {*off}))
-                part = "(?:" if part.endswith(":") else ""
-            elif part.startswith("(?P"):
-                part = "("
-        elif token["close"]:
-            flags = around.pop()
-        else:
-            part = _part(token, flags, has_edges=has_edges)
+        match token.lastgroup:
+            case "group":
+                around += [] if part.endswith(")") else [flags]
+                if part.startswith("(?P"):
+                    part = "("
+                elif part.startswith("(?"):
+                    on, _, off = part[2:-1].partition("-")
+                    flags = "".join(sorted({*flags, *on} - {*off}))
+                    part = "(?:" if part.endswith(":") else ""
+            case "close":
+                flags = around.pop()
+            case "set":
+                part = _set(part, "".join(flag for flag in "is" if flag in flags), has_edges=has_edges)
+            case "place":
+                part = _PLACES.get((part, "m" in flags), f"(?:{part})")
+            case "times":
+                if any(int(number) > _MOST_TIMES for number in re.findall("[0-9]+", part)):
+                    message = f"has a repetition of more than {_MOST_TIMES:,} times, {part}, which RE2 lacks"
+                    raise PatternError(message, "repeat without counting, * or +")
+                part = part.replace("{,", "{0,")
+            case "one":
+                part = _one(part, ignore_case="i" in flags, has_edges=has_edges)
+            case "comment":
+                part = ""
+            case _:
+                pass
         parts.append(part)
     return "".join(parts)
-
-
-def _part(token: re.Match[str], flags: str, *, has_edges: bool) -> str:
-    match token.lastgroup:
-        case "set":
-            return _set(token[0], "".join(flag for flag in "is" if flag in flags), has_edges=has_edges)
-        case "place":
-            return _PLACES.get((token[0], "m" in flags), f"(?:{token[0]})")
-        case "times":
-            return _times(token[0])
-        case "one":
-            return _one(token[0], ignore_case="i" in flags, has_edges=has_edges)
-        case "comment":
-            return ""
-        case _:
-            return token[0]
 
 
 def _prefers_nothing(tokens: list[re.Match[str]]) -> bool:
@@ -262,21 +254,15 @@ def _prefers_nothing(tokens: list[re.Match[str]]) -> bool:
     return not has_end and re.fullmatch("".join("(?:)" if token["place"] else token[0] for token in tokens), "") is not None
 
 
-def _times(written: str) -> str:
-    if any(int(number) > _MOST_TIMES for number in re.findall("[0-9]+", written)):
-        raise PatternError(
-            f"has a repetition of more than {_MOST_TIMES:,} times, {written}, which RE2 lacks", "repeat without counting, * or +"
-        )
-    return written.replace("{,", "{0,")
-
-
+@lru_cache(maxsize=1_000)
 def _one(written: str, *, ignore_case: bool, has_edges: bool) -> str:
-    """Translate one character, which may be written as an escape."""
+    """Translate one character, which may be written as an escape: to every character that `re` takes for it."""
     is_escape = len(written) > 1 and written[1].isascii() and written[1].isalnum()
     char = written.encode().decode("unicode_escape") if is_escape else written[-1]
-    if ignore_case and (char.lower() != char or char.upper() != char):
-        return f"(?:{'|'.join(_char(each, has_edges=has_edges) for each in _cases(char))})"
-    return _char(char, has_edges=has_edges)
+    if not ignore_case or char.lower() == char.upper() == char:
+        return _char(char, has_edges=has_edges)
+    alike = re.findall(re.escape(char), _unicode()[:_LAST_CASED], re.IGNORECASE)
+    return f"(?:{'|'.join(_char(each, has_edges=has_edges) for each in alike)})"
 
 
 def _char(char: str, *, has_edges: bool) -> str:
@@ -285,12 +271,6 @@ def _char(char: str, *, has_edges: bool) -> str:
     if has_edges and _FAR_LETTER.match(char):
         return f"(?:_{char.replace('_', _UNDERSCORE)}_)"
     return char if char.isascii() and char.isalnum() else rf"\x{{{ord(char):x}}}"
-
-
-@cache
-def _cases(char: str) -> tuple[str, ...]:
-    """Return every character that `re` takes for this one where case does not count."""
-    return tuple(re.findall(re.escape(char), _unicode()[:_LAST_CASED], re.IGNORECASE))
 
 
 @lru_cache(maxsize=1_000)

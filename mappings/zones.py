@@ -19,7 +19,7 @@ Gap = Literal["reject", "later", "earlier"]
 Overlap = Literal["reject", "earlier", "later"]
 Localise = Callable[[datetime], datetime]
 _MINUTE = timedelta(minutes=1)
-_MEMO_SIZE = 16_384
+_MEMO_SIZE = 4_096
 """Days and times come again (budget 3): a memo is a third of the cost of looking both offsets up."""
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -120,8 +120,15 @@ def open_database(url: str, *, upgrades: bool = True) -> Engine:
     without rights, damage, a wrong password), `StateBusyError` where it is locked or cannot be reached just now.
     """
     address = parse(url)
-    if _is_file(address):
-        _make_folder(address)
+    folder = Path(str(address.database)).parent
+    try:
+        if _is_file(address):
+            make_private_folder(folder.absolute())  # for its owner alone: bodies and raw cells are the partner's
+    except OSError as error:
+        raise StateUnavailableError(
+            f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
+            hint="make the folder, or set EVENTSYNC_STATE_URL to a place where you may write",
+        ) from error
     engine = _create_engine(address)
     try:
         if upgrades:
@@ -135,7 +142,11 @@ def open_database(url: str, *, upgrades: bool = True) -> Engine:
 @contextmanager
 def existing_database(url: str, *, upgrades: bool = True) -> Iterator[Engine | None]:
     """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
-    if _is_missing(url):
+    is_missing = False
+    with suppress(ArgumentError):  # whatever is wrong with the URL, opening it says so
+        address = make_url(url)
+        is_missing = _is_file(address) and not Path(str(address.database)).exists()
+    if is_missing:
         yield None
         return
     engine = open_database(url, upgrades=upgrades)
@@ -218,15 +229,6 @@ def _is_file(address: URL) -> bool:
     return _is_sqlite(address) and bool(name) and not name.startswith((":memory:", "file:"))
 
 
-def _is_missing(url: str) -> bool:
-    """Only a SQLite file can be missing; whatever else is wrong with the URL, opening it says so."""
-    try:
-        address = make_url(url)
-    except ArgumentError:
-        return False
-    return _is_file(address) and not Path(str(address.database)).exists()
-
-
 def _missing_driver(error: ImportError) -> ConfigError:
     return ConfigError(
         f"PostgreSQL's driver is not installed: {error}",
@@ -234,26 +236,13 @@ def _missing_driver(error: ImportError) -> ConfigError:
     )
 
 
-def _make_folder(address: URL) -> None:
-    """Make the file's folder, for its owner alone: bodies and raw cells are the partner's."""
-    folder = Path(str(address.database)).parent
-    try:
-        make_private_folder(folder.absolute())
-    except OSError as error:
-        raise StateUnavailableError(
-            f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
-            hint="make the folder, or set EVENTSYNC_STATE_URL to a place where you may write",
-        ) from error
-
-
 def _create_engine(address: URL) -> Engine:
-    private = {"hide_parameters": True}  # they are the partner's, and belong in no message
     if _is_sqlite(address):
-        return _create_sqlite(address, private)
+        return _create_sqlite(address)
     try:
         return create_engine(
             address,
-            **private,
+            hide_parameters=True,  # they are the partner's, and belong in no message
             isolation_level="READ COMMITTED",
             pool_size=2,  # the drain's thread and the one that waits for it
             max_overflow=3,
@@ -265,14 +254,13 @@ def _create_engine(address: URL) -> Engine:
         raise _missing_driver(error) from error
 
 
-def _create_sqlite(address: URL, options: Mapping[str, Any]) -> Engine:
+def _create_sqlite(address: URL) -> Engine:
     """`?timeout=5` in the URL says in seconds how long SQLite waits for another process."""
-    asked = address.query.get("timeout", "")
     try:
-        wait_s = float(str(asked)) if asked else LOCK_WAIT_S
+        wait_s = float(str(address.query.get("timeout") or LOCK_WAIT_S))
     except ValueError as error:
         raise ConfigError("EVENTSYNC_STATE_URL: timeout is not a number of seconds", hint="for example ?timeout=30") from error
-    engine = create_engine(address, **options, **(_SQLITE_POOL if _is_file(address) else {}))
+    engine = create_engine(address, hide_parameters=True, **(_SQLITE_POOL if _is_file(address) else {}))
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
@@ -433,15 +421,12 @@ def _explained(url: URL) -> Iterator[None]:
             what, reply = errors.of_sqlite(error.orig, url.database if _is_file(url) else None)
         else:
             what, reply = errors.of_postgres(error), " ".join(str(error.orig).split())
-        raise what.error(shown_url(url), _masked(reply, url)) from error
+        masked = reply.replace(str(url.password), "***") if url.password else reply
+        raise what.error(shown_url(url), masked) from error
     except PoolTimeoutError as error:
         raise Failure.SLOW_POOL.error(shown_url(url), "all connections of this process are at work") from error
     except (OverflowError, UnicodeEncodeError) as error:  # the driver's, of what cannot even be sent
         raise Failure.STRANGE_VALUE.error(shown_url(url), str(error)) from error
-
-
-def _masked(reply: str, url: URL) -> str:
-    return reply.replace(str(url.password), "***") if url.password else reply
 
 
 def _interruption(error: DBAPIError) -> BaseException | None:

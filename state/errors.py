@@ -29,38 +29,37 @@ class StateBusyError(TransientError):
     """The state DB is locked by another process for longer than we wait, or cannot be reached just now."""
 
 
+def _busy(what: str, hint: str) -> tuple[type[SyncError], str, str]:
+    return StateBusyError, what, hint
+
+
+def _unavailable(what: str, hint: str) -> tuple[type[SyncError], str, str]:
+    return StateUnavailableError, what, hint
+
+
 class Failure(Enum):
     """What is wrong: the kind of error, what the database does or is, and what helps."""
 
-    LOCKED = (
-        StateBusyError,
-        "is held by another process",
-        "run again when that one is done; `eventsync status` shows which run holds a feed",
+    LOCKED = _busy(
+        "is held by another process", "run again when that one is done; `eventsync status` shows which run holds a feed"
     )
-    AWAY = (
-        StateBusyError,
+    AWAY = _busy(
         "cannot be reached, or the connection was lost",
         "run again when the server is back: nothing is lost. If it never was there, check EVENTSYNC_STATE_URL",
     )
-    CROWDED = (
-        StateBusyError,
-        "has no room for another connection or its work",
-        "run again later, or let the server take more (max_connections, memory)",
+    CROWDED = _busy(
+        "has no room for another connection or its work", "run again later, or let the server take more (max_connections, memory)"
     )
-    SLOW_POOL = (StateBusyError, "did not answer in time", "run again later; look at the load of the server")
-    OUT_OF_FILES = (
-        StateBusyError,
+    SLOW_POOL = _busy("did not answer in time", "run again later; look at the load of the server")
+    OUT_OF_FILES = _busy(
         "cannot be opened: this process or machine has too many files open",
         "end what holds them, or raise the limit (`ulimit -n`), then run again",
     )
-    READ_ONLY = (
-        StateUnavailableError,
-        "is read-only",
-        "let the user who runs this write to the file and its folder, or set EVENTSYNC_STATE_URL to another place",
+    READ_ONLY = _unavailable(
+        "is read-only", "let the user who runs this write to the file and its folder, or set EVENTSYNC_STATE_URL to another place"
     )
-    FULL = (StateUnavailableError, "cannot be written: no room is left", "make room on its disk, then run again")
-    BROKEN_DISK = (
-        StateUnavailableError,
+    FULL = _unavailable("cannot be written: no room is left", "make room on its disk, then run again")
+    BROKEN_DISK = _unavailable(
         "cannot be written or read: its disk fails, is full, or a quota or limit of file sizes is reached",
         "make room on its disk or mend it, then run again",
     )
@@ -69,28 +68,19 @@ class Failure(Enum):
         "is damaged",
         "restore it from a backup, or move it away: a run from an empty state DB sends the same keys again",
     )
-    MOVED = (
-        StateUnavailableError,
+    MOVED = _unavailable(
         "was deleted or replaced while it was in use",
         "run again: from an empty or older state DB the same keys are sent, and the service recognises them",
     )
-    NOT_OPENED = (
-        StateUnavailableError,
+    NOT_OPENED = _unavailable(
         "cannot be opened",
         "make the folder and give it to the user who runs this, or set EVENTSYNC_STATE_URL to a place that can be written",
     )
-    NO_DATABASE = (
-        StateUnavailableError,
-        "does not exist on its server",
-        "create it (`createdb`, encoding UTF8), or mend the name in EVENTSYNC_STATE_URL",
+    NO_DATABASE = _unavailable(
+        "does not exist on its server", "create it (`createdb`, encoding UTF8), or mend the name in EVENTSYNC_STATE_URL"
     )
-    LOGIN = (
-        StateUnavailableError,
-        "does not let us in",
-        "mend user and password in EVENTSYNC_STATE_URL, or the server's pg_hba.conf",
-    )
-    NO_RIGHTS = (
-        StateUnavailableError,
+    LOGIN = _unavailable("does not let us in", "mend user and password in EVENTSYNC_STATE_URL, or the server's pg_hba.conf")
+    NO_RIGHTS = _unavailable(
         "does not let our role do what is needed",
         "its owner grants them: GRANT USAGE, CREATE ON SCHEMA public, and all rights on the tables there",
     )
@@ -99,23 +89,20 @@ class Failure(Enum):
         "cannot be connected to as EVENTSYNC_STATE_URL asks",
         "for example postgresql://user@host/name; after `?` stand libpq's own connection options",
     )
-    STRANGE_TABLES = (
-        StateUnavailableError,
+    STRANGE_TABLES = _unavailable(
         "does not have the tables that we expect",
         "`eventsync state verify` tells what differs; restore it from a backup, or set EVENTSYNC_STATE_URL to another place",
     )
-    STRANGE_VALUE = (
-        StateUnavailableError,
-        "cannot keep a value",
-        "a PostgreSQL database needs the encoding UTF8; else please report this as a fault of eventsync",
+    STRANGE_VALUE = _unavailable(
+        "cannot keep a value", "a PostgreSQL database needs the encoding UTF8; else please report this as a fault of eventsync"
     )
-    OTHER = (StateUnavailableError, "cannot be used", "check that it is reachable and that you may write to it")
+    OTHER = _unavailable("cannot be used", "check that it is reachable and that you may write to it")
 
     def error(self, name: str, reply: str) -> SyncError:
         """Return the error for people: `name` of the database, `reply` of the driver or the system."""
-        kind: type[SyncError] = self.value[0]
-        _, what, hint = self.value
-        return kind(f"the state DB {name} {what}: {reply}", hint=hint)
+        kind, what, hint = self.value
+        error: SyncError = kind(f"the state DB {name} {what}: {reply}", hint=hint)
+        return error
 
 
 _PRIMARY = 0xFF

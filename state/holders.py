@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,18 +85,6 @@ class Holder:
     pid: int
     started: float
     boot: str
-
-    def __str__(self) -> str:
-        """The text by which `holder_of` knows it again."""
-        return json.dumps(astuple(self))
-
-
-def holder_of(text: str) -> Holder | None:
-    """Return the process that a text names, None where it names none."""
-    try:
-        return Holder(*json.loads(text))
-    except (ValueError, TypeError):
-        return None
 
 
 def this_process(name: str) -> Holder:

@@ -5,6 +5,7 @@ SQLModel declares them; statements on the hot path are SQLAlchemy Core's, on the
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import ClassVar
 
@@ -23,6 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.orm import declared_attr
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import Field, SQLModel
 
@@ -99,6 +101,11 @@ class Row(SQLModel):
 
     metadata: ClassVar[MetaData] = METADATA
 
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # noqa: N805 - of the class
+        """Return the name of the class in snake case."""
+        return re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
 
 class BackfillHead(Row, table=True):
     """A window of a feed's past that a person asked for; `plan` is written and read by the caller."""
@@ -117,8 +124,6 @@ class BackfillHead(Row, table=True):
 
 class BackfillSlice(Row, table=True):
     """A part of such a window: its ISO days, how far it has come, and the run that was last at it, by its `claim`."""
-
-    __tablename__ = "backfill_slice"
 
     backfill_id: str = Field(foreign_key="backfill.id", primary_key=True, sa_type=PlainText)
     number: int = Field(primary_key=True)
@@ -148,7 +153,6 @@ class Scope(Row, table=True):
     systemic refusal and no row has passed since; "" otherwise.
     """
 
-    __tablename__ = "scope"
     __table_args__ = (UniqueConstraint("destination", "feed"),)
 
     id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
@@ -174,8 +178,6 @@ class Scope(Row, table=True):
 
 class SideBySide(Row, table=True):
     """Two scopes of one service that a person lets deliver side by side: neither holds the other's rows as duplicates."""
-
-    __tablename__ = "side_by_side"
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     other_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
@@ -204,7 +206,6 @@ class LedgerEntry(Row, table=True):
     made, until the next read.
     """
 
-    __tablename__ = "ledger_entry"
     __table_args__ = (
         UniqueConstraint("scope_id", "row_key"),
         Index(None, "scope_id", "state", "id"),
@@ -269,7 +270,6 @@ class DuplicateMark(Row, table=True):
     Derived from `ledger_entry` alone. No foreign keys, which the database would check row by row.
     """
 
-    __tablename__ = "duplicate_mark"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
     mark: bytes = Field(primary_key=True)
@@ -282,8 +282,6 @@ class EarlierEvent(Row, table=True):
     `is_let_out`: a gate has since let out the draft that took its place. `ends_at`: when the event is over. `removed_at`: when a
     person said that the event is gone from the service.
     """
-
-    __tablename__ = "earlier_event"
 
     entry_id: int = Field(foreign_key="ledger_entry.id", primary_key=True, sa_type=BIG_ID)
     revision: int = Field(primary_key=True)
@@ -311,7 +309,6 @@ class ProblemRow(Row, table=True):
     A warning stays listed whatever run listed it, until its row or the mapping changes.
     """
 
-    __tablename__ = "problem_row"
     __table_args__ = (
         UniqueConstraint("scope_id", "digest"),
         Index(None, "scope_id", "listed_run", "kind", "id"),
@@ -335,8 +332,6 @@ class ProblemRow(Row, table=True):
 class RowDigestPart(Row, table=True):
     """The row digests of a feed's last whole read that begin with the byte `part`, in order, and the entry of each."""
 
-    __tablename__ = "row_digest_part"
-
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     part: int = Field(primary_key=True)
     digests: bytes
@@ -346,7 +341,6 @@ class RowDigestPart(Row, table=True):
 class SyncRun(Row, table=True):
     """One run of one feed: who launched it, how far it came, its accounts, what it noticed of the service, how fast it went."""
 
-    __tablename__ = "sync_run"
     __table_args__ = (Index(None, "scope_id", "started_at"),)
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
@@ -390,8 +384,6 @@ class LeaseRow(Row, table=True):
 class RoutePace(Row, table=True):
     """What the workers of a destination have learned together about one route's limit; `version` grows with each change."""
 
-    __tablename__ = "route_pace"
-
     destination: str = Field(primary_key=True, sa_type=PlainText)
     route: str = Field(primary_key=True, sa_type=PlainText)
     version: int = Field(sa_type=BIG_ID)
@@ -401,8 +393,6 @@ class RoutePace(Row, table=True):
 
 class ServiceNote(Row, table=True):
     """What was last known of a service as a whole, by name: the version of its classifications, its contract's digest."""
-
-    __tablename__ = "service_note"
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     name: str = Field(primary_key=True, sa_type=PlainText)
@@ -418,8 +408,6 @@ class NoticeSent(Row, table=True):
     address of a recipient is kept, only its name.
     """
 
-    __tablename__ = "notice_sent"
-
     destination: str = Field(primary_key=True, sa_type=PlainText)
     feed: str = Field(primary_key=True, sa_type=PlainText)
     recipient: str = Field(primary_key=True, sa_type=PlainText)
@@ -434,8 +422,6 @@ class NoticeSent(Row, table=True):
 class Media(Row, table=True):
     """An image that was uploaded: its content's digest, and the id that the service gave it."""
 
-    __tablename__ = "media"
-
     destination: str = Field(primary_key=True, sa_type=PlainText)
     content_digest: bytes = Field(primary_key=True)
     media_id: int = Field(sa_type=BIG_ID)
@@ -444,8 +430,6 @@ class Media(Row, table=True):
 
 class MediaAddress(Row, table=True):
     """What was found at an image's address when it was last fetched."""
-
-    __tablename__ = "media_address"
 
     destination: str = Field(primary_key=True, sa_type=PlainText)
     url: str = Field(primary_key=True, sa_type=PlainText)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from rapidfuzz import fuzz, process
 
@@ -17,39 +16,11 @@ from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
 from connectors.event_api.openapi import Description, Node, Operation, Schema, get
 from mappings.delivery import API_PREFIX
-from mappings.outgoing import Outgoing
+from mappings.outgoing import Drift, Outgoing, Severity
 from mappings.patterns import PatternError, compile_pattern
 from mappings.row_key import FeedName, RowKey, idempotency_key
 
-Severity = Literal["error", "warning"]
 """error: every row would be refused, or no answer understood. warning: some rows, or none yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """One difference: where it is, what the page says, what we do, what breaks of it, and what would help.
-
-    `fields`: the paths in the payload that a refusal may name for it (`offers[].url`); none where the request as a
-    whole is meant.
-    """
-
-    severity: Severity
-    where: str
-    page: str
-    ours: str
-    breaks: str
-    helps: str
-    fields: tuple[str, ...] = ()
-
-    @property
-    def statement(self) -> str:
-        """The page's word against ours, in one sentence."""
-        return f"{self.where}: the service's page says: {self.page}; {self.ours}"
-
-    def __str__(self) -> str:
-        return f"{self.statement}: {self.breaks}; {self.helps}"
-
-
 _UPDATE = "look for a newer eventsync, and ask the service's support"
 _ALL_ROWS = "every row would be refused"
 _KEY_LENGTH = len(idempotency_key("default", FeedName("feed"), RowKey("row")))

@@ -9,6 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from pathlib import Path
+
+import yaml
 
 from mappings.draft.times import ColumnTimes, find_times
 
@@ -36,51 +39,11 @@ class Role(StrEnum):
     TITLE = "title"
 
 
-_WORDS: Mapping[Role, str] = {
-    Role.ASIDE: """cfp coc created modified updated published registration deadline anmeldeschluss erstellt geandert creado
-        modificado criado alterado inscripcion anmeldung lat lng lon latitude longitude twitter confidence
-        accuracy quality count phone email mail telefon slides video recording grabacion icon boton notes note
-        notas bemerkung uwagi 更新 作成 備考 締切 開場* 受付* 定員 主催* 電話番号""",
-    Role.ID: """id ids uid uuid guid ref key code nr no num number numer nummer codigo kennung identifier referenz
-        reference referencia sku external eventid 番号 識別子 編號 번호""",
-    Role.IMAGE: """image images img picture bild bilder foto photo photos imagem imagen obraz* cover poster thumbnail 画像
-        写真 이미지""",
-    Role.URL: """url urls uri link links website web webseite homepage page enlace lien ligacao www site strona href
-        ticket tickets bilet* bilhetes entradas billetterie reservation リンク サイト ホームページ 網址 링크""",
-    Role.ZONE: "timezone tz zeitzone fuso zone",
-    Role.CITY: """city town stadt ciudad cidade ville citta miasto miasta municipality gemeinde municipio localidad stad
-        plaats kommune mesto 市 市区町村* 市町村* 都市 城市 도시 город""",
-    Role.COUNTRY: "country countrycode land pais pays paese kraj nation 国 国家 国家",
-    Role.PRICE: """price prices preis preise precio preco prix prezzo cena ceny cost costs eintritt koszt fee admission 料金
-        入場料 参加費 价格 가격""",
-    Role.CATEGORY: """category categories categoria categorias kategor* categor* genre genres type typ tipo tags tag segment
-        rubrik art sparte topic topics classification カテゴリ* ジャンル 分野 分類 種別 类别 분류""",
-    Role.STATUS: "status state estado stan stato etat zustand cancelled 状態 状况 상태",
-    Role.END: """end ende ends ending fim fin final finish hasta bis until to koniec zakoncz* konec fine slut einde dtend
-        termino 終了* 終演* 结束* 종료*""",
-    Role.CLOCK: """time uhrzeit zeit hora horas horario heure heures horaire horaires ora ore orario godzin* godz tijd tid
-        clock hour 時間 時刻 时间 시간 время""",
-    Role.START: """start starts begin begins beginn beginning anfang inicio inizio debut from von ab desde date dates datum
-        dia dias day days tage when fecha data rozpocz* poczatek dtstart giorno jour dag 開始*
-        開演* 開催日 開催日時 公演日* 実施日 日付 日時 日期 日 시작*
-        날짜 дата начало""",
-    Role.ADDRESS: """address adresse adresa adres direccion endereco indirizzo ulica ulice strasse street region prefecture
-        住所 所在地 地址 주소""",
-    Role.DESCRIPTION: """description descricao descripcion beschreibung opis resumen resumo resume details detalle text
-        body content abstract 説明 概要 内容 描述 설명""",
-    Role.VENUE: """venue venues location place local lugar lieu luogo sala recinto miejsce obiekt* veranstaltungsort ort
-        spielstatte raum room hall theatre theater house site_name 会場 会場名 施設名 場所 開催場所 장소 地点 место""",
-    Role.TITLE: """title titel titulo titre titolo tytul nome name nombre nom namn navn naam nazwa event evento evenement
-        veranstaltung wydarz* subject headline bezeichnung summary 名称 名前 名 タイトル イベント
-        公演名 催事名 行事名 事業名 題名 标题 名稱 제목 행사명 название""",
+_WORDS: Mapping[Role, Sequence[str]] = {
+    Role(role): words.split()
+    for role, words in yaml.safe_load(Path(__file__).with_name("column_names.yaml").read_text("utf-8")).items()
 }
-_STEMS: tuple[tuple[str, Role], ...] = tuple(
-    (word[:-1], role) for role, words in _WORDS.items() for word in words.split() if word.endswith("*")
-)
-_EXACT: Mapping[str, frozenset[Role]] = {
-    word: frozenset(role for role, words in _WORDS.items() if word in words.split())
-    for word in {word for words in _WORDS.values() for word in words.split()}
-}
+_STEMS = [(word.removesuffix("*"), role) for role, words in _WORDS.items() for word in words if word.endswith("*")]
 _GLUE = frozenset(
     {"of", "the", "de", "do", "da", "del", "della", "di", "des", "du", "dos", "von", "der", "die", "das", "a", "o", "le", "la"}
     | {"el", "en", "na", "og", "und", "and", "lista", "list", "iso"}
@@ -121,9 +84,9 @@ def roles_by_name(name: str) -> dict[Role, float]:
     return {role: count / (len(words) + (bound is not None)) for role, count in found.items()}
 
 
-def _roles_of(word: str) -> frozenset[Role]:
+def _roles_of(word: str) -> set[Role]:
     stem = word.rstrip("0123456789")
-    known = _EXACT.get(word) or _EXACT.get(stem) or frozenset()
+    known = {role for role, words in _WORDS.items() if word in words} or {role for role, words in _WORDS.items() if stem in words}
     return known | {role for start, role in _STEMS if stem.startswith(start)}
 
 

@@ -15,10 +15,21 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
 from mappings.compiler.rows import needs_the_moment
 from mappings.draft.columns import Column, Role, read_columns
-from mappings.draft.roles import Guess, RoleGuess, Surety, agreed_order, comment, guess_key, guess_roles
+from mappings.draft.guesses import (
+    UNKNOWN,
+    Guess,
+    RoleGuess,
+    Surety,
+    ZoneGuess,
+    agreed_order,
+    comment,
+    country_language,
+    guess_key,
+    guess_roles,
+    guess_zone,
+)
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes, TimeSpelling
-from mappings.draft.zones import UNKNOWN, ZoneGuess, country_language, guess_zone
 from mappings.lint.warnings import FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
 from mappings.yaml.loader import parse_feed

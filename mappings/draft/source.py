@@ -21,7 +21,7 @@ from typing import Any
 import orjson
 from charset_normalizer import from_bytes
 
-from mappings.draft.roles import Guess
+from mappings.draft.guesses import Guess
 from mappings.errors import ConfigError
 
 HEAD_BYTES = 8 * 1024 * 1024

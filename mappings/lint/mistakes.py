@@ -15,7 +15,7 @@ from mappings.outcome import ReasonCode, did_you_mean
 from mappings.outgoing import JsonKind, Outgoing, outgoing_of
 from mappings.positions import Loc, MappingProblem, walk
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import GoogleSheetsSource
+from mappings.spec.source import FileSource, GoogleSheetsSource
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value
 
 _CHECKED = re.compile(r"(?:^|\.)(?:timezone|status|countryCode|url|channelId|coverImage)$")
@@ -221,7 +221,8 @@ def _other_kind(sent: Outgoing, path: str, loc: Loc) -> Iterator[MappingProblem]
 def find_misfits_of_source(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:
     """Yield what the kind of source cannot do, and each of the `columns` read that `write_back` writes into."""
     source = mapping.source
-    if mapping.schedule and mapping.schedule.look_every_s is not None and not source.can_be_looked_at:
+    is_probed = mapping.schedule is not None and mapping.schedule.look_every_s is not None
+    if is_probed and not isinstance(source, FileSource | GoogleSheetsSource):
         message = f"a source of kind {source.kind} cannot be looked at without reading it"
         yield MappingProblem(("schedule", "look_every"), message, "write cron, as often as it may be asked")
     if isinstance(source, GoogleSheetsSource) and source.write_back:

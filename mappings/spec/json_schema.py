@@ -62,8 +62,10 @@ def _models(base: type[Strict]) -> Iterator[type[Strict]]:
 
 
 def _describe(model: type[Strict], definition: Schema) -> None:
-    for name, text in field_descriptions(model).items() if definition else ():
-        definition["properties"][model.model_fields[name].alias or name]["description"] = text
+    described = field_descriptions(model) if definition else {}
+    for name, field in model.model_fields.items():
+        if name in described:
+            definition["properties"][field.alias or name]["description"] = described[name]
 
 
 @cache

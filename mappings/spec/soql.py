@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, WithJsonSchema, model_validator
 
 from mappings.outcome import did_you_mean
-from mappings.strict import Duration, OneOrMany, Strict, Texts, mistake
+from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistake
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
@@ -34,23 +34,17 @@ class Query:
     columns: tuple[str, ...]
     children: tuple[str, ...]
     is_plain: bool
-    _rest: str
-
-    @property
-    def counting(self) -> str:
-        """The query that counts the rows of a plain one."""
-        return f"SELECT COUNT() {self._rest}"
+    counting: str
+    """The query that counts the rows of a plain one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
+    """A part of a query, in capitals as well; where it stands, and in how many parentheses."""
+
     text: str
+    word: str
     start: int
     depth: int
-
-    @property
-    def word(self) -> str:
-        return self.text.upper()
 
 
 def parse_query(text: str) -> Query:
@@ -62,17 +56,17 @@ def parse_query(text: str) -> Query:
     text = text.strip()
     tokens = tuple(_tokens(text))
     source = _checked(tokens)
-    items = list(_items(tokens[1:source]))
+    items = _items(tokens[1:source])
     words = [token.word for token in tokens[source:] if not token.depth]
-    alias = _alias(tokens[source + 2 :])
-    columns = tuple(_columns(items, alias))
+    columns = tuple(_columns(items, _prefix(tokens[source + 2 :])))
     children = tuple(column for column, item in zip(columns, items, strict=True) if item[0].text == "(")
     if len(set(map(str.casefold, columns))) < len(columns):
         raise mistake("two columns of the query have one name", "give one of them an alias, or leave it out")
     has_function = any(token.text == "(" for item in items for token in item)
     is_plain = not has_function and not {"GROUP", "LIMIT", "OFFSET", "HAVING", "ALL"}.intersection(words)
     end = next((token.start for token in tokens[source:] if not token.depth and token.word == "ORDER"), len(text))
-    return Query(text, tokens[source + 1].text, columns, children, is_plain, text[tokens[source].start : end].rstrip())
+    counting = f"SELECT COUNT() {text[tokens[source].start : end].rstrip()}"
+    return Query(text, tokens[source + 1].text, columns, children, is_plain, counting)
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -84,7 +78,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         depth -= match[1] == ")"
         if depth < 0:
             raise mistake('the query closes a parenthesis, ")", that was never opened', _HINT)
-        yield _Token(match[1], match.start(1), depth)
+        yield _Token(match[1], match[1].upper(), match.start(1), depth)
         depth += match[1] == "("
         place = match.end()
     if depth:
@@ -105,32 +99,27 @@ def _checked(tokens: Sequence[_Token]) -> int:
     return source
 
 
-def _alias(after: Sequence[_Token]) -> str:
-    """Return what the query calls its object for short: `FROM Account a`."""
+def _prefix(after: Sequence[_Token]) -> str:
+    """Return what stands before fields of the object where the query calls it something for short: `FROM Account a`."""
     clauses = {"WHERE", "USING", "WITH", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "ALL"}
     if after and after[0].text == ",":
         raise mistake("a query of several objects cannot be read", "ask for the parents by their way: Account.Name")
-    return after[0].text if after and after[0].word not in clauses else ""
+    return f"{after[0].text}." if after and after[0].word not in clauses else ""
 
 
-def _items(tokens: Sequence[_Token]) -> Iterator[Sequence[_Token]]:
-    item: list[_Token] = []
+def _items(tokens: Sequence[_Token]) -> list[list[_Token]]:
+    items: list[list[_Token]] = [[]]
     for token in tokens:
         if token.text == "," and not token.depth:
-            yield _filled(item)
-            item = []
+            items.append([])
         else:
-            item.append(token)
-    yield _filled(item)
-
-
-def _filled(item: list[_Token]) -> Sequence[_Token]:
-    if not item:
+            items[-1].append(token)
+    if not all(items):
         raise mistake("a column of the query is missing between two commas", _HINT)
-    return item
+    return items
 
 
-def _columns(items: Sequence[Sequence[_Token]], alias: str) -> Iterator[str]:
+def _columns(items: Sequence[Sequence[_Token]], prefix: str) -> Iterator[str]:
     unnamed = 0
     for item in items:
         words = [token.text for token in item]
@@ -140,14 +129,14 @@ def _columns(items: Sequence[Sequence[_Token]], alias: str) -> Iterator[str]:
             case ["typeof", *_] | ["fields", "(", *_]:
                 raise mistake(f"the columns of {words[0].upper()} cannot be told before it is asked", "write the fields out")
             case [function, "(", *_, ")"] if function in _SAME_NAME:
-                yield _without(words[-2], alias)
+                yield words[-2].removeprefix(prefix)
             case [_, "(", *_, ")"]:
                 yield f"expr{unnamed}"
                 unnamed += 1
             case [_, "(", *_, _]:
                 yield words[-1]
             case [_] | [_, _]:
-                yield _without(words[0], alias) if len(words) == 1 else words[1]
+                yield words[1] if len(words) > 1 else words[0].removeprefix(prefix)
             case _:
                 raise mistake(f'"{" ".join(words)}" is not a column of a query', _HINT)
 
@@ -159,29 +148,12 @@ def _child(words: Sequence[str]) -> str:
     return words[place + 1].rpartition(".")[2]
 
 
-def _without(name: str, alias: str) -> str:
-    return name.removeprefix(f"{alias}.") if alias else name
-
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
-_PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}(?:\.[A-Za-z][A-Za-z0-9_]{0,79}){0,5}")
+_NAME = r"[A-Za-z][A-Za-z0-9_]{0,79}"
+_PATH = rf"{_NAME}(?:\.{_NAME}){{0,5}}"
 _Op = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "not in", "includes", "excludes", "missing", "present"]
 _OPS: tuple[str, ...] = get_args(_Op)
 _OF_MANY = frozenset({"in", "not in", "includes", "excludes"})
 _OF_NONE = frozenset({"missing", "present"})
-
-
-def _api_name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise mistake(f'"{text}" is not an API name', "write it as Salesforce's set-up shows it, like Event__c")
-    return text
-
-
-def _field_path(text: str) -> str:
-    if not _PATH.fullmatch(text):
-        hint = "write API names, like Name, Venue__r.City__c (of a parent) or BillingAddress.city (of an address)"
-        raise mistake(f'"{text}" is not a field', hint)
-    return text
 
 
 def _soql(text: str) -> str:
@@ -194,9 +166,17 @@ def _op(text: str) -> str:
     return text.lower()
 
 
-ApiName = Annotated[str, AfterValidator(_api_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
+ApiName = Annotated[
+    str,
+    matching(_NAME, "an API name", "write it as Salesforce's set-up shows it, like Event__c"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"}),
+]
 """The API name of an object or a relationship."""
-FieldPath = Annotated[str, AfterValidator(_field_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"})]
+FieldPath = Annotated[
+    str,
+    matching(_PATH, "a field", "write API names, like Name, Venue__r.City__c of a parent or BillingAddress.city of an address"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PATH}$"}),
+]
 """The API name of a field, after those of the relationships that lead to it."""
 FieldPaths = Annotated[tuple[FieldPath, ...], OneOrMany()]
 Soql = Annotated[str, AfterValidator(_soql), WithJsonSchema({"type": "string", "minLength": 1})]

@@ -21,7 +21,7 @@ from mappings.spec.source_words import (
     CELL_RANGE,
     CellRange,
     Days,
-    Encoding,
+    Encodings,
     Header,
     Mark,
     MarkerName,
@@ -95,11 +95,6 @@ class AnySource(Strict):
         """Whether a reading that goes on gives the rows that changed without the others; else it gives all of them, or none."""
         return self.full_every is not None
 
-    @property
-    def can_be_looked_at(self) -> bool:
-        """Whether a probe finds out that something has come or changed, without reading it."""
-        return False
-
 
 class FileSource(AnySource):
     """What is said of a file of any kind."""
@@ -144,11 +139,6 @@ class FileSource(AnySource):
         """Only deliveries do; any other file is read whole, unless it is as it was."""
         return self.files == "new"
 
-    @property
-    def can_be_looked_at(self) -> bool:
-        """Files have sizes and times, or a version."""
-        return True
-
 
 class GridSource(AnySource):
     """What is said of rows and columns, in a file or elsewhere."""
@@ -168,7 +158,7 @@ class GridSource(AnySource):
 class DelimitedSource(FileSource, GridSource):
     """What is said of a delimited text file, whatever its delimiter."""
 
-    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = Field(default=("utf-8",), min_length=1)
+    encoding: Encodings = Field(default=("utf-8",), min_length=1)
     """Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all."""
     delimiter: Mark = ","
     """One character; "\\t" for tab."""
@@ -186,9 +176,7 @@ class DelimitedSource(FileSource, GridSource):
         for mark in filter(None, marks.values()):
             names = [name for name, each in marks.items() if each == mark]
             if len(names) > 1:
-                hint = (
-                    "look at a line of the file; `quote: null` if quotes mean nothing there, and no escape if quotes are doubled"
-                )
+                hint = "look at a line of the file; quote: null if quotes mean nothing there, no escape if they are doubled"
                 raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
         return self
 
@@ -196,7 +184,7 @@ class DelimitedSource(FileSource, GridSource):
 class RecordSource(FileSource):
     """What is said of a file of records."""
 
-    encoding: Annotated[tuple[Encoding, ...], OneOrMany()] = ()
+    encoding: Encodings = ()
     """Encodings to try, in order, where the file itself does not say which it is in."""
     join_lists: Mapping[str, Text] = Field(default_factory=dict)
     """Columns whose lists of plain values become one text: `{tags: "; "}`."""
@@ -328,11 +316,6 @@ class GoogleSheetsSource(GridSource):
     def gives_single_rows(self) -> bool:
         """It is read whole, unless it is as it was."""
         return False
-
-    @property
-    def can_be_looked_at(self) -> bool:
-        """Drive knows its version."""
-        return True
 
     @property
     def spreadsheet_id(self) -> str:

@@ -61,7 +61,7 @@ class Test(Strict):
     """It is less than this number."""
     greater: PlainNumber | None = None
     """It is greater than this number."""
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = ()
+    ignore: Ignored = ()
     """Differences that do not count for equals, in and contains; case also for matches."""
 
     @property
@@ -122,7 +122,8 @@ Condition = Annotated[
 """What must be true of a row."""
 _EMPTY = "What to do when there is nothing to use (default: reject)."
 _ERROR = "What to do when a step refuses the value (default: reject)."
-DO = "The steps that the value passes through, in order."
+Do = Annotated[tuple[AnyStep, ...], OneOrMany(), Field(description="The steps that the value passes through, in order.")]
+Ignored = Annotated[tuple[Ignorable, ...], OneOrMany()]
 
 
 class Valued(Strict):
@@ -137,7 +138,7 @@ class From(Valued):
 
     source: Referring = Field(alias="from", min_length=1)
     """A column's name, or $name for a named value."""
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+    do: Do = ()
 
 
 class Meta(Valued):
@@ -150,7 +151,7 @@ class Meta(Valued):
     """row: its number in the source; file: its file; tab: its sheet; run_date: the day of the run's start."""
     zone: Zone | None = None
     """The zone whose calendar says the day of the run (with run_date)."""
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+    do: Do = ()
 
     @model_validator(mode="after")
     def _check_companions(self) -> Self:
@@ -167,7 +168,7 @@ class FirstOf(Valued):
 
     first_of: tuple[Value, ...] = Field(min_length=1)
     """The values, in order of preference."""
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+    do: Do = ()
 
 
 class Choice(Strict):
@@ -259,7 +260,7 @@ class TableValue(Valued):
     """The values of the key columns, in the file's order."""
     take: Texts | None = None
     """The result columns (default: all others); several give an object."""
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = ()
+    ignore: Ignored = ()
     """Differences that do not count in keys."""
     many: bool = False
     """A key may have several rows: the result is a list."""
@@ -284,7 +285,7 @@ class JoinedText(Valued):
     """The pieces, in order."""
     separator: Text = Field(default=" ", alias="with")
     """What stands between them."""
-    do: Annotated[tuple[AnyStep, ...], OneOrMany()] = Field(default=(), description=DO)
+    do: Do = ()
 
 
 class ChannelValue(Valued):

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
+from itertools import chain
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
+from babel.core import get_global
 from pydantic import Field, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
@@ -76,16 +78,9 @@ def _phrases(texts: str) -> tuple[str, ...]:
     return tuple(texts.split(", "))
 
 
-_CODES = (
-    "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP CNY COP CRC"
-    " CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR"
-    " ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK"
-    " MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE"
-    " SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER"
-    " ZAR ZMW"
-)
-CURRENCY_CODES = frozenset(_CODES.split())
-"""ISO 4217, without funds, metals and codes for testing."""
+_USES = chain.from_iterable(get_global("territory_currencies").values())
+CURRENCY_CODES = frozenset(code for code, _, end, is_tender in _USES if is_tender and not end) | {"SVC"}
+"""ISO 4217 by the CLDR, without funds, metals and codes for testing."""
 WORDS_TOO = frozenset({"ALL", "CUP", "GEL", "LAK", "MAD", "MOP", "PEN", "TOP", "TRY"})
 """Codes that are words as well: they count only where the author names them as the feed's currency."""
 WHOLE_ONLY = frozenset(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from mappings.outcome import did_you_mean
@@ -109,69 +108,51 @@ def _document(path: Path) -> Block:
 
 def insert_named_steps(document: Block) -> list[PlacedProblem]:
     """Put named steps where they are used, and return what was wrong in using them."""
-    named = document.get("steps")
-    insertion = _Insertion(named if isinstance(named, Block) else Block())
-    for name in insertion.named:
-        insertion.named[name] = insertion.steps(insertion.named[name], (name,))
+    steps = document.get("steps")
+    named = steps if isinstance(steps, Block) else Block()
+    problems: list[PlacedProblem] = []
+    for name in named:
+        named[name] = _inserted(named[name], (name,), named, problems)
     for key in document:
         for _, node in [] if key in _NOT_VALUES else list(walk(document[key])):
             if isinstance(node, Block) and "do" in node:
-                node["do"] = insertion.steps(node["do"], ())
-    return insertion.problems
+                node["do"] = _inserted(node["do"], (), named, problems)
+    return problems
 
 
-@dataclass(slots=True)
-class _Insertion:
-    """The named steps of one document, and what was wrong in using them."""
-
-    named: Block
-    problems: list[PlacedProblem] = field(default_factory=list)
-    _circles: list[frozenset[str]] = field(default_factory=list)
-
-    def steps(self, steps: object, outer: tuple[str, ...]) -> object:
-        """Return steps with the named ones in their places; `outer`: the names within which they stand."""
-        items = steps if isinstance(steps, YamlList) else [steps]
-        if not any(isinstance(item, Block) and _USE in item for item in items):
-            return steps
-        position = steps.position if isinstance(steps, YamlList | Block) else START
-        row = YamlList(position)
-        for item in items:
-            row.extend(self._steps_of(item, outer))
-        if len(row) > _MOST_STEPS:
-            self.problems.append(PlacedProblem(position, f"this way is longer than {_MOST_STEPS} steps"))
-            del row[_MOST_STEPS:]
-        return row
-
-    def _steps_of(self, item: object, outer: tuple[str, ...]) -> Iterable[object]:
+def _inserted(steps: object, outer: tuple[str, ...], named: Block, problems: list[PlacedProblem]) -> object:
+    """Return steps with the named ones in their places; `outer`: the names within which they stand."""
+    items = steps if isinstance(steps, YamlList) else [steps]
+    if not any(isinstance(item, Block) and _USE in item for item in items):
+        return steps
+    position = steps.position if isinstance(steps, YamlList | Block) else START
+    row = YamlList(position)
+    for item in items:
         if not isinstance(item, Block) or _USE not in item:
-            return [item]
-        found = self._find(item, outer)
-        if found is None:
-            return []
-        name = str(item[_USE])
-        opened = self.steps(found, (*outer, name))
-        self.named[name] = opened
-        return opened if isinstance(opened, YamlList) else [opened]
-
-    def _find(self, item: Block, outer: tuple[str, ...]) -> object:
-        """Return the steps that are used, or None where they cannot be."""
-        name: Node = item[_USE]
-        if len(item) > 1:
-            other = next(key for key in item if key != _USE)
-            hint = "write the choice beside the step that it is meant for"
-            told = f'"{_USE}" stands for steps, and "{other}" is no part of it'
-            self.problems.append(PlacedProblem(item.key_position(other), told, hint))
-        elif not isinstance(name, Scalar) or name not in self.named:
-            hint = did_you_mean(str(name), self.named) or "name them under steps"
-            self.problems.append(PlacedProblem(name.position, f'there are no steps "{name}"', hint))
-        elif name in outer:
-            self._add_circle(outer[outer.index(name) :], name.position)
+            row.append(item)
+        elif problem := _misuse(item, outer, named):
+            problems += [problem] if problem not in problems else []
         else:
-            return self.named[name]
-        return None
+            name = str(item[_USE])
+            named[name] = _inserted(named[name], (*outer, name), named, problems)
+            row.extend(named[name] if isinstance(named[name], YamlList) else [named[name]])
+    if len(row) > _MOST_STEPS:
+        problems.append(PlacedProblem(position, f"this way is longer than {_MOST_STEPS} steps"))
+        del row[_MOST_STEPS:]
+    return row
 
-    def _add_circle(self, names: tuple[str, ...], position: Position) -> None:
-        if frozenset(names) not in self._circles:
-            self._circles.append(frozenset(names))
-            shown = " -> ".join((*names, names[0]))
-            self.problems.append(PlacedProblem(position, f"the named steps go in a circle: {shown}"))
+
+def _misuse(item: Block, outer: tuple[str, ...], named: Block) -> PlacedProblem | None:
+    """Return why the steps that are used cannot be."""
+    name: Node = item[_USE]
+    if len(item) > 1:
+        other = next(key for key in item if key != _USE)
+        message = f'"{_USE}" stands for steps, and "{other}" is no part of it'
+        return PlacedProblem(item.key_position(other), message, "write the choice beside the step that it is meant for")
+    if not isinstance(name, Scalar) or name not in named:
+        hint = did_you_mean(str(name), named) or "name them under steps"
+        return PlacedProblem(name.position, f'there are no steps "{name}"', hint)
+    if name in outer:
+        shown = " -> ".join((*outer[outer.index(name) :], name))
+        return PlacedProblem(name.position, f"the named steps go in a circle: {shown}")
+    return None

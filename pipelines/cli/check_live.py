@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from connectors.event_api.answers import Kind, in_short
-from connectors.event_api.contract_check import Drift, compare
+from connectors.event_api.contract_check import compare
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
 from connectors.notify import Message, Tone, deliver_over, find_fault
@@ -17,7 +17,7 @@ from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN
 from mappings.outcome import did_you_mean
-from mappings.outgoing import Outgoing, outgoing_of
+from mappings.outgoing import Drift, Outgoing, outgoing_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from pipelines.cli.findings import LiveFinding

@@ -21,7 +21,7 @@ if IS_WORKING:
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress
     from pipelines.cli.preview import Outcome, outcome_document, outcome_text
-    from pipelines.cli.rows import Entry, entry_by_state
+    from pipelines.cli.rows import Entry, entry_of
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state, typed_key
     from pipelines.clock import now
@@ -130,7 +130,7 @@ def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -
             return []
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
         records = [record for book in reader.books_of(mapping.feed) for one in wanted for record in reader.books.rows(book, one)]
-        return [entry_by_state(record, mapping.feed) for record in records]
+        return [entry_of(record, mapping.feed) for record in records]
 
 
 def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, str, str, str]]:

@@ -11,7 +11,6 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from connectors.event_api.contract_check import Drift
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import MissingColumnsError, SourceRefusedError
 from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
@@ -20,6 +19,7 @@ from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
 from mappings.outcome import REASON_TEXTS, MappedRow, Rejection, SourceRow
+from mappings.outgoing import Drift
 from mappings.positions import MappingProblem
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import included_by, including, is_shared

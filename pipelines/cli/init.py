@@ -22,7 +22,7 @@ if IS_WORKING:
     from connectors.sources.files.opened_file import opened
     from connectors.sources.files.source import file_at
     from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
-    from mappings.draft.roles import Guess
+    from mappings.draft.guesses import Guess
     from mappings.draft.source import HEAD_BYTES, SourceGuess, guess_source, header_row, join_lists
     from mappings.errors import ConfigError, FileProblem, MappingFileError
     from mappings.spec.source import SourceSpec

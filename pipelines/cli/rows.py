@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -220,8 +220,7 @@ def chosen_rows(books: LedgerQueries | None, book: FeedScope | None, choices: It
         if choice in tuple(ProblemKind):
             yield from _problems(books, book, ProblemKind(choice))
         else:
-            entry_of = _ENTRY_OF.get(choice, entry_by_state)
-            yield from (entry_of(record, book.feed) for record in books.every_row(book, _filter(choice)))
+            yield from (entry_of(record, book.feed, choice) for record in books.every_row(book, _filter(choice)))
 
 
 def _filter(choice: str) -> RowFilter:
@@ -267,67 +266,62 @@ def _problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: 
     )
 
 
-def entry_by_state(record: RowRecord, feed: str) -> Entry:
-    """Return a ledger entry with what its state means."""
-    is_shown = record.answer is not None and (record.state is not EntryState.DELIVERED or record.decision is not None)
-    problem = in_short(record.answer) if record.answer and is_shown else ""
-    if record.state is EntryState.SUPERSEDED:
-        problem = f"its event belongs to {record.candidate or 'another key'} now"
-    if record.removed_at is not None:
-        problem = f"event {record.event_id} was removed by hand"
-    hint = _undo(feed, record) if record.is_set_aside else _hint(record, feed)
-    return _entry(record, record.state.value, problem or _FALLBACKS.get(record.state, ""), hint)
+def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
+    """Return a ledger entry: with what the list asked for is about, or else with what its state means."""
+    removed = _command("resolve", feed, record, "--removed")
+    ignore = _command("resolve", feed, record, "--ignore")
+    if choice == RESENT:
+        may_exist = f"it may exist up to {record.copies:,} times; now {record.state.value}"
+        problem = f"where the service ignores Idempotency-Key, {may_exist}"
+        return _entry(record, RESENT, problem, f"look on the service's pages for events beside {_event(record)}")
+    match choice:
+        case Waiting.DRIFT:
+            problem, by_hand = _drift(record, feed)
+        case Waiting.VANISHED:
+            since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
+            left_out = f"left out since {since} by {record.vanished_by}"
+            problem = left_out if record.vanished_by else f"gone from its source since {since}"
+            by_hand = f"if it is cancelled, remove {_event(record)} by hand; then {removed}"
+        case Waiting.EARLIER:
+            events = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
+            problem = f"a changed row was sent as a new draft; earlier {events}: remove by hand"
+            by_hand = f"remove {events} by hand; then {removed}"
+        case _:
+            return _entry(record, record.state.value, _state_problem(record), _undo(feed, record) or _hint(record, feed))
+    hint = _undo(feed, record) or f"{by_hand}; or {ignore} takes it off the list until the row changes"
+    return _entry(record, choice, problem, hint)
 
 
-def _drift(record: RowRecord, feed: str) -> Entry:
-    """Return what the source asks for now, where that is not what the service shows."""
-    event = _event(record)
-    applied, removed = _command("resolve", feed, record, "--applied"), _command("resolve", feed, record, "--removed")
+def _drift(record: RowRecord, feed: str) -> tuple[str, str]:
+    """Say what the source asks for now, where that is not what the service shows, and what to do about it."""
+    event, applied = _event(record), _command("resolve", feed, record, "--applied")
     match record.drift_kind:
         case DriftKind.TO_PUBLISH:
-            problem, hint = "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
+            return "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
         case DriftKind.CANCELLED:
-            problem, hint = "cancelled at the source since it was sent", f"withdraw {event} by hand; then {removed}"
+            removed = _command("resolve", feed, record, "--removed")
+            return "cancelled at the source since it was sent", f"withdraw {event} by hand; then {removed}"
         case DriftKind.RETURNED:
-            problem = f"{event} was removed by hand, and the row is back in the source"
-            hint = f"{_command('resolve', feed, record, '--resend')} creates the event again"
+            again = f"{_command('resolve', feed, record, '--resend')} creates the event again"
+            return f"{event} was removed by hand, and the row is back in the source", again
         case _:
             sent, wanted = record.event, json.loads(record.drift_body or record.shown)
             changed = sorted(name for name in sent.keys() | wanted.keys() if sent.get(name) != wanted.get(name))
             problem = f"changed since it was sent: {', '.join(changed) or 'its cover image'}"
-            hint = f"{_command('diff', feed, record)} shows all; change {event} by hand; then {applied}"
-    return _entry(record, Waiting.DRIFT, problem, _or_ignore(hint, feed, record))
+            return problem, f"{_command('diff', feed, record)} shows all; change {event} by hand; then {applied}"
 
 
-def _vanished(record: RowRecord, feed: str) -> Entry:
-    """Return an entry whose row is gone from its source, or left out by a rule."""
-    since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
-    problem = f"left out since {since} by {record.vanished_by}" if record.vanished_by else f"gone from its source since {since}"
-    by_hand = f"if it is cancelled, remove {_event(record)} by hand; then {_command('resolve', feed, record, '--removed')}"
-    return _entry(record, Waiting.VANISHED, problem, _or_ignore(by_hand, feed, record))
-
-
-def _earlier(record: RowRecord, feed: str) -> Entry:
-    """Return an entry with earlier events that a person has to remove."""
-    events = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
-    problem = f"a changed row was sent as a new draft; earlier {events}: remove by hand"
-    by_hand = f"remove {events} by hand; then {_command('resolve', feed, record, '--removed')}"
-    return _entry(record, Waiting.EARLIER, problem, _or_ignore(by_hand, feed, record))
-
-
-def _resent(record: RowRecord, _feed: str) -> Entry:
-    """Return a row of which a service that ignores keys may have several events."""
-    problem = f"where the service ignores Idempotency-Key, it may exist up to {record.copies:,} times; now {record.state.value}"
-    return _entry(record, RESENT, problem, f"look on the service's pages for events beside {_event(record)}")
+def _state_problem(record: RowRecord) -> str:
+    if record.removed_at is not None:
+        return f"event {record.event_id} was removed by hand"
+    if record.state is EntryState.SUPERSEDED:
+        return f"its event belongs to {record.candidate or 'another key'} now"
+    if record.answer and (record.state is not EntryState.DELIVERED or record.decision is not None):
+        return in_short(record.answer) or _FALLBACKS.get(record.state, "")
+    return _FALLBACKS.get(record.state, "")
 
 
 if IS_WORKING:
-    _ENTRY_OF: Mapping[str, Callable[[RowRecord, str], Entry]] = {
-        Waiting.DRIFT: _drift,
-        Waiting.VANISHED: _vanished,
-        Waiting.EARLIER: _earlier,
-        RESENT: _resent,
-    }
     _FALLBACKS = {
         EntryState.PENDING: "not sent yet",
         EntryState.DELIVERED_UNCONFIRMED: "the service has it; its id is not known",
@@ -385,14 +379,10 @@ def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
     return f"{same}\n`{resolve} --release` sends the row all the same\n`{resolve} --ignore` leaves it held, off this list"
 
 
-def _or_ignore(by_hand: str, feed: str, record: RowRecord) -> str:
-    if record.is_set_aside:
-        return _undo(feed, record)
-    return f"{by_hand}; or {_command('resolve', feed, record, '--ignore')} takes it off the list until the row changes"
-
-
 def _undo(feed: str, record: RowRecord) -> str:
-    return f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
+    """Return the hint for a row that a person has ignored, "" for any other."""
+    undo = f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
+    return undo if record.is_set_aside else ""
 
 
 def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:

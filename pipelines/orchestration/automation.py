@@ -1,4 +1,4 @@
-"""Each feed's schedule and freshness policy, as its mapping file says them.
+"""Each feed's schedule, freshness policy and sensor, as its mapping file says them; and the sensor that notifies owners.
 
 A tick that finds the feed still at work is skipped, not queued; one that finds a backfill at work gets in between two slices.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -35,6 +35,19 @@ from state.queries import LedgerQueries
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
+"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
+NOTICES_SENSOR = "tell_owners"
+EVERY_S = 60
+LOST_AFTER = 3
+"""So many ticks in a row without the state DB are reported; a busy one is back with the next tick."""
+PAUSED_S, STEADY_S = 300.0, 900.0
+"""A daemon that did not tick for the first was away. Once back it gets the second to begin the runs that were due meanwhile,
+before a feed counts as overdue.
+"""
+_BATCH = 500
+_LOOK_BACK = timedelta(days=1)
 
 
 def feed_schedules(mapping: FeedMapping) -> list[dg.ScheduleDefinition]:
@@ -69,10 +82,6 @@ def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | Non
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
 
 
-GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
-"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
-
-
 @lru_cache(maxsize=512)
 def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
     """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
@@ -80,57 +89,38 @@ def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
     Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
     request, or when its source changes: when that should be is unknown.
 
-    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it.
+    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it. Where no
+    cron line can name the moments by which something must be published (an hour around midnight, on some days only), the next
+    tick is the deadline of the last; the feed is then stale while its run works.
     """
     if schedule is None or schedule.cron is None:
         return None
     _, _, *days = schedule.cron.split()
-    ticks = ticks_of_day(schedule.cron)
+    ticks, is_daily = ticks_of_day(schedule.cron), days == [ANY] * 3
     gaps = gaps_of_day(ticks)
-    if days == [ANY] * 3 and len(gaps) == 1 and min(gaps) < DAY:
-        (every,) = gaps
-        return dg.FreshnessPolicy.time_window(timedelta(minutes=every + min(every, GRACE[0])))
-    deadline, grace_min = _deadline(schedule.cron, ticks, min(gaps))
+    shortest = min(gaps)
+    if is_daily and len(gaps) == 1 and shortest < DAY:
+        return dg.FreshnessPolicy.time_window(timedelta(minutes=shortest + min(shortest, GRACE[0])))
+    deadline, grace_min = schedule.cron, shortest
+    for minutes in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
+        fields = _later(ticks, minutes, is_daily=is_daily) if minutes <= shortest else None
+        if fields is not None:
+            deadline, grace_min = " ".join((*fields, *days)), minutes
+            break
     return dg.FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
 
 
-def _deadline(cron: str, ticks: Sequence[int], shortest: int) -> tuple[str, int]:
-    """Return the cron line of the moments by which something must be published, and how many minutes after a tick they are.
-
-    `ticks` are the minutes of a day, `shortest` the least between two. Where no line can name those moments (an hour
-    around midnight, on some days only), the next tick is the deadline of the last; the feed is then stale while its run works.
-    """
-    _, _, *days = cron.split()
-    for grace_min in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
-        later = _later(ticks, grace_min, is_daily=days == [ANY] * 3) if grace_min <= shortest else None
-        if later is not None:
-            return " ".join((*later, *days)), grace_min
-    return cron, shortest
-
-
-def _later(ticks: Iterable[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
+def _later(ticks: Sequence[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
     """Return the cron fields for minutes and hours of all these ticks, but later; None if there are none."""
     later = {tick + grace_min for tick in ticks}
-    if max(later) >= DAY and not is_daily:
-        return None
     minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
-    return (_field(minutes, HOUR), _field(hours, 24)) if len(minutes) * len(hours) == len(later) else None
+    if (max(later) >= DAY and not is_daily) or len(minutes) * len(hours) != len(later):
+        return None
+    return _field(minutes, HOUR), _field(hours, 24)
 
 
 def _field(values: set[int], count: int) -> str:
     return ANY if len(values) == count else ",".join(map(str, sorted(values)))
-
-
-NOTICES_SENSOR = "tell_owners"
-EVERY_S = 60
-LOST_AFTER = 3
-"""So many ticks in a row without the state DB are reported; a busy one is back with the next tick."""
-PAUSED_S, STEADY_S = 300.0, 900.0
-"""A daemon that did not tick for the first was away. Once back it gets the second to begin the runs that were due meanwhile,
-before a feed counts as overdue.
-"""
-_BATCH = 500
-_LOOK_BACK = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +178,16 @@ def _run_if_changed(mapping: FeedMapping, cursor: SensorCursor | None, probe: So
     """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
+    turn = cursor.turn if cursor else 0
     if cursor is not None and not probe.is_news_to(cursor.marks):
-        return dg.SensorResult(
-            skip_reason=f"as it was: {mapping.source.place}", cursor=str(SensorCursor(cursor.turn, probe.marks))
-        )
-    after = SensorCursor(cursor.turn + 1 if cursor else 1, probe.marks)
-    digest = hashlib.blake2b(str(after).encode(), digest_size=9).hexdigest()
+        cursor_now = str(SensorCursor(turn, probe.marks))
+        return dg.SensorResult(skip_reason=f"as it was: {mapping.source.place}", cursor=cursor_now)
+    after = str(SensorCursor(turn + 1, probe.marks))
+    digest = hashlib.blake2b(after.encode(), digest_size=9).hexdigest()
     # Without a cursor, which a person may have removed, there is no run key: the feed runs even if it ran so before.
     run_key = f"{mapping.feed} {digest}" if cursor else None
     request = dg.RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # it gets in between slices of a backfill
-    return dg.SensorResult(run_requests=[request], cursor=str(after))
+    return dg.SensorResult(run_requests=[request], cursor=after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,44 +208,39 @@ class NoticesCursor:
         """Return the text that Dagster keeps."""
         return json.dumps(asdict(self))
 
-    def at(self, moment: float) -> NoticesCursor:
-        """Return the cursor of a tick at this moment."""
-        is_paused = moment - self.last_tick >= PAUSED_S
-        return replace(self, last_tick=moment, steady_since=moment if is_paused else self.steady_since)
 
-    @property
-    def is_steady(self) -> bool:
-        """Whether the daemon has been at work for long enough that due runs would have begun."""
-        return self.last_tick - self.steady_since >= STEADY_S
-
-
-def parse_notices_cursor(text: str | None) -> NoticesCursor:
-    """Return the cursor that a text holds; a new one looks back for a day, since owners know of what is older."""
+def notices_cursor_at(text: str | None, moment: float) -> NoticesCursor:
+    """Return the cursor of a tick after the one that `text` is of; a new one looks back for a day, as what is older is known."""
     try:
-        return NoticesCursor(**json.loads(text or ""))
+        last = NoticesCursor(**json.loads(text or ""))
     except (ValueError, TypeError):
-        return NoticesCursor((now() - _LOOK_BACK).timestamp())
+        last = NoticesCursor(moment - _LOOK_BACK.total_seconds())
+    is_paused = moment - last.last_tick >= PAUSED_S
+    return replace(last, last_tick=moment, steady_since=moment if is_paused else last.steady_since)
 
 
 def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: OpenContext) -> Sequence[dg.SensorDefinition]:
     """Return the sensor that notifies owners, on from the start; none where the environment names no channel."""
     if not settings.channels.addresses:
         return ()
-    feeds = [feed.mapping for feed in folder.feeds]
+    feeds = list(folder.feeds)
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-        cursor = parse_notices_cursor(context.cursor).at(now().timestamp())
+        cursor = notices_cursor_at(context.cursor, now().timestamp())
         since = dg.RunsFilter(statuses=ENDED, updated_after=datetime.fromtimestamp(cursor.since, UTC))
         ended = context.instance.get_run_records(since, limit=_BATCH, order_by="update_timestamp", ascending=True)
+        is_steady = cursor.last_tick - cursor.steady_since >= STEADY_S  # for long enough that due runs would have begun
         try:
             with open_run_context() as run_context:
                 notifier = notifier_of(settings, run_context.engine, run_context.now)
-                overdue = notifier.newly_overdue(feeds) if cursor.is_steady else frozenset[FeedName]()
+                overdue = notifier.newly_overdue(feeds) if is_steady else frozenset[FeedName]()
                 notified = _notify(notifier, context.instance, folder, ended, overdue)
         except ConfigError as error:
             return dg.SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
         except SyncError as error:
-            context.update_cursor(str(_after_failed_tick(cursor, feeds, settings, error)))
+            lost, is_reported = cursor.lost + 1, cursor.is_loss_reported
+            is_reported = is_reported or (lost >= LOST_AFTER and notify_of_lost_state_db(feeds, settings, error))
+            context.update_cursor(str(replace(cursor, lost=lost, is_loss_reported=is_reported)))
             return dg.SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
         latest = max((one.update_timestamp.timestamp() for one in ended), default=cursor.since)
         context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
@@ -280,7 +265,7 @@ def _notify(
     overdue: Collection[FeedName],
 ) -> tuple[FeedName, ...]:
     """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
-    feeds = [feed.mapping for feed in folder.feeds]
+    feeds = list(folder.feeds)
     wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
     files, concerns = notifier.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
@@ -294,15 +279,15 @@ def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> 
     record = next(iter(instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}), limit=1)), None)
     if record is None or record.dagster_run.status is not dg.DagsterRunStatus.FAILURE:
         return None
-    run, books = record.dagster_run, LedgerQueries(notifier.engine)
-    recorded = books.run(notifier.destination, feed, run.run_id)
+    run, queries = record.dagster_run, LedgerQueries(notifier.engine)
+    recorded = queries.run(notifier.destination, feed, run.run_id)
     if run.tags.get(WILL_RETRY_TAG) == "true" or (recorded is not None and recorded.exit_code != 0):
         return None
-    youngest = next(iter(books.runs(destination=notifier.destination, feed=feed, limit=1)), None)
+    youngest = next(iter(queries.runs(destination=notifier.destination, feed=feed, limit=1)), None)
     if youngest is not None and youngest.run_id != run.run_id and youngest.started_at > record.create_timestamp:
         return None  # it has run elsewhere since, by cron for example
-    message = f"run {run.run_id} failed in Dagster: {_failure_message(instance, run.run_id)}"
-    return Concern(Cause.FAILED, message, "look at the run in the Dagster UI; the state is intact: the next run goes on")
+    text = f"run {run.run_id} failed in Dagster: {_failure_message(instance, run.run_id)}"
+    return Concern(Cause.FAILED, text, "look at the run in the Dagster UI; the state is intact: the next run goes on")
 
 
 def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
@@ -314,15 +299,3 @@ def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
             return event.step_failure_data.error.message.strip().partition("\n")[0]
         return record.event_log_entry.user_message or (event.message if event and event.message else "")
     return "it does not say why"
-
-
-def _after_failed_tick(
-    cursor: NoticesCursor, feeds: Iterable[FeedMapping], settings: Settings, error: SyncError
-) -> NoticesCursor:
-    """Return the cursor after a tick without the state DB; report the loss once it has lasted for some ticks."""
-    lost = cursor.lost + 1
-    is_reported = cursor.is_loss_reported or (lost >= LOST_AFTER and notify_of_lost_state_db(feeds, settings, error))
-    return replace(cursor, lost=lost, is_loss_reported=is_reported)
-
-
-ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]

@@ -6,9 +6,9 @@ import hashlib
 import re
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 import dagster as dg
 from pydantic import TypeAdapter, ValidationError
@@ -30,7 +30,6 @@ WIDTH = 96
 _NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
 """What Dagster allows in no name; one such character would stop the whole location."""
 
-T = TypeVar("T")
 _NAME: TypeAdapter[str] = TypeAdapter(FeedText)
 _SCHEDULE = TypeAdapter(Schedule)
 
@@ -57,24 +56,20 @@ class BrokenFeed:
 
 def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
     """Return the broken files of a folder; a feed name that several claim goes to the sound feed, or to the first file."""
-    taken = {names.group_of(feed.mapping.feed) for feed in folder.feeds}
+    taken = {names.group_of(mapping.feed) for mapping in folder.feeds}
     feeds: list[BrokenFeed] = []
     for error in folder.broken:
-        document = readable_document(error.path)
-        name = _read(_NAME, document.get("feed"))
-        if name is None or (group := names.group_of(FeedName(name))) in taken:
+        document, name, schedule = readable_document(error.path), None, None
+        with suppress(ValidationError):
+            name = FeedName(_NAME.validate_python(document.get("feed")))
+        if name is None or names.group_of(name) in taken:
             feeds.append(BrokenFeed(error, None, None))
-        else:
-            taken.add(group)
-            feeds.append(BrokenFeed(error, FeedName(name), _read(_SCHEDULE, document.get("schedule"))))
+            continue
+        taken.add(names.group_of(name))
+        with suppress(ValidationError):
+            schedule = _SCHEDULE.validate_python(document.get("schedule"))
+        feeds.append(BrokenFeed(error, name, schedule))
     return feeds
-
-
-def _read(adapter: TypeAdapter[T], value: object) -> T | None:
-    try:
-        return adapter.validate_python(value)
-    except ValidationError:
-        return None
 
 
 def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
@@ -148,8 +143,9 @@ def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
 
 def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
     """Return the assets of the feed, which cannot be materialized, and its job and schedule, which fail and say why."""
+    group = names.group_of(feed)
 
-    @dg.op(name=f"{names.group_of(feed)}__broken")
+    @dg.op(name=f"{group}__broken")
     def refuse() -> None:
         raise dg.Failure(broken.message, allow_retries=False)
 
@@ -160,7 +156,7 @@ def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
     def tick(_context: dg.ScheduleEvaluationContext) -> dg.SkipReason:
         raise dg.Failure(f"not run: its mapping file is broken\n{broken.message}")
 
-    group, description = names.group_of(feed), f"Its mapping file is broken.\n\n{broken.message}"
+    description = f"Its mapping file is broken.\n\n{broken.message}"
     paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
     return dg.Definitions(
         assets=[dg.AssetSpec(dg.AssetKey(path), group_name=group, description=description) for path in paths],

@@ -16,11 +16,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.client import EventApi
-from connectors.event_api.contract_check import Drift, compare, upload_field
+from connectors.event_api.contract_check import compare, upload_field
 from connectors.event_api.openapi import NoPage, read_page
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
-from mappings.outgoing import outgoing_of
+from mappings.outgoing import Drift, outgoing_of
 from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import BrakeError
 from state.notes import ServiceNotes

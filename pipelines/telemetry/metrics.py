@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 
 import structlog
-from prometheus_client import CollectorRegistry, Metric, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
 from mappings.errors import ConfigError, SyncError
@@ -23,7 +23,7 @@ from pipelines.settings import Settings
 from state.database import existing_database
 from state.enums import ProblemKind, Waiting
 from state.ledger.standing import FeedScope
-from state.queries import FeedStatus, LedgerQueries, RunRecord, last_done
+from state.queries import FeedStatus, LedgerQueries, last_done
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,7 @@ class _Gauges(Collector):
 
 def exposition(gauges: Iterable[Gauge]) -> str:
     """Return the numbers in Prometheus's text format."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Gauges(gauges))
-    return generate_latest(registry).decode()
+    return generate_latest(_Gauges(gauges)).decode()
 
 
 GAUGES: Mapping[str, str] = {
@@ -99,55 +97,47 @@ def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[FeedScope, datetime]
         ("eventsync_state_db_up", {}, int(is_up)),
     ]
     for status in statuses:
-        numbers += _of_feed(status, done.get(status.book))
+        feed = {"feed": str(status.book.feed), "destination": status.book.destination}
+        of_feed = (*_numbers(status), *_numbers_of_runs(status, done.get(status.book)))
+        numbers += ((name, {**feed, **labels}, value) for name, labels, value in of_feed)
     samples: dict[str, list[Sample]] = {name: [] for name in GAUGES}
     for name, labels, value in numbers:
         samples[name].append(Sample(labels, value))
     return tuple(Gauge(name, GAUGES[name], tuple(found)) for name, found in samples.items() if found)
 
 
-def _of_feed(status: FeedStatus, done: datetime | None) -> Iterator[_Number]:
-    feed = {"feed": str(status.book.feed), "destination": status.book.destination}
-    yield from _rows(status, feed)
-    yield "eventsync_gate_open", feed, int(status.gate.is_open)
-    for brake in () if status.gate.is_open else status.gate.brakes:
-        yield "eventsync_braked", {**feed, "brake": brake}, 1
-    yield "eventsync_feed_held", feed, int(status.lease is not None)
-    yield "eventsync_holder_gone", feed, int(status.lease is not None and status.lease.is_gone)
-    if done is not None:
-        yield "eventsync_last_done_timestamp_seconds", feed, done.timestamp()
-    if status.last_run is not None:
-        yield from _run(status.last_run, feed)
-    if status.last_read is not None and status.last_read.read is not None:
-        yield from _counts("eventsync_last_read_rows", feed, asdict(status.last_read.read))
-
-
-def _rows(status: FeedStatus, feed: Mapping[str, str]) -> Iterator[_Number]:
+def _numbers(status: FeedStatus) -> Iterator[_Number]:
     for state, count in status.counts.items():
-        yield "eventsync_rows", {**feed, "state": state.value}, count
+        yield "eventsync_rows", {"state": state.value}, count
     for word in (ProblemKind.REJECTED.value, *Waiting):
-        yield "eventsync_rows_waiting", {**feed, "state": word}, status.waiting.get(word, 0)
-    yield "eventsync_rows_vanished", feed, status.vanished
-    yield "eventsync_rows_to_publish", feed, status.to_publish
-    yield "eventsync_rows_set_aside", feed, status.set_aside
-    yield "eventsync_backfill_slices_left", feed, status.slices_left
+        yield "eventsync_rows_waiting", {"state": word}, status.waiting.get(word, 0)
+    yield "eventsync_rows_vanished", {}, status.vanished
+    yield "eventsync_rows_to_publish", {}, status.to_publish
+    yield "eventsync_rows_set_aside", {}, status.set_aside
+    yield "eventsync_backfill_slices_left", {}, status.slices_left
+    yield "eventsync_gate_open", {}, int(status.gate.is_open)
+    for brake in () if status.gate.is_open else status.gate.brakes:
+        yield "eventsync_braked", {"brake": brake}, 1
+    yield "eventsync_feed_held", {}, int(status.lease is not None)
+    yield "eventsync_holder_gone", {}, int(status.lease is not None and status.lease.is_gone)
 
 
-def _run(run: RunRecord, feed: Mapping[str, str]) -> Iterator[_Number]:
-    yield "eventsync_last_run_start_timestamp_seconds", feed, run.started_at.timestamp()
-    if run.finished_at is not None:
-        yield "eventsync_last_run_end_timestamp_seconds", feed, run.finished_at.timestamp()
-    if run.exit_code is not None:
-        yield "eventsync_last_run_exit_code", feed, run.exit_code
-    if run.publish is not None:
-        yield from _counts("eventsync_last_publish_rows", feed, asdict(run.publish))
-    for what, value in run.pace.items():
-        yield "eventsync_last_publish_pace", {**feed, "what": what}, value
-
-
-def _counts(name: str, feed: Mapping[str, str], account: Mapping[str, int]) -> Iterator[_Number]:
-    for outcome, count in account.items():
-        yield name, {**feed, "outcome": outcome}, count
+def _numbers_of_runs(status: FeedStatus, done: datetime | None) -> Iterator[_Number]:
+    run, read = status.last_run, status.last_read
+    began, ended = (run.started_at, run.finished_at) if run is not None else (None, None)
+    times = {"last_done": done, "last_run_start": began, "last_run_end": ended}
+    for name, at in times.items():
+        if at is not None:
+            yield f"eventsync_{name}_timestamp_seconds", {}, at.timestamp()
+    if run is not None and run.exit_code is not None:
+        yield "eventsync_last_run_exit_code", {}, run.exit_code
+    if run is not None and run.publish is not None:
+        for outcome, count in asdict(run.publish).items():
+            yield "eventsync_last_publish_rows", {"outcome": outcome}, count
+    for what, value in run.pace.items() if run is not None else ():
+        yield "eventsync_last_publish_pace", {"what": what}, value
+    for outcome, count in asdict(read.read).items() if read is not None and read.read is not None else ():
+        yield "eventsync_last_read_rows", {"outcome": outcome}, count
 
 
 KEPT_S = 2.0
@@ -190,66 +180,59 @@ class MetricsPage:
             return self._kept
 
 
-PATH = "/metrics"
-
-
 @contextmanager
 def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: int) -> Iterator[str]:
     """Serve the metrics from a thread for the length of the block; yield their address. Port 0 takes a free one.
 
+    prometheus-client's own server answers every path, and has no sign of life.
+
     Raises:
         ConfigError: the address cannot be had.
     """
+
+    class Handler(BaseHTTPRequestHandler):
+        """Answers GET and HEAD, and logs nothing: monitors come every few seconds."""
+
+        server_version = "eventsync"
+        sys_version = ""
+        timeout = 10.0
+
+        def do_GET(self) -> None:
+            path, status, kind = self.path.partition("?")[0], HTTPStatus.OK, "text/plain; charset=utf-8"
+            if path == "/metrics":
+                text, kind = exposition(gauges()), CONTENT_TYPE_PLAIN_0_0_4
+            elif path == "/-/healthy":
+                text = "here\n"
+            else:
+                text, status = "only /metrics is served here\n", HTTPStatus.NOT_FOUND
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("content-type", kind)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815  # as http.server calls it
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as http.server calls it
+            """Log nothing."""
+
+    class Server(ThreadingHTTPServer):
+        """One thread for each request."""
+
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        daemon_threads = True
+
     try:
-        server = _Server((host, port), gauges)
+        server = Server((host, port), Handler)
     except OSError as error:
         raise ConfigError(f"metrics cannot be served at {host}:{port}: {error.strerror}", hint="choose another port") from error
     thread = threading.Thread(target=server.serve_forever, name="eventsync-metrics", daemon=True)
     thread.start()
     try:
-        yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}{PATH}"
+        yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    """One thread for each request. prometheus-client's own server answers every path, and has no sign of life."""
-
-    daemon_threads = True
-
-    def __init__(self, address: tuple[str, int], gauges: Callable[[], tuple[Gauge, ...]]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        super().__init__(address, _Handler)
-        self.gauges = gauges
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
-    server_version = "eventsync"
-    sys_version = ""
-    timeout = 10.0
-
-    def do_GET(self) -> None:
-        match self.path.partition("?")[0]:
-            case "/metrics":
-                self._answer(HTTPStatus.OK, exposition(self.server.gauges()), CONTENT_TYPE_PLAIN_0_0_4)
-            case "/-/healthy":
-                self._answer(HTTPStatus.OK, "here\n")
-            case _:
-                self._answer(HTTPStatus.NOT_FOUND, f"only {PATH} is served here\n")
-
-    do_HEAD = do_GET  # noqa: N815  # as http.server calls it
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as http.server calls it
-        """Log nothing: monitors come every few seconds."""
-
-    def _answer(self, status: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8") -> None:
-        body = text.encode()
-        self.send_response(status)
-        self.send_header("content-type", kind)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)

@@ -23,6 +23,8 @@ _OF_ROW_KEYS = frozenset(
 )
 """Indexes that are not the same on PostgreSQL, whose B-trees hold no key above 2,704 bytes."""
 _FOLDER = Path(__file__).parent
+_SQLITE_TYPES = {"BIGSERIAL": "INTEGER", "BIGINT": "INTEGER", "BYTEA": "BLOB", "TIMESTAMPTZ": "VARCHAR(32)"}
+_SQLITE_OPTIONS = ((" AUTOINCREMENT", ""), (" WITHOUT ROWID", ""))
 _PAGE = 500
 PACKED = b"\x01"
 """The first byte of a packed body; no JSON begins with it."""
@@ -41,6 +43,15 @@ def upgrade(connection: Connection, to: str = HEAD) -> None:
     settings.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     settings.attributes["connection"] = connection
     command.upgrade(settings, to)
+
+
+def run_sql(connection: Connection, migration: str) -> None:
+    """Run the statements in the file of a migration that ends in `.sql`, which has PostgreSQL's types and SQLite's options."""
+    statements = Path(migration).with_suffix(".sql").read_text("utf-8")
+    for word, replacement in _SQLITE_TYPES.items() if connection.dialect.name == "sqlite" else _SQLITE_OPTIONS:
+        statements = statements.replace(word, replacement)
+    for statement in filter(None, statements.strip().split(";\n")):
+        connection.exec_driver_sql(statement.removesuffix(";"))
 
 
 def differences(connection: Connection) -> list[str]:

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from alembic import op
+
+from state.migrations.upgrade import run_sql
 
 revision = "0002"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-_SQLITE_TYPES = {"BIGSERIAL": "INTEGER", "BIGINT": "INTEGER", "BYTEA": "BLOB", "TIMESTAMPTZ": "VARCHAR(32)"}
-
 
 def upgrade() -> None:
-    connection = op.get_bind()
-    _, tables = Path(__file__).with_suffix(".sql").read_text("utf-8").split("\n", 1)
-    replaced = _SQLITE_TYPES if connection.dialect.name == "sqlite" else {" AUTOINCREMENT": ""}
-    for old, new in replaced.items():
-        tables = tables.replace(old, new)
-    for statement in filter(None, tables.strip().split(";\n")):
-        connection.exec_driver_sql(statement.removesuffix(";"))
+    run_sql(op.get_bind(), __file__)

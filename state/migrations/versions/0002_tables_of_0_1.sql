@@ -1,4 +1,3 @@
--- The tables of version 0.1, in PostgreSQL's types.
 CREATE TABLE scope (
     id BIGSERIAL NOT NULL,
     destination TEXT NOT NULL,
@@ -134,7 +133,7 @@ CREATE TABLE twin_mark (
     mark BYTEA NOT NULL,
     entry_id BIGINT NOT NULL,
     CONSTRAINT pk_twin_mark PRIMARY KEY (scope_id, mark, entry_id)
-);
+) WITHOUT ROWID;
 CREATE TABLE record_memory (
     scope_id BIGINT NOT NULL,
     part INTEGER NOT NULL,

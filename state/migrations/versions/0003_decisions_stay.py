@@ -19,8 +19,8 @@ from sqlalchemy import Connection
 
 from mappings.delivery import destination_of, split_destination
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.migrations.upgrade import change_rows, unpacked
-from state.tables import BIG_ID, UtcTime
+from state.migrations.upgrade import change_rows, run_sql, unpacked
+from state.tables import UtcTime
 
 revision = "0003"
 down_revision = "0002"
@@ -49,26 +49,11 @@ _EARLIER = sa.table("earlier_event", *map(sa.column, ("entry_id", "revision", "b
 def upgrade() -> None:
     connection = op.get_bind()
     _allow_new_states(connection)
-    for table, columns in _new_columns().items():
-        for column in columns:
-            op.add_column(table, column)
-    op.create_index("ix_scope_service", "scope", ["service"])
-    where = sa.text("removed_at IS NOT NULL")
-    op.create_index(
-        "ix_ledger_entry_removed", "ledger_entry", ["scope_id", "removed_at"], sqlite_where=where, postgresql_where=where
-    )
+    run_sql(connection, __file__)
     if connection.dialect.name == "sqlite":
         op.create_index("ix_problem_row_scope_id_kind_row_key", "problem_row", ["scope_id", "kind", "row_key"])
     else:  # a rejected row's key may be longer than a B-tree takes
         op.execute("CREATE INDEX ix_problem_row_scope_id_kind_row_key ON problem_row USING hash (row_key) WHERE kind = 'warning'")
-    op.create_table(
-        "side_by_side",
-        sa.Column("scope_id", BIG_ID, nullable=False),
-        sa.Column("other_id", BIG_ID, nullable=False),
-        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_side_by_side_scope_id_scope"),
-        sa.ForeignKeyConstraint(["other_id"], ["scope.id"], name="fk_side_by_side_other_id_scope"),
-        sa.PrimaryKeyConstraint("scope_id", "other_id", name="pk_side_by_side"),
-    )
     _normalise_scopes(connection)
     _normalise_destinations(connection)
     _count_copies(connection)
@@ -80,37 +65,6 @@ def upgrade() -> None:
     # What lets a read be skipped is forgotten: the next one fills the entries of held rows and renews the warnings.
     op.execute("UPDATE scope SET stamp = '', cursor = ''")
     op.execute("DELETE FROM record_memory")
-
-
-def _new_columns() -> dict[str, tuple[sa.Column[Any], ...]]:
-    return {
-        "ledger_entry": (
-            sa.Column("ends_at", UtcTime()),
-            sa.Column("baseline_body", sa.LargeBinary()),
-            sa.Column("baseline_fingerprint", sa.Text()),
-            sa.Column("ignored_fingerprint", sa.Text()),
-            sa.Column("candidate_id", BIG_ID),
-            sa.Column("removed_at", UtcTime()),
-            sa.Column("vanished_by", sa.Text(), nullable=False, server_default=""),
-            sa.Column("undo", sa.Text()),
-            sa.Column("copies", sa.Integer(), nullable=False, server_default="0"),
-            sa.Column("is_limited", sa.Boolean(), nullable=False, server_default=sa.false()),
-        ),
-        "earlier_event": (
-            sa.Column("ends_at", UtcTime()),
-            sa.Column("removed_at", UtcTime()),
-            sa.Column("copies", sa.Integer(), nullable=False, server_default="0"),
-        ),
-        "scope": (
-            *(
-                sa.Column(name, sa.Text(), nullable=False, server_default="")
-                for name in ("service", "namespace", "key_definition")
-            ),
-            sa.Column("stopped_by", sa.Text(), nullable=False, server_default=""),
-            sa.Column("whole_read_at", UtcTime()),
-        ),
-        "sync_run": (sa.Column("standing", sa.Text()),),
-    }
 
 
 def _allow_new_states(connection: Connection) -> None:
@@ -174,9 +128,8 @@ def _count_copies(connection: Connection) -> None:
         " WHEN state IN ('delivered', 'delivered_unconfirmed') THEN 1 ELSE 0 END"
     )
     connection.exec_driver_sql("UPDATE earlier_event SET copies = 1")
-    op.drop_index("ix_ledger_entry_resent", "ledger_entry")
-    op.drop_column("ledger_entry", "resent_run")
-    op.execute("CREATE INDEX ix_ledger_entry_copies ON ledger_entry (scope_id, copies) WHERE copies > 1")
+    op.execute("DROP INDEX ix_ledger_entry_resent")
+    op.execute("ALTER TABLE ledger_entry DROP COLUMN resent_run")
 
 
 def _fill_ends(connection: Connection) -> None:
@@ -276,14 +229,7 @@ def _list_warnings(connection: Connection) -> None:
 
 
 def _index_duplicates() -> None:
-    op.drop_table("twin_mark")
-    op.create_table(
-        "duplicate_mark",
-        sa.Column("mark", sa.LargeBinary(), nullable=False),
-        sa.Column("entry_id", BIG_ID, nullable=False),
-        sa.PrimaryKeyConstraint("mark", "entry_id", name="pk_duplicate_mark"),
-        sqlite_with_rowid=False,
-    )
+    op.execute("DROP TABLE twin_mark")
     op.execute(
         "INSERT INTO duplicate_mark (mark, entry_id) SELECT substr(twin_digest, 1, 8), id FROM ledger_entry"
         " WHERE state <> 'held' ORDER BY 1, 2"

@@ -8,8 +8,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from state.migrations.upgrade import PACKED, change_rows, unpacked
-from state.tables import BIG_ID
+from state.migrations.upgrade import PACKED, change_rows, run_sql, unpacked
 
 revision = "0004"
 down_revision = "0003"
@@ -27,18 +26,7 @@ def upgrade() -> None:
     _unpack(_ENTRY.c.body, (_ENTRY.c.id,), _ENTRY.c.scope_id)
     _unpack(_ENTRY.c.baseline_body, (_ENTRY.c.id,), _ENTRY.c.scope_id)
     _unpack(_EARLIER.c.body, (_EARLIER.c.entry_id, _EARLIER.c.revision), entry_scope)
-    op.drop_column("scope", "body_base")
-    op.drop_table("record_memory")
-    op.drop_table("route_worker")
-    op.create_table(
-        "row_digest_part",
-        sa.Column("scope_id", BIG_ID, nullable=False),
-        sa.Column("part", sa.Integer(), nullable=False),
-        sa.Column("digests", sa.LargeBinary(), nullable=False),
-        sa.Column("entries", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(["scope_id"], ["scope.id"], name="fk_row_digest_part_scope_id_scope"),
-        sa.PrimaryKeyConstraint("scope_id", "part", name="pk_row_digest_part"),
-    )
+    run_sql(op.get_bind(), __file__)
 
 
 def _unpack(body: sa.ColumnClause[bytes], key: tuple[sa.ColumnClause[int], ...], scope_id: sa.ColumnElement[int]) -> None:

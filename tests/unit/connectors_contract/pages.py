@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from connectors.event_api.contract_check import Drift, compare
+from connectors.event_api.contract_check import compare
 from connectors.event_api.openapi import Node, NoPage, read_page
-from mappings.outgoing import Outgoing, outgoing_of
+from mappings.outgoing import Drift, Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed
 
 ROOT = Path(__file__).parents[3]

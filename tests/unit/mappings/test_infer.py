@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from mappings.draft.columns import Role, read_columns, roles_by_name
 from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
-from mappings.draft.roles import guess_roles
+from mappings.draft.guesses import guess_roles, guess_zone
 from mappings.draft.source import SourceGuess, guess_source
 from mappings.draft.times import find_times
-from mappings.draft.zones import guess_zone
 from mappings.examples import run_examples
 from mappings.yaml.loader import parse_feed
 

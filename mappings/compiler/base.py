@@ -222,6 +222,11 @@ def _flat(results: list[Any]) -> list[Any]:
     return [part for result in results for part in (result if type(result) is list else [result])]
 
 
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, one thing as a list of one, and nothing as an empty list."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
 def present(items: list[Any]) -> list[Any]:
     """Return the items that are not empty."""
     return [item for item in items if not is_empty(item)]

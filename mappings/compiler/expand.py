@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
-from mappings.compiler.base import CompiledValue, Compiler, Getter, RowState, lenient, nfc, nothing, read_cell, required
+from mappings.compiler.base import CompiledValue, Compiler, Getter, RowState, as_list, lenient, nfc, nothing, read_cell, required
 from mappings.compiler.values import compile_condition
 from mappings.outcome import Reason, ReasonCode, Refusal, Silence
 from mappings.positions import Loc, ValuePosition
@@ -406,8 +406,8 @@ def _compile_rule(compiler: Compiler, recurrence: Recurrence, spot: ValuePositio
     place_hint = "a number from 1 (the first) to 5 is needed, or from -1 (the last) to -5"
 
     def rule(row: RowState) -> DayRule:
-        days = [_one_of(_WEEKDAYS, each, named_hint) for each in _listed(read_names(row))]
-        places = [_one_of(_ORDINALS, each, place_hint) for each in _listed(read_places(row))]
+        days = [_one_of(_WEEKDAYS, each, named_hint) for each in as_list(read_names(row))]
+        places = [_one_of(_ORDINALS, each, place_hint) for each in as_list(read_places(row))]
         if places:
             return {"freq": MONTHLY, "byweekday": [day(place) for day in days for place in places]}
         return {"freq": DAILY, "byweekday": days or None}
@@ -427,7 +427,7 @@ def _compile_date(compiler: Compiler, value: Value | None, spot: ValuePosition) 
 
 
 def _read_days(get: Getter, row: RowState) -> frozenset[date]:
-    return frozenset(map(_read_day, _listed(get(row))))
+    return frozenset(map(_read_day, as_list(get(row))))
 
 
 def _read_day(value: Any) -> date:
@@ -437,12 +437,6 @@ def _read_day(value: Any) -> date:
         return date.fromisoformat(str(value).strip())
     except ValueError:
         raise Refusal(ReasonCode.NOT_A_DATE, "a date is needed here", found=str(value), step="recur") from None
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
 
 
 def _one_of(known: Mapping[str, T], value: Any, hint: str) -> T:

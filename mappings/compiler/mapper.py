@@ -65,25 +65,22 @@ class RowMapper:
         """
         if self._rules.join is not None:
             return self._rules.join(self, rows)
-        return chain.from_iterable(map(self.outcomes, rows)) if self._rules.expansions else map(self, rows)
+        return chain.from_iterable(map(self.outcomes, rows))
 
     def __call__(self, row: SourceRow) -> RowOutcome:
         """Return what becomes of a row: an event, a rejection with all its reasons, or a labelled skip.
 
         Of a row that gives several events, the first one.
         """
-        if self._rules.expansions:
-            return self.outcomes(row)[0]
-        opened = self.open_row(row)
-        return self._map(row, opened, None) if isinstance(opened, RowState) else opened
+        return self.outcomes(row)[0]
 
     def outcomes(self, row: SourceRow, joined: JoinedRows | None = None) -> tuple[RowOutcome, ...]:
         """Return all that becomes of a row, and of the parts of other rows that `joined` it: one outcome at least."""
         opened = self.open_row(row)
-        if isinstance(opened, Gone):
+        if isinstance(opened, Skipped) and self._rules.expansions:
+            return as_one_row([opened], [], opened.row_key, None)
+        if not isinstance(opened, RowState):
             return (opened,)
-        if isinstance(opened, Skipped):
-            return as_one_row([opened], [], opened.row_key, None) if self._rules.expansions else (opened,)
         if not self._rules.expansions:
             return (self._map(row, opened, joined),)
         expanded = self._expand(opened)

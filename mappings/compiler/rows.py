@@ -11,7 +11,7 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, Protocol, TypeVar, assert_never
 
-from mappings.compiler.base import CompiledValue, Compiler, Flow, Getter, RowState, nothing, read_cell, unknown_name
+from mappings.compiler.base import CompiledValue, Compiler, Flow, Getter, RowState, as_list, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
     OVER,
     TOO_FAR,
@@ -380,7 +380,7 @@ class JoinedRows:
     def into(self, state: RowState, payload: dict[str, Any]) -> None:
         """Put it all into the event of the first row."""
         for name in self.fields:
-            found = [one for said in (payload, *(each for _, _, each in self.rows)) for one in _listed(said.get(name))]
+            found = [one for said in (payload, *(each for _, _, each in self.rows)) for one in as_list(said.get(name))]
             if found:
                 payload[name] = [one for place, one in enumerate(found) if one not in found[:place]]
         for row, other, _ in self.rows:
@@ -395,12 +395,6 @@ class JoinedRows:
         return replace(
             outcome, row_digest=hashlib.blake2b(b"".join((outcome.row_digest, *self.digests)), digest_size=16).digest()
         )
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else [value]
 
 
 def _located(reason: Reason, row: SourceRow) -> Reason:

@@ -18,6 +18,7 @@ from mappings.compiler.base import (
     Flow,
     Getter,
     RowState,
+    as_list,
     compile_policy,
     is_empty,
     is_reference,
@@ -224,14 +225,12 @@ def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> Comp
             return replace(items, flow=Flow(items.flow.kind, is_list=True), refuses=True)
         case spec.Meta():
             return _meta(compiler, value, spot)
-        case spec.ForEach():
-            hint = "for_each gives a list, and has its place in the payload only"
-            return compiler.misfit(spot, "one value is needed here", hint)
         case spec.ListEntry():
             hint = "an item of offers, or what for_each gives"
             return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
-        case spec.Fields() | spec.ImageValue():
-            return compiler.misfit(spot, "one value is needed here", "an object or an image has its place in the payload only")
+        case spec.Fields() | spec.ImageValue() | spec.ForEach():
+            hint = "an object, an image or what for_each gives has its place in the payload only"
+            return compiler.misfit(spot, "one value is needed here", hint)
         case _:
             assert_never(value)
 
@@ -292,11 +291,8 @@ def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> C
     getters = [lenient(part.get) for part in parts]
 
     def first(row: RowState) -> Any:
-        for get in getters:
-            found = get(row)
-            if found is not None:
-                return found
-        return None
+        found = (get(row) for get in getters)
+        return next((one for one in found if one is not None), None)
 
     if value.on_empty is not None and any(part.constant is not None for part in parts):
         message = "on_empty never applies: one of these values is the same in every row"
@@ -305,23 +301,20 @@ def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> C
 
 
 def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> CompiledValue:
-    conditions = [
-        compile_condition(compiler, choice.when, (*spot.loc, "choose", place, "when"))
-        for place, choice in enumerate(value.choose)
-    ]
-    parts = [compiler.value(choice.then, spot.inner("choose", place, "then")) for place, choice in enumerate(value.choose)]
-    branches = [(holds, part.get) for holds, part in zip(conditions, parts, strict=True)]
-    otherwise: Getter = nothing
+    branches: list[tuple[Holds, CompiledValue]] = []
+    for place, choice in enumerate(value.choose):
+        inner = spot.inner("choose", place)
+        holds = compile_condition(compiler, choice.when, inner.inner("when").loc)
+        branches.append((holds, compiler.value(choice.then, inner.inner("then"))))
     if value.otherwise is not None:
-        parts.append(compiler.value(value.otherwise, spot.inner("otherwise")))
-        otherwise = parts[-1].get
-    chosen = _of_parts(nothing, parts)
+        branches.append((lambda _row: True, compiler.value(value.otherwise, spot.inner("otherwise"))))
+    chosen = _of_parts(nothing, [part for _, part in branches])
     policies = compiler.policies(value, spot, chosen.column)
     may_end_empty = value.on_empty is None
 
     def choose(row: RowState) -> Any:
         try:
-            found = next((get for holds, get in branches if holds(row)), otherwise)(row)
+            found = next((part.get for holds, part in branches if holds(row)), nothing)(row)
         except Refusal as refusal:
             return policies.apply(row, refusal) if refusal.is_final or not may_end_empty else policies.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else policies.on_empty(row, required(chosen.column))
@@ -418,7 +411,7 @@ def compile_loop(
     varying = [n for n, one in enumerate(lists) if not one.is_constant] or range(len(lists))
 
     def read(row: RowState) -> Any:
-        found = [_as_list(one.get(row)) for one in lists]
+        found = [as_list(one.get(row)) for one in lists]
         lengths = sorted(set(map(len, found)))
         if len(lengths) > 1:
             hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
@@ -446,10 +439,6 @@ def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> CompiledValue
     getters = [lenient(one.get) for one in values]
     reads = frozenset[str]() if all(one.is_constant for one in values) else None
     return replace(_of_parts(lambda row: [get(row) for get in getters], values), reads=reads)
-
-
-def _as_list(found: Any) -> list[Any]:
-    return found if type(found) is list else [] if found is None else [found]
 
 
 def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
@@ -486,7 +475,7 @@ def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refus
     refused: Refusal | None = None
     for part in parts:
         try:
-            found = _as_list(part.get(row))
+            found = as_list(part.get(row))
         except Refusal as refusal:
             if not refusal.is_empty or len(parts) == 1:
                 refused = refused or refusal.about(part.column, "", "image")

@@ -28,7 +28,6 @@ if IS_WORKING:
     from mappings.outcome import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
-    from mappings.yaml.loader import LoadedFeed
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
@@ -203,13 +202,13 @@ def _problem(wrong: ErrorDetails) -> tuple[str, str]:
     return f"--{option.replace('_', '-')} {word}: {wrong['msg'].lower()}", hint
 
 
-def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) -> list[FeedMapping]:
+def _wanted(names: Sequence[str], feeds: Sequence[FeedMapping], *, is_all: bool) -> list[FeedMapping]:
     if not names and not is_all:
-        known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
+        known = ", ".join(mapping.feed for mapping in feeds) or "none"
         raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
     if names and is_all:
         raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
-    return [feed.mapping for feed in feeds]
+    return list(feeds)
 
 
 def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:

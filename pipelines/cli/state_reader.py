@@ -68,7 +68,7 @@ class StateReader:
         folder = load_folder(self.settings.feeds)
         if folder.broken:
             return ()  # a file that cannot be read may be the one
-        feeds = {str(feed.mapping.feed) for feed in folder.feeds}
+        feeds = {str(mapping.feed) for mapping in folder.feeds}
         return tuple(
             f"{one.feed} never delivered in this namespace, and {one.rows:,} of its rows are at the service from namespace"
             f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"

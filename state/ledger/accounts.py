@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import SyncError
-from mappings.outcome import Absorbed, Gone, MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped
+from mappings.outcome import Absorbed, Gone, MappedRow, Reason, ReasonCode, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.row_key import RowKey, names_of
 from state.database import rounded
 from state.enums import ProblemKind
@@ -362,6 +362,11 @@ class Problem:
 def rejected(row: Rejection) -> Problem:
     """List a row that cannot be used."""
     return Problem(ProblemKind.REJECTED, row.row_key, row.location.place, row.reasons, row.cells)
+
+
+def claimed_twice(row_key: RowKey, location: RowLocation, hint: str, cells: Mapping[str, str]) -> Rejection:
+    """Reject a row whose key another row has as well."""
+    return Rejection(location, row_key, (Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint),), cells)
 
 
 def warned(row: MappedRow) -> Problem:

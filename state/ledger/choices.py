@@ -65,7 +65,6 @@ class Other:
     """Another entry, whose event a held row takes over or has taken over. `feed` is "" where it is of the same feed."""
 
     record: RowRecord
-    scope_id: int
     feed: FeedName
     destination: str
 

@@ -74,6 +74,11 @@ def read_bookmark(connection: Connection, scope_id: int) -> Bookmark:
     return Bookmark(scope.cursor, scope.cursor_fit, scope.full_read_at)
 
 
+def read_stamp(connection: Connection, scope_id: int) -> str:
+    """Return the stamp of the last whole read that the gate let out, "" where there is none."""
+    return str(_read_scope(connection, scope_id).stamp)
+
+
 def drop_bookmark(connection: Connection, scope_id: int) -> None:
     """Take the bookmark out: the next read is a full one. When the last of them was is still known."""
     _set(connection, scope_id, cursor="", cursor_fit="")

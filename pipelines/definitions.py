@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import dagster as dg
 
-from mappings.yaml.loader import LoadedFeed, load_folder
+from mappings.yaml.loader import load_folder
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, feed_assets
 from pipelines.orchestration.automation import feed_schedules, feed_sensors, notices_sensors
@@ -29,18 +29,13 @@ def defs() -> dg.Definitions:
     keep_private()
     settings = current_settings()
     configure_logs(settings)
-    if (job := own_job()) and (ours := definitions_of_job(job, settings, lambda: open_context(settings))):
-        return ours
-    return build_definitions(
-        settings, lambda: open_context(settings), is_strict=bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
-    )
-
-
-def definitions_of_job(job: str, settings: Settings, open_run_context: OpenContext) -> dg.Definitions | None:
-    """Return the definitions of the feed that a job runs; None where the job belongs to no feed."""
-    group = names.group_of_job(job)
-    built = build_definitions(settings, open_run_context, wanted=[group]) if group else None
-    return built if built is not None and any(one.name == job for one in built.jobs or ()) else None
+    job = own_job()
+    if group := names.group_of_job(job):
+        built = build_definitions(settings, lambda: open_context(settings), wanted=[group])
+        if any(one.name == job for one in built.jobs or ()):
+            return built
+    is_strict = bool(os.getenv("DAGSTER_IS_DEFS_VALIDATION_CLI"))
+    return build_definitions(settings, lambda: open_context(settings), is_strict=is_strict)
 
 
 def build_definitions(
@@ -56,25 +51,22 @@ def build_definitions(
     folder = load_folder(settings.feeds, wanted)
     if is_strict and folder.broken:
         raise folder.broken[0]
-    parts = [_feed_definitions(feed, open_run_context, settings) for feed in folder.feeds]
-    sensors = notices_sensors(folder, settings, open_run_context)
-    options = LaunchOptions.configure_at_launch()
-    shared = dg.Definitions(executor=dg.in_process_executor, resources={"options": options}, sensors=sensors)
-    return dg.Definitions.merge(*parts, broken_definitions(broken_feeds(folder)), history_definitions(), shared)
-
-
-def _feed_definitions(feed: LoadedFeed, open_run_context: OpenContext, settings: Settings) -> dg.Definitions:
-    mapping = feed.mapping
-    job = dg.define_asset_job(
-        names.job_of(mapping.feed),
-        selection=[dg.AssetKey(names.staged_path(mapping.feed)), dg.AssetKey(names.published_path(mapping.feed))],
-        tags={names.FEED_TAG: mapping.feed},
-        description=f"Stage and publish {mapping.feed}.",
+    parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
+    for mapping in folder.feeds:
+        paths = names.staged_path(mapping.feed), names.published_path(mapping.feed)
+        job = dg.define_asset_job(
+            names.job_of(mapping.feed),
+            selection=[dg.AssetKey(path) for path in paths],
+            tags={names.FEED_TAG: mapping.feed},
+            description=f"Stage and publish {mapping.feed}.",
+        )
+        assets = feed_assets(mapping, open_run_context, settings.state_kind)
+        sensors = feed_sensors(mapping, settings.access)
+        parts.append(dg.Definitions(assets=assets, jobs=[job], schedules=feed_schedules(mapping), sensors=sensors))
+        parts.append(backfill_definitions(mapping, open_run_context))
+    shared = dg.Definitions(
+        executor=dg.in_process_executor,
+        resources={"options": LaunchOptions.configure_at_launch()},
+        sensors=notices_sensors(folder, settings, open_run_context),
     )
-    usual = dg.Definitions(
-        assets=feed_assets(feed, open_run_context, settings.state_kind),
-        jobs=[job],
-        schedules=feed_schedules(mapping),
-        sensors=feed_sensors(mapping, settings.access),
-    )
-    return dg.Definitions.merge(usual, backfill_definitions(mapping, open_run_context))
+    return dg.Definitions.merge(*parts, shared)

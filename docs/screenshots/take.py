@@ -103,7 +103,7 @@ def sync_spoilt(settings: Settings) -> str:
 
 
 def sync(settings: Settings, feed: str) -> str:
-    mappings = [one.mapping for one in load_folder(settings.feeds).feeds if one.mapping.feed == feed]
+    mappings = [one for one in load_folder(settings.feeds).feeds if one.feed == feed]
     (report,) = run_in_process(settings, mappings, RunOptions(), Output())
     sys.stdout.write(f"{feed}: {report.outcome}\n")
     return report.run_id

@@ -50,23 +50,15 @@ Shelf = dict[Path, Table]
 
 
 @dataclass(frozen=True, slots=True)
-class LoadedFeed:
-    """One feed that may run."""
-
-    path: Path
-    mapping: FeedMapping
-
-
-@dataclass(frozen=True, slots=True)
 class FeedFolder:
     """The feeds of a folder: those that may run, and the files that are broken, each by itself."""
 
-    feeds: tuple[LoadedFeed, ...]
+    feeds: tuple[FeedMapping, ...]
     broken: tuple[MappingFileError, ...]
 
     def named(self, name: str) -> FeedMapping | None:
         """Return the feed of that name, or None."""
-        return next((feed.mapping for feed in self.feeds if feed.mapping.feed == name), None)
+        return next((mapping for mapping in self.feeds if mapping.feed == name), None)
 
 
 def load_folder(folder: Path, wanted: Collection[str] = ()) -> FeedFolder:
@@ -75,7 +67,7 @@ def load_folder(folder: Path, wanted: Collection[str] = ()) -> FeedFolder:
     A broken file harms no other. Two files with one feed name (or two that differ in `-` and `_` only): the later is broken.
     `wanted`: names of feeds or of their files, if only these are needed; files that can hold none of them are left alone.
     """
-    feeds: list[LoadedFeed] = []
+    feeds: list[FeedMapping] = []
     broken: list[MappingFileError] = []
     shelf: Shelf = {}
     owners: dict[str, Path] = {}
@@ -89,7 +81,7 @@ def load_folder(folder: Path, wanted: Collection[str] = ()) -> FeedFolder:
             if owner != path:
                 message = f'the feed name "{mapping.feed}" is taken by {owner.name}'
                 raise _one_problem(path, START, message, "feed names must differ in more than - and _")
-            feeds.append(LoadedFeed(path, mapping))
+            feeds.append(mapping)
         except MappingFileError as error:
             broken.append(error)
     return FeedFolder(tuple(feeds), tuple(broken))

@@ -112,7 +112,7 @@ def _loaded(settings: Settings, words: Sequence[str], shared: Sequence[SharedFil
     if names:
         return [mapping_or_error(settings, name) for name in names]
     folder = folder_of(settings)
-    return sorted([*(feed.mapping for feed in folder.feeds), *folder.broken], key=lambda one: one.path)
+    return sorted([*folder.feeds, *folder.broken], key=lambda one: one.path)
 
 
 def _show(output: Output, one: CheckedFile) -> None:

@@ -117,7 +117,7 @@ def _emptied(home: Path) -> Path:
 def play_round(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
-    feeds = [feed.mapping for feed in load_folder(settings.feeds).feeds]
+    feeds = list(load_folder(settings.feeds).feeds)
     reports = list(run_in_process(settings, feeds, RunOptions(), output))
     for report in reports:
         show(output, report)

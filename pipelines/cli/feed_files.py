@@ -13,7 +13,7 @@ from mappings.errors import ConfigError, FileProblem, MappingFileError
 from mappings.outcome import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import including, is_shared
-from mappings.yaml.loader import SUFFIXES, FeedFolder, LoadedFeed, load_feed, load_folder
+from mappings.yaml.loader import SUFFIXES, FeedFolder, load_feed, load_folder
 from pipelines.settings import Settings
 
 
@@ -58,7 +58,7 @@ def require_folder(settings: Settings) -> None:
         raise ConfigError(f"there is no folder {settings.feeds}", hint="set EVENTSYNC_FEEDS to the folder of your mapping files")
 
 
-def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[LoadedFeed, ...]:
+def chosen_feeds(folder: FeedFolder, wanted: Sequence[str]) -> tuple[FeedMapping, ...]:
     """Return the feeds that are named, in that order; all of them if none is.
 
     Raises:
@@ -75,26 +75,26 @@ def one_feed(settings: Settings, name: str) -> FeedMapping:
         MappingFileError: it is broken.
         ConfigError: it does not exist.
     """
-    return _one(folder_of(settings, [name]), name).mapping
+    return _one(folder_of(settings, [name]), name)
 
 
 def _stem_of(name: str) -> str:
     return Path(name).stem if name.endswith(SUFFIXES) else name
 
 
-def _found(folder: FeedFolder, name: str) -> LoadedFeed | None:
+def _found(folder: FeedFolder, name: str) -> FeedMapping | None:
     stem = _stem_of(name)
-    return next((feed for feed in folder.feeds if stem in {feed.mapping.feed, feed.path.stem}), None)
+    return next((mapping for mapping in folder.feeds if stem in {mapping.feed, mapping.path.stem}), None)
 
 
-def _one(folder: FeedFolder, name: str) -> LoadedFeed:
+def _one(folder: FeedFolder, name: str) -> FeedMapping:
     if found := _found(folder, name):
         return found
     says_so = re.compile(rf"^feed:\s*['\"]?{re.escape(name)}['\"]?\s*(#.*)?$", re.MULTILINE)
     for broken in folder.broken:
         if broken.path.stem == _stem_of(name) or says_so.search(file_text(broken.path)):
             raise MappingFileError(broken.path, broken.problems)
-    names = [str(feed.mapping.feed) for feed in folder.feeds]
+    names = [str(mapping.feed) for mapping in folder.feeds]
     hint = did_you_mean(name, names) or "the feeds here: " + (", ".join(names) or "none")
     raise ConfigError(f"there is no feed {name!r}", hint=hint)
 

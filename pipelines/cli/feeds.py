@@ -36,7 +36,7 @@ def feeds(as_json: AsJson = False) -> int:
     folder = folder_of(settings)
     with open_state(settings) as reader:
         # Of several destinations, the one with the youngest run.
-        listed = [(feed.mapping, max(reader.statuses(feed.mapping.feed), key=_age, default=None)) for feed in folder.feeds]
+        listed = [(mapping, max(reader.statuses(mapping.feed), key=_age, default=None)) for mapping in folder.feeds]
     documents = [_document(mapping, status) for mapping, status in listed]
     output.document(Feeds(feeds=documents, broken=broken_files(folder.broken)))
     output.table(f"feeds in {shown_path(settings.feeds)}", _COLUMNS, map(_row, documents))

@@ -57,7 +57,7 @@ def reload(
         return 0
     with _http(url) as http:
         seen = Reloader(Webserver(http), settings.feeds).reload()
-    feeds = [feed.mapping.feed for feed in seen.folder.feeds]
+    feeds = [mapping.feed for mapping in seen.folder.feeds]
     output.document(Reloaded(url=url, feeds=feeds, broken=broken_files(seen.broken)))
     output.note(f"Dagster at {url} has reloaded: {seen}")
     for error in seen.broken:

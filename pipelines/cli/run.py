@@ -28,7 +28,6 @@ if IS_WORKING:
     from mappings.outcome import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
-    from mappings.yaml.loader import LoadedFeed
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
@@ -203,13 +202,13 @@ def _problem(wrong: ErrorDetails) -> tuple[str, str]:
     return f"--{option.replace('_', '-')} {word}: {wrong['msg'].lower()}", hint
 
 
-def _wanted(names: Sequence[str], feeds: Sequence[LoadedFeed], *, is_all: bool) -> list[FeedMapping]:
+def _wanted(names: Sequence[str], feeds: Sequence[FeedMapping], *, is_all: bool) -> list[FeedMapping]:
     if not names and not is_all:
-        known = ", ".join(feed.mapping.feed for feed in feeds) or "none"
+        known = ", ".join(mapping.feed for mapping in feeds) or "none"
         raise ConfigError("no feed was named", hint=f"name one or more, or say --all; the feeds here: {known}")
     if names and is_all:
         raise ConfigError("--all and names of feeds exclude each other", hint="leave out one of them")
-    return [feed.mapping for feed in feeds]
+    return list(feeds)
 
 
 def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
@@ -436,14 +435,14 @@ def _on_copy(run: FeedRun) -> Rehearsal:
 
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
-    books, book = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
+    queries, scope = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
     with run.context.lease(run.mapping, REHEARSED, is_patient=False) as lease:
         outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), _SHOWN)
         first = []
         for intent in intents:
-            place = books.rows(book, RowFilter(row_key=intent.row_key))[0].origin
+            place = queries.rows(scope, RowFilter(row_key=intent.row_key))[0].origin
             first.append(Sending(place, intent.row_key, intent.key, json.loads(intent.body)))
         if not run.options.keys:
             return min(owed, run.options.limit or owed), first, outbox.standing()

@@ -27,7 +27,6 @@ from mappings.errors import SyncError, TransientError
 from mappings.outcome import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
-from mappings.yaml.loader import LoadedFeed
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
@@ -150,14 +149,17 @@ def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
     return [dg.AssetCheckSpec(name, asset=key, description=text) for name, text in PUBLISH_CHECKS.items()]
 
 
-def feed_assets(feed: LoadedFeed, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
+def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
     """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
-    mapping = feed.mapping
-    return _source(feed, open_run_context), _staged(mapping, open_run_context, state_kind), _published(mapping, open_run_context)
+    return (
+        _source(mapping, open_run_context),
+        _staged(mapping, open_run_context, state_kind),
+        _published(mapping, open_run_context),
+    )
 
 
-def _source(feed: LoadedFeed, open_run_context: OpenContext) -> dg.AssetsDefinition:
-    mapping, address = feed.mapping, _address_of(feed.mapping.source)
+def _source(mapping: FeedMapping, open_run_context: OpenContext) -> dg.AssetsDefinition:
+    address = _address_of(mapping.source)
     spec = dg.AssetSpec(
         dg.AssetKey(names.source_path(mapping.feed)),
         group_name=names.group_of(mapping.feed),
@@ -166,7 +168,7 @@ def _source(feed: LoadedFeed, open_run_context: OpenContext) -> dg.AssetsDefinit
         description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
         metadata={
             "source": dg.MetadataValue.url(address) if address else mapping.source.place,
-            "mapping file": dg.MetadataValue.path(feed.path),
+            "mapping file": dg.MetadataValue.path(mapping.path),
             "schedule": str(mapping.schedule) if mapping.schedule else "none",
         },
     )

@@ -223,7 +223,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
     """Return the sensor that notifies owners, on from the start; none where the environment names no channel."""
     if not settings.channels.addresses:
         return ()
-    feeds = [feed.mapping for feed in folder.feeds]
+    feeds = list(folder.feeds)
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         cursor = notices_cursor_at(context.cursor, now().timestamp())
@@ -265,7 +265,7 @@ def _notify(
     overdue: Collection[FeedName],
 ) -> tuple[FeedName, ...]:
     """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
-    feeds = [feed.mapping for feed in folder.feeds]
+    feeds = list(folder.feeds)
     wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
     files, concerns = notifier.files(folder.broken, feeds)
     about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}

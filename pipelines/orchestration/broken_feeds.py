@@ -56,7 +56,7 @@ class BrokenFeed:
 
 def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
     """Return the broken files of a folder; a feed name that several claim goes to the sound feed, or to the first file."""
-    taken = {names.group_of(feed.mapping.feed) for feed in folder.feeds}
+    taken = {names.group_of(mapping.feed) for mapping in folder.feeds}
     feeds: list[BrokenFeed] = []
     for error in folder.broken:
         document, name, schedule = readable_document(error.path), None, None

@@ -216,7 +216,7 @@ def read_folder_version(folder: Path) -> FolderVersion:
     digest = hashlib.blake2b(digest_size=16)
     for feed in loaded.feeds:
         content = feed.path.read_bytes() if feed.path.is_file() else b""
-        digest.update(f"{feed.path}\0".encode("utf-8", "surrogateescape") + feed.mapping.digest + content)
+        digest.update(f"{feed.path}\0".encode("utf-8", "surrogateescape") + feed.digest + content)
     for error in loaded.broken:
         digest.update(f"{error.path}\0{error}\0".encode("utf-8", "surrogateescape"))
     return FolderVersion(loaded, digest.digest())
@@ -258,11 +258,7 @@ class Reloader:
 
 def files_to_watch(folder: Path) -> tuple[set[Path], set[Path]]:
     """Return the folders to watch for a folder's feeds, as far as they exist, and the files that its feeds read."""
-    files = {
-        (feed.path.parent / name).resolve()
-        for feed in load_folder(folder).feeds
-        for name in (*feed.mapping.include, *feed.mapping.tables)
-    }
+    files = {(feed.path.parent / name).resolve() for feed in load_folder(folder).feeds for name in (*feed.include, *feed.tables)}
     return {one for one in (folder, *(path.parent for path in files)) if one.is_dir()}, files
 
 

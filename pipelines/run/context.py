@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import structlog
 
@@ -46,17 +46,6 @@ Report = Callable[[str], None]
 """Prints a sentence for the person who watches the run."""
 
 
-class Renewable(Protocol):
-    """A lease with its fencing token. `renew` raises `LeaseLostError`."""
-
-    @property
-    def token(self) -> int: ...
-
-    def renew(self) -> None: ...
-
-    def release(self) -> None: ...
-
-
 class LeaseKeeper:
     """One lease, renewed by a thread every `beat_s` seconds for the length of a `with` block, which ends by releasing it.
 
@@ -64,7 +53,7 @@ class LeaseKeeper:
     is busy is tried again with the next beat; only another run's takeover loses the lease.
     """
 
-    def __init__(self, lease: Renewable, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
+    def __init__(self, lease: Lease, clock_s: Callable[[], float], *, beat_s: float = HEARTBEAT_S) -> None:
         self._lease = lease
         self._clock_s = clock_s
         self._beat_s = beat_s

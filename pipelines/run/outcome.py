@@ -54,26 +54,8 @@ def message_and_hint(text: str) -> tuple[str, str]:
 
 def outcome_of(error: SyncError) -> Outcome:
     """Return the outcome of an error."""
-    name, code = _name_and_code(error)
+    name, code = next((name, code) for kinds, name, code in _OUTCOMES if isinstance(error, kinds))
     return Outcome(name, code, str(error), error.hint)
-
-
-def _name_and_code(error: SyncError) -> tuple[str, ExitCode]:  # noqa: PLR0911  # a table, one line a kind
-    match error:
-        case BrakeError() | MissingColumnsError() | EmptySourceError():
-            return "stopped by a brake", ExitCode.BRAKE
-        case HeldByAnotherError() | LeaseLostError():
-            return "held by another run", ExitCode.HELD
-        case InterruptedRunError():
-            return "interrupted", ExitCode.INTERRUPTED
-        case KeyRefusedError() | ScopeMissingError():
-            return "refused by the service", ExitCode.REFUSED
-        case TransientError():
-            return "paused", ExitCode.LATER
-        case ConfigError() | PermanentError():
-            return "cannot go on", ExitCode.CONFIG
-        case _:
-            return "failed", ExitCode.ATTENTION
 
 
 class FaultError(SyncError):
@@ -99,29 +81,27 @@ def faults_as_errors(doing: Callable[[], str], run_id: str = "", *, passing: tup
 
 
 def _fault_of(error: Exception, doing: str, run_id: str) -> FaultError:
+    """Log a fault and return what to report.
+
+    A command that logs nothing else sets up the logs first: the secrets to mask are known to the settings only.
+    """
     import structlog  # noqa: PLC0415  # keeps the start of commands that log nothing fast
 
-    is_logged = structlog.is_configured() or _configured_now()
-    if is_logged:
+    where = "the stack trace in the log (stderr)"
+    try:
+        if not structlog.is_configured():
+            from pipelines.settings import current_settings  # noqa: PLC0415  # as above
+            from pipelines.telemetry.logs import configure_logs  # noqa: PLC0415  # as above
+
+            configure_logs(current_settings())
         structlog.get_logger().error("a fault of eventsync", doing=doing, exc_info=error)
-    where = "the stack trace in the log (stderr)" if is_logged else "what was done"
+    except SyncError:
+        where = "what was done"
     run = f"run {run_id}, " if run_id else ""
     about = f"eventsync {version('eventsync')}, Python {platform.python_version()}"
     return FaultError(
         f"a fault of eventsync while {doing}: {type(error).__name__}", hint=f"please report it: {run}{about}, and {where}"
     )
-
-
-def _configured_now() -> bool:
-    """Set up the logs for a fault in a command that logs nothing else; the secrets to mask are known to the settings only."""
-    from pipelines.settings import current_settings  # noqa: PLC0415  # as above
-    from pipelines.telemetry.logs import configure_logs  # noqa: PLC0415  # as above
-
-    try:
-        configure_logs(current_settings())
-    except SyncError:
-        return False
-    return True
 
 
 class BrakeError(SyncError):
@@ -130,3 +110,15 @@ class BrakeError(SyncError):
     def __init__(self, message: str, *, brakes: tuple[str, ...], hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.brakes = brakes
+
+
+_OUTCOMES: tuple[tuple[tuple[type[SyncError], ...], str, ExitCode], ...] = (
+    ((BrakeError, MissingColumnsError, EmptySourceError), "stopped by a brake", ExitCode.BRAKE),
+    ((HeldByAnotherError, LeaseLostError), "held by another run", ExitCode.HELD),
+    ((InterruptedRunError,), "interrupted", ExitCode.INTERRUPTED),
+    ((KeyRefusedError, ScopeMissingError), "refused by the service", ExitCode.REFUSED),
+    ((TransientError,), "paused", ExitCode.LATER),
+    ((ConfigError, PermanentError), "cannot go on", ExitCode.CONFIG),
+    ((SyncError,), "failed", ExitCode.ATTENTION),
+)
+"""The first that fits counts."""

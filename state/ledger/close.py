@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, case, delete, select,
 
 from mappings.row_key import RowKey
 from state.enums import Decision, DriftKind, EntryState, GateState, Phase, ProblemKind
-from state.ledger.accounts import READS_THAT_TELL, Alongside, StageReport, dump, held, stem_of, strike, write_problems
+from state.ledger.accounts import READS_COMPARED, Alongside, StageReport, dump, held, stem_of, strike, write_problems
 from state.ledger.duplicates import Neighbour, find_alongside, lock_service, read_neighbours
 from state.ledger.entries import (
     BASELINE,
@@ -41,7 +41,7 @@ from state.ledger.entries import (
     put_events_back,
 )
 from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge, read_report
-from state.ledger.reads import CONFLICTING, DELETED, MAPPED, PRESENT, VANISHED, ReadKind, SourceRead
+from state.ledger.reads import Mark, ReadKind, SourceRead
 from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, RUN
 
 MOST_COMPARED = 100_000
@@ -50,15 +50,7 @@ _AT_LEAST = 3
 """Fewer rows than these trip no brake, and are not counted."""
 _Row = Row[*tuple[Any, ...]]
 # A row that a person has ignored is listed again: that it is gone is a change.
-_VANISH = (
-    update(ENTRY)
-    .where(SOME, ENTRY.c.vanished_at.is_(None))
-    .values(
-        vanished_at=bindparam("now", type_=ENTRY.c.vanished_at.type),
-        vanished_by=bindparam("rule"),
-        decision=case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision),
-    )
-)
+_LISTED = case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision)
 # A removed event whose row came back, and is gone again, is as it was.
 _SETTLE = update(ENTRY).where(SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 # Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event.
@@ -70,15 +62,9 @@ _FORGET_MARKS = delete(DUPLICATE_MARK).where(
     tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(SOME))
 )
 _LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
-_IDS = (
-    select(ENTRY.c.id)
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == bindparam("in_state"), ENTRY.c.id > bindparam("after"))
-    .where(ENTRY.c.id <= bindparam("boundary"))
-    .order_by(ENTRY.c.id)
-    .limit(2_000)
-)
+_IDS = select(ENTRY.c.id)
 # Apart from the ids, which an index holds: the entries themselves are large.
-_ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
+_ROWS = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
 
 
 def close_stage(
@@ -128,12 +114,12 @@ class _Closing:
         held_before = self._settle_held()
         self._hold_staged_beside()
         alongside = self._find_alongside()
-        before = marks.count(PRESENT) - held_before
+        before = marks.count(Mark.PRESENT) - held_before
         if policy.on_vanish == "report":
             self._sort_out(self._find_absent(before - withdrawn_present))
-        counts["vanished"] = marks.count(VANISHED)
+        counts["vanished"] = marks.count(Mark.VANISHED)
         counts["standing"] = read.listed.standing
-        counts["redrafted"] = sum(marks.has(entry_id, MAPPED) for entry_id in find_waiting_drafts(connection, run.scope_id))
+        counts["redrafted"] = sum(marks.has(entry_id, Mark.MAPPED) for entry_id in find_waiting_drafts(connection, run.scope_id))
         account = self._tally.account()
         account.check()
         report = self._tally.report(
@@ -161,7 +147,7 @@ class _Closing:
         A row called off is left out until its event is delivered after all. Where two rows claim a key, both are new in every
         read, with their warnings; whether they look like copies depends on what was staged behind them.
         """
-        counts, is_conflicting = self._tally.counts, any(self._marks.find(CONFLICTING))
+        counts, is_conflicting = self._tally.counts, any(self._marks.find(Mark.CONFLICTING))
         if counts["restless"] or (is_conflicting and counts["warnings"]):
             return False
         is_owed = ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value))
@@ -174,8 +160,8 @@ class _Closing:
         stems = read.stems | read.left_out_stems.keys()
         for row in self._entries(_ROWS, *EntryState) if stems else ():
             stem = stem_of(row.row_key, read.policy.row_parts)
-            if stem in stems and not self._marks.has(row.id, PRESENT):
-                self._marks.mark([row.id], DELETED)
+            if stem in stems and not self._marks.has(row.id, Mark.PRESENT):
+                self._marks.mark(row.id, Mark.DELETED)
                 if stem in read.left_out_stems:
                     read.left_out[row.id] = read.left_out_stems[stem]
 
@@ -189,14 +175,14 @@ class _Closing:
         """
         unread = known = 0
         marks, counts, now = self._marks, self._tally.counts, self._run.now()
-        deleted = array("q", (entry_id for entry_id in marks.find(CONFLICTING) if entry_id > marks.boundary))
+        deleted = array("q", (entry_id for entry_id in marks.find(Mark.CONFLICTING) if entry_id > marks.boundary))
         drafts, refused = list[int](), list[int]()
         for row in self._entries(_ROWS, EntryState.PENDING):
             if row.attempts:
                 continue
-            is_present, is_unasked = marks.has(row.id, PRESENT), not marks.has(row.id, MAPPED)
+            is_present, is_unasked = marks.has(row.id, Mark.PRESENT), not marks.has(row.id, Mark.MAPPED)
             is_unreleased = row.id > self._read.scope.released_id
-            is_conflicting = marks.has(row.id, CONFLICTING)
+            is_conflicting = marks.has(row.id, Mark.CONFLICTING)
             counts["unreleased"] += is_unreleased and is_present
             if is_conflicting or (is_unasked and (self._read.is_whole or is_present or marks.is_deleted(row.id))):
                 counts["withdrawn"] += not is_conflicting
@@ -253,32 +239,34 @@ class _Closing:
         if self._read.policy.kind is ReadKind.CHOSEN:
             return ()
         if self._read.is_whole and count_unmarked(self._connection, self._run.scope_id, marks.boundary) != present:
-            return (row.id for row in self._entries(_IDS, *EntryState) if not marks.has(row.id, PRESENT))
-        return marks.find(DELETED)
+            return (row.id for row in self._entries(_IDS, *EntryState) if not marks.has(row.id, Mark.PRESENT))
+        return marks.find(Mark.DELETED)
 
     def _sort_out(self, absent: Iterable[int]) -> None:
         """Mark which absent entries have vanished, which are over, and which have no event at the service."""
         now = self._run.now()
         for page in in_pages(absent):
             for row in self._connection.execute(_ABSENT, {"entries": page}):
-                if self._marks.has(row.id, PRESENT) or self._read.unread.covers(row.row_key):
+                if self._marks.has(row.id, Mark.PRESENT) or self._read.unread.covers(row.row_key):
                     continue
                 if not row.may_be_out:
                     self._dropped.append(row.id)
                 elif row.ends_at is not None and row.ends_at <= now:
                     self._past.append(row.id)
                 else:
-                    self._marks.mark([row.id], VANISHED)
+                    self._marks.mark(row.id, Mark.VANISHED)
 
     def _mark_gone(self) -> None:
         """Mark rows as vanished, with the rule that leaves them out, or as gone after their event: no later read counts these."""
         connection, now = self._connection, self._run.now()
         by_rule: defaultdict[str, array[int]] = defaultdict(partial(array, "q"))
-        for entry_id in self._marks.find(VANISHED):
+        for entry_id in self._marks.find(Mark.VANISHED):
             by_rule[self._read.left_out.get(entry_id, "")].append(entry_id)
         for rule, entries in by_rule.items():
             for page in in_pages(entries):
-                connection.execute(_VANISH, {"entries": page, "now": now, "rule": rule})
+                vanished = update(ENTRY).where(SOME, ENTRY.c.vanished_at.is_(None))
+                columns = {"vanished_at": now, "vanished_by": rule, "decision": _LISTED}
+                connection.execute(vanished.values(**columns), {"entries": page})
         for page in in_pages(chain(self._past, self._dropped)):
             connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
             connection.execute(_SETTLE, {"entries": page})
@@ -286,7 +274,7 @@ class _Closing:
     def _left_out(self) -> dict[str, Any]:
         """Return how many entries, of how many, each rule newly leaves out though their events are to come."""
         left_out = self._read.left_out.items()
-        rules = Counter(rule for entry_id, rule in left_out if self._marks.has(entry_id, VANISHED))
+        rules = Counter(rule for entry_id, rule in left_out if self._marks.has(entry_id, Mark.VANISHED))
         if rules.total() < _AT_LEAST:
             return {}
         to_come = count_to_come(self._connection, self._run.scope_id, self._run.now())
@@ -311,7 +299,7 @@ class _Closing:
             .where(RUN.c.scope_id == self._run.scope_id, RUN.c.id != self._run.run_id, RUN.c.is_whole, RUN.c.brakes == "[]")
             .where(RUN.c.stage_report.is_not(None))
             .order_by(RUN.c.started_at.desc())
-            .limit(READS_THAT_TELL)
+            .limit(READS_COMPARED)
         )
         replaced = alike = 0
         for stored in map(json.loads, self._connection.execute(latest).scalars()):
@@ -330,10 +318,10 @@ class _Closing:
         known = select(ENTRY.c.id).where(of_feed, MAY_BE_OUT)
         if is_whole:
             youngest = self._connection.execute(known.order_by(ENTRY.c.id.desc()).limit(MOST_COMPARED)).scalars()
-            absent = [entry_id for entry_id in youngest if not marks.has(entry_id, PRESENT)]
+            absent = [entry_id for entry_id in youngest if not marks.has(entry_id, Mark.PRESENT)]
         else:
             gone = self._connection.execute(known.where(~IS_IN_SOURCE)).scalars()
-            absent = list(islice(chain(gone, filter(marks.is_deleted, marks.find(DELETED))), MOST_COMPARED))
+            absent = list(islice(chain(gone, filter(marks.is_deleted, marks.find(Mark.DELETED))), MOST_COMPARED))
         if not absent:
             return 0
         pairs = {pair for body in self._bodies(absent) for pair in _pairs(body)}
@@ -347,10 +335,10 @@ class _Closing:
 
     def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[_Row]:
         """Yield the entries of before this read by state and by age, a page at a time."""
-        scope = {"scope": self._run.scope_id, "boundary": self._marks.boundary}
+        page = page.where(ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.id <= self._marks.boundary).order_by(ENTRY.c.id)
         for state in states:
-            after = 0
-            while rows := self._connection.execute(page, {**scope, "in_state": state.value, "after": after}).all():
+            after, of_state = 0, page.where(ENTRY.c.state == state.value).limit(2_000)
+            while rows := self._connection.execute(of_state.where(ENTRY.c.id > after)).all():
                 yield from rows
                 after = rows[-1].id
 
@@ -370,7 +358,7 @@ class _Closing:
         write_problems(connection, run, (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values()))
 
     def _settle_held(self) -> int:
-        """Judge the held rows that this read has mapped, and forget those that it has not and that nobody has decided on.
+        """Judge the held rows that this read has mapped, and forget those that it has not and that no person has decided on.
 
         Return how many entries of before this read are held, or were, that the source has. All marks must be written.
         """
@@ -383,11 +371,11 @@ class _Closing:
             after = page[-1].id
             mapped, over = [], []
             for row in page:
-                present += row.id <= marks.boundary and marks.has(row.id, PRESENT)
-                if marks.has(row.id, MAPPED):
-                    if not marks.has(row.id, CONFLICTING) and row.decision != Decision.IGNORE:
+                present += row.id <= marks.boundary and marks.has(row.id, Mark.PRESENT)
+                if marks.has(row.id, Mark.MAPPED):
+                    if not marks.has(row.id, Mark.CONFLICTING) and row.decision != Decision.IGNORE:
                         mapped.append(row)
-                elif row.decision is None and (self._read.is_whole or marks.has(row.id, PRESENT | DELETED)):
+                elif row.decision is None and (self._read.is_whole or marks.has(row.id, Mark.PRESENT | Mark.DELETED)):
                     over.append(row)
             self._judge_held(mapped)
             self._delete(row.id for row in over if not row.revision)
@@ -439,7 +427,7 @@ class _Closing:
             read_at = self._neighbours[scope_id].whole_read_at
             return candidate.is_gone or read_at is None or bool(read_at <= row.created_at)
         is_gone = self._read.is_whole or candidate.is_gone or self._marks.is_deleted(candidate.id)
-        return is_gone and not self._marks.has(candidate.id, PRESENT)
+        return is_gone and not self._marks.has(candidate.id, Mark.PRESENT)
 
     def _resolve(self, entries: Collection[int]) -> dict[int, _Row]:
         """Return entries by their ids; in place of a superseded one that which has its event now."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, and_, case, exists, func, or_, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, fingerprint, idempotency_key
 from state.database import reading
-from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.enums import Decision, EntryState, ProblemKind
 from state.holders import LeaseLostError
 from state.ledger.accounts import dump_answer
 from state.ledger.choices import (
@@ -44,7 +43,6 @@ from state.ledger.choices import (
     waits_for_access,
 )
 from state.ledger.entries import (
-    CANCELLED,
     IS_SET_ASIDE,
     UNDECIDED,
     channel_of,
@@ -55,20 +53,18 @@ from state.ledger.entries import (
     find_owners,
     in_pages,
     is_forgotten,
-    kind_of_drift,
     mark_anew,
-    may_be_pinned_anew,
     used_revisions,
 )
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
 from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_record
+from state.ledger.undo import Record, applied, drift_against, load_undo, restored, shown_of, undo_of, wanted_of
 from state.tables import EARLIER, ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
 """The states of rows that `retry` sends again."""
 Outcome = Change | NoChange | NotPossibleError | None
-_Record = Row[*tuple[Any, ...]]
 _WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace).join(
     SCOPE, SCOPE.c.id == ENTRY.c.scope_id
 )
@@ -156,10 +152,10 @@ class ReconcileCandidate:
 class _Situation:
     """One entry as it is decided on. `giver`: the entry whose event it takes over or gives back, `other` for people."""
 
-    row: _Record
+    row: Record
     record: RowRecord
     outcome: Outcome
-    giver: _Record | None
+    giver: Record | None
     undo: UndoRecord | None
 
 
@@ -318,7 +314,7 @@ class Decisions:
             row = connection.execute(select(ENTRY).where(*which)).one_or_none()
             if row is None:
                 return False
-            columns |= _applied(row)
+            columns |= applied(row)
             mark_anew(connection, [(row.id, columns["twin_digest"])])
         return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
@@ -341,9 +337,9 @@ class Decisions:
             case Resend():
                 columns |= self._send_again(connection, row, change)
             case SetAside():
-                columns["ignored_fingerprint"] = _asked_of(row._asdict())[0]
+                columns["ignored_fingerprint"] = wanted_of(row._asdict())[0]
             case Apply():
-                columns |= _applied(row)
+                columns |= applied(row)
             case Release() if row.body:
                 columns |= {"candidate_id": None, "attempts": 0}
             case Release():  # an upgrade made the entry: only a read knows what to send
@@ -353,7 +349,7 @@ class Decisions:
             case _:
                 assert_never(choice)
         adopted_id = None if change.adopted is None else change.adopted.record.entry_id
-        self._update(connection, row.id, columns | _undo_of(row, columns, adopted_id=adopted_id))
+        self._update(connection, row.id, columns | undo_of(row, columns, adopted_id=adopted_id))
 
     def _update(self, connection: Connection, entry_id: int, columns: dict[str, Any]) -> None:
         connection.execute(update(ENTRY).where(ENTRY.c.id == entry_id).values(**columns))
@@ -369,13 +365,13 @@ class Decisions:
             columns |= {"decision": decision.value, "decided_at": now, "decided_by": self._by}
         return columns
 
-    def _send_again(self, connection: Connection, row: _Record, change: Change) -> dict[str, Any]:
+    def _send_again(self, connection: Connection, row: Record, change: Change) -> dict[str, Any]:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
         columns |= _next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
         if row.removed_at is None:
-            shown, body = _shown_of(row._asdict())
+            shown, body = shown_of(row._asdict())
             return columns | {"body": body, "fingerprint": shown}
         # The event is created again as the source asks for it now. The next read adds its cover image: the fingerprint is that of
         # a payload without one.
@@ -396,17 +392,17 @@ class Decisions:
         given |= _next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
         given |= {"ignored_fingerprint": None, "past_at": giver.past_at or now}
         given |= _answer(ADOPTED, f"{self._by} said that its event is that of {row_key}")
-        given |= _undo_of(giver, given, Decision.SAME_AS)
+        given |= undo_of(giver, given, Decision.SAME_AS)
         connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**given))
         self._forget_read(connection, giver.scope_id)
         if change.event_id is not None:
             self._claim_event(connection, row_key, change.event_id)
-        shown, body = _shown_of(giver._asdict())
+        shown, body = shown_of(giver._asdict())
         columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run", "copies")}
         columns |= {"body": body, "fingerprint": shown, "cover_url": None, "cover_on_error": None} | _NO_BASELINE | _IN_SOURCE
         columns |= {"candidate_id": None, "ignored_fingerprint": None, "attempts": 0, "unanswered_at": None}
         columns |= _answer(ADOPTED, f"{self._by} said that it is the event of {change.adopted}")
-        return columns | (_drift_against((shown, body), _asked_of(row._asdict())) if row.body else NO_DRIFT)
+        return columns | (drift_against((shown, body), wanted_of(row._asdict())) if row.body else NO_DRIFT)
 
     def _check_lease(self, scope_id: int) -> None:
         if scope_id != self._run.scope_id and scope_id not in self._others:
@@ -425,7 +421,7 @@ class Decisions:
             columns |= {"removed_at": now, **NO_DRIFT}
         elif change.decision is not Decision.REMOVED:
             columns = {"updated_at": now}
-        undo = _undo_of(row, columns, Decision.REMOVED, is_of_event=is_of_event, revisions=revisions)
+        undo = undo_of(row, columns, Decision.REMOVED, is_of_event=is_of_event, revisions=revisions)
         self._update(connection, row.id, columns | undo)
 
     def _take_back(self, connection: Connection, situation: _Situation, columns: dict[str, Any]) -> None:
@@ -433,13 +429,13 @@ class Decisions:
         if undo is None or is_ignored_anew(situation.record, undo):
             columns["ignored_fingerprint"] = None
         else:
-            columns = _restored(row, undo) | {"undo": None, "updated_at": now}
+            columns = restored(row, undo) | {"undo": None, "updated_at": now}
             removed = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(undo.revisions))
             connection.execute(update(EARLIER).where(*removed).values(removed_at=None))
         self._update(connection, row.id, columns)
         if giver is not None and columns.get("state") == EntryState.HELD:
             self._check_lease(giver.scope_id)
-            self._update(connection, giver.id, {**_load_undo(giver.undo).before, "undo": None, "updated_at": now})
+            self._update(connection, giver.id, {**load_undo(giver.undo).before, "undo": None, "updated_at": now})
             self._forget_read(connection, giver.scope_id)
 
     def _claim_event(self, connection: Connection, row_key: RowKey, event_id: int) -> None:
@@ -479,7 +475,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     if isinstance(choice, SameAs):
         giver = _giver(connection, row, choice)
     elif isinstance(choice, TakeBack) and row.undo:
-        undo = _load_undo(row.undo)
+        undo = load_undo(row.undo)
         giver = None if undo.adopted_id is None else _find(connection, ENTRY.c.id == undo.adopted_id)
     elif isinstance(choice, SetAside):
         listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
@@ -488,7 +484,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     other = None
     if giver is not None:
         place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
-        other = Other(_record_of(connection, giver), giver.scope_id, FeedName(place[0]), place[1])
+        other = Other(_record_of(connection, giver), FeedName(place[0]), place[1])
     outcome: Outcome
     try:
         outcome = decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
@@ -497,7 +493,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     return _Situation(row, record, outcome, giver, undo)
 
 
-def _giver(connection: Connection, row: _Record, choice: SameAs) -> _Record | None:
+def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None:
     """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
     candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
     if choice.row_key is None:
@@ -508,11 +504,11 @@ def _giver(connection: Connection, row: _Record, choice: SameAs) -> _Record | No
     return candidate if named is None else named
 
 
-def _find(connection: Connection, *which: Any) -> _Record | None:
+def _find(connection: Connection, *which: Any) -> Record | None:
     return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
 
 
-def _record_of(connection: Connection, row: _Record) -> RowRecord:
+def _record_of(connection: Connection, row: Record) -> RowRecord:
     return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
 
 
@@ -531,25 +527,7 @@ def _answer(code: str, message: str) -> dict[str, Any]:
     return {"answer": dump_answer(Answer(status=0, code=code, message=message))}
 
 
-def _shown_of(row: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return the fingerprint and the body of an entry's baseline."""
-    prefix = "" if row["baseline_body"] is None else "baseline_"
-    return row[f"{prefix}fingerprint"], row[f"{prefix}body"]
-
-
-def _asked_of(row: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """Return what the source asks for now: the drift, or else the baseline. No body: cancelled, or changes are not reported."""
-    return _shown_of(row) if row["drift_fingerprint"] is None else (row["drift_fingerprint"], row["drift_body"])
-
-
-def _applied(row: _Record) -> dict[str, Any]:
-    """Make the drift the baseline, as it was shown."""
-    body, columns = row.drift_body, {"baseline_body": row.drift_body, "baseline_fingerprint": row.drift_fingerprint}
-    digests = {"twin_digest": duplicate_digest_of(body), "ends_at": ends_at_of(body), "ignored_fingerprint": None}
-    return columns | digests | NO_DRIFT
-
-
-def _next_key(connection: Connection, row: _Record, namespace: str, feed: FeedName) -> dict[str, Any]:
+def _next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
     """Give an entry the next key that none of its events has, under which nothing was sent."""
     used = used_revisions(connection, [row.id])[row.id]
     revision = row.revision + 1
@@ -558,98 +536,3 @@ def _next_key(connection: Connection, row: _Record, namespace: str, feed: FeedNa
     key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
     unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
     return {"revision": revision, "idempotency_key": key, **unsent}
-
-
-def _drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
-    """Return the drift columns of an entry that shows one thing and is asked for another."""
-    fingerprint, body = asked
-    kind: DriftKind | None = None
-    if fingerprint == CANCELLED:
-        body, kind = None, DriftKind.CANCELLED
-    elif fingerprint == shown[0] and not is_removed:
-        return dict(NO_DRIFT)
-    elif body is not None:
-        kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown[1], body)
-    return {"drift_body": body, "drift_fingerprint": fingerprint, "drift_kind": kind and kind.value}
-
-
-_CHANGED_BY_READS = (
-    *("state", "idempotency_key", "revision", "event_id", "attempts", "copies", "unanswered_at", "answer"),
-    *("refused_request_id", "denied_request_id", "removed_at", "body", "cover_url", "cover_on_error", "fingerprint"),
-    *("channel_id", "baseline_body", "baseline_fingerprint", "twin_digest", "ends_at", *NO_DRIFT, "ignored_fingerprint"),
-)
-"""What the next read may change of an entry that is to be sent again, and that no decision but these writes."""
-_BODIES = frozenset({"body", "baseline_body", "drift_body"})
-
-
-def _undo_of(
-    row: _Record, columns: Mapping[str, Any], decision: Decision | None = None, *, is_of_event: bool = True, **more: Any
-) -> dict[str, Any]:
-    """Return the column that takes a decision back: the entry as `columns` leave it, and what they change, as it was."""
-    decision = decision or Decision(columns["decision"])
-    names = set(columns) - {"updated_at", "undo"} if is_of_event else {"decision", "decided_at", "decided_by"}
-    if decision in (Decision.RESEND, Decision.RETRY):
-        names.update(_CHANGED_BY_READS)
-    stored = {
-        "decision": decision.value,
-        "after": [columns.get(name, getattr(row, name)) for name in ("state", "revision", "attempts", "event_id")],
-        "is_of_event": is_of_event,
-        "before": {name: _encoded(name, getattr(row, name)) for name in sorted(names)},
-        "adopted_id": None,
-        "revisions": (),
-        **more,
-    }
-    return {"undo": json.dumps(stored, separators=(",", ":"))}
-
-
-def _load_undo(stored: str) -> UndoRecord:
-    undo = json.loads(stored)
-    state, revision, attempts, event_id = undo.pop("after")
-    undo |= {"decision": Decision(undo["decision"]), "state": EntryState(state), "revisions": tuple(undo["revisions"])}
-    undo["before"] = {name: _decoded(name, value) for name, value in undo["before"].items()}
-    return UndoRecord(revision=revision, attempts=attempts, event_id=event_id, **undo)
-
-
-def _encoded(name: str, value: Any) -> Any:
-    """Write a column for JSON: bodies as text, digests as hexadecimal digits, times in ISO 8601."""
-    if isinstance(value, bytes):
-        return value.decode() if name in _BODIES else value.hex()
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _decoded(name: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if name in _BODIES:
-        return value.encode()
-    if name == "twin_digest":
-        return bytes.fromhex(value)
-    return datetime.fromisoformat(value) if name.endswith("_at") else value
-
-
-def _restored(row: _Record, undo: UndoRecord) -> dict[str, Any]:
-    """Return the columns that take back the last decision about an entry.
-
-    A baseline comes back as it was; what the source asks for now is drift against it.
-    """
-    before, asked = dict(undo.before), _asked_of(row._asdict())
-    then = {**row._asdict(), **before}
-    if undo.decision is Decision.IGNORE and row.decision != Decision.IGNORE:  # the row has changed since, and is listed
-        return {"ignored_fingerprint": then["ignored_fingerprint"]}
-    if undo.decision is Decision.REMOVED and not undo.is_of_event:
-        return before if row.decision == Decision.REMOVED else {}
-    is_to_be_sent = undo.decision in (Decision.RESEND, Decision.RETRY)
-    is_unanswered = then["unanswered_at"] is not None
-    if is_to_be_sent and may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
-        before |= NO_DRIFT
-    elif (
-        is_to_be_sent
-        or undo.decision is Decision.APPLIED
-        or (undo.decision is Decision.REMOVED and row.drift_kind == DriftKind.RETURNED)
-    ):
-        before |= _drift_against(_shown_of(then), asked, is_removed=then["removed_at"] is not None)
-    elif undo.decision is Decision.SAME_AS and asked[1] is not None and asked[0] != before["fingerprint"]:
-        before |= {"body": asked[1], "fingerprint": asked[0], "row_digest": b""}  # held again, as its source asks for it now
-    if before["decision"] == Decision.IGNORE and then["ignored_fingerprint"] != asked[0]:
-        before |= {"decision": None, "decided_at": None, "decided_by": None}
-    return before

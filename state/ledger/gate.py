@@ -74,6 +74,11 @@ def read_bookmark(connection: Connection, scope_id: int) -> Bookmark:
     return Bookmark(scope.cursor, scope.cursor_fit, scope.full_read_at)
 
 
+def read_stamp(connection: Connection, scope_id: int) -> str:
+    """Return the stamp of the last whole read that the gate let out, "" where there is none."""
+    return str(_read_scope(connection, scope_id).stamp)
+
+
 def drop_bookmark(connection: Connection, scope_id: int) -> None:
     """Take the bookmark out: the next read is a full one. When the last of them was is still known."""
     _set(connection, scope_id, cursor="", cursor_fit="")
@@ -262,7 +267,7 @@ def _last_free_read(connection: Connection, scope: _Scope, known: str) -> StageR
 def _follows(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy, refused: int) -> bool:
     """Whether every row of the last read would have the same outcome, or be unchanged where it was new.
 
-    A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
+    A row that says what is pinned is unchanged in any state of its entry. Copies depend on the entries that they look like;
     what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
     """
     account, of_feed = last.account, ENTRY.c.scope_id == scope_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, select, update
 
@@ -14,13 +15,16 @@ from state.enums import GateState, Phase
 from state.holders import Holder, boot_clock, this_process
 from state.ledger.accounts import PublishAccount, StageReport, dump
 from state.ledger.decisions import Decisions
-from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, repeat_read
+from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp, repeat_read
 from state.ledger.lease import FencedTransaction, Lease, LeaseClock, acquire
 from state.ledger.outbox import KEY_MEMORY_S, Outbox, start_outbox
 from state.ledger.reads import DEFAULT_POLICY, StagePolicy
 from state.ledger.stage import Stage, start_stage
 from state.ledger.standing import Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Ledger:
@@ -95,9 +99,7 @@ class Ledger:
 
     def standing(self, key_memory_s: float = KEY_MEMORY_S) -> Standing:
         """Return what waits for a person now."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return read_standing(connection, scope_id, self._now(), key_memory_s)
+        return self._read(read_standing, self._now(), key_memory_s)
 
     def open_stage(
         self,
@@ -121,9 +123,7 @@ class Ledger:
 
     def stamp(self) -> str:
         """Return the evidence that the last whole read that the gate let out has left, "" if none."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return str(connection.execute(select(SCOPE.c.stamp).where(SCOPE.c.id == scope_id)).scalar_one())
+        return self._read(read_stamp)
 
     def repeat_read(
         self, run_id: str, fence: int, policy: StagePolicy, known: str, stamp: str, brake: Callable[[StageReport], Sequence[str]]
@@ -159,9 +159,7 @@ class Ledger:
 
     def bookmark(self) -> Bookmark:
         """Return where the next read may go on."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return read_bookmark(connection, scope_id)
+        return self._read(read_bookmark)
 
     def open_decisions(self, by: str, fence: int, others: Collection[Lease] = ()) -> Decisions:
         """Record what a person decides about rows. `by`: who, as `user@host`; `others`: leases of feeds that give up an event."""
@@ -169,9 +167,7 @@ class Ledger:
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""
-        scope_id = self._scope_id()
-        with reading(self._engine) as connection:
-            return read_gate(connection, scope_id)
+        return self._read(read_gate)
 
     def open_gate(self, by: str) -> Gate:
         """Let out what brakes have stopped, on a person's word.
@@ -181,6 +177,11 @@ class Ledger:
         scope_id = self._scope_id()
         with writing(self._engine) as connection:
             return accept(connection, scope_id, by)
+
+    def _read(self, query: Callable[Concatenate[Connection, int, P], T], *args: P.args, **options: P.kwargs) -> T:
+        scope_id = self._scope_id()
+        with reading(self._engine) as connection:
+            return query(connection, scope_id, *args, **options)
 
     def _fenced(self, run_id: str, fence: int) -> FencedTransaction:
         who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, fence)

@@ -11,7 +11,7 @@ import re
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -61,10 +61,17 @@ class StagePolicy:
 
 DEFAULT_POLICY = StagePolicy()
 """Every difference is reported, every copy held, every row sent as it is mapped."""
-PRESENT, MAPPED, UNCHANGED, STAGED, CONFLICTING, DELETED, VANISHED, DOUBTFUL = (1 << bit for bit in range(8))
-"""Flags of an entry: the source has its row; in a usable shape; as it was; this read has staged it; two rows claim it; the
-source says that its row is gone; that row is newly gone, its event being to come; its row has to be mapped even if unchanged."""
-_NEW = PRESENT | MAPPED | STAGED
+
+
+class Mark:
+    """Flags of an entry: the source has its row; in a usable shape; as it was; this read has staged it; two rows claim it; the
+    source says that its row is gone; that row is newly gone, its event being to come; its row has to be mapped even if unchanged.
+    """
+
+    PRESENT, MAPPED, UNCHANGED, STAGED, CONFLICTING, DELETED, VANISHED, DOUBTFUL = (1 << bit for bit in range(8))
+
+
+_NEW = Mark.PRESENT | Mark.MAPPED | Mark.STAGED
 
 
 class ReadMarks:
@@ -78,13 +85,12 @@ class ReadMarks:
         self.known = bytearray(boundary + 1)
         self._new: dict[int, int] = {}
 
-    def mark(self, entries: Iterable[int], flags: int) -> None:
-        """Set these flags of entries."""
-        for entry_id in entries:
-            if entry_id <= self.boundary:
-                self.known[entry_id] |= flags
-            elif flags & ~_NEW:
-                self._new[entry_id] = self.flags(entry_id) | flags
+    def mark(self, entry_id: int, flags: int) -> None:
+        """Set these flags of an entry."""
+        if entry_id <= self.boundary:
+            self.known[entry_id] |= flags
+        elif flags & ~_NEW:
+            self._new[entry_id] = self.flags(entry_id) | flags
 
     def flags(self, entry_id: int) -> int:
         """Return all flags of an entry."""
@@ -92,11 +98,12 @@ class ReadMarks:
 
     def has(self, entry_id: int, flag: int) -> bool:
         """Whether a flag of an entry is set."""
-        return bool(self.flags(entry_id) & flag)
+        flags = self.known[entry_id] if entry_id <= self.boundary else self._new.get(entry_id, _NEW)
+        return bool(flags & flag)
 
     def is_deleted(self, entry_id: int) -> bool:
         """Whether the source has said that the row is gone, and nothing else of it."""
-        return self.flags(entry_id) & (DELETED | PRESENT) == DELETED
+        return self.flags(entry_id) & (Mark.DELETED | Mark.PRESENT) == Mark.DELETED
 
     def count(self, flag: int) -> int:
         """Count the entries of before this read that have a flag."""
@@ -147,11 +154,8 @@ class UnreadEvents:
 
 _PARTS = range(256)
 _USED_BYTES = 8
-_CREATED = (
-    select(ENTRY.c.id)
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.id > bindparam("after"))
-    .order_by(ENTRY.c.id)
-)
+_CREATED = select(ENTRY.c.id).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value)
+_CREATED = _CREATED.where(ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id)
 _UNSETTLED = tuple(state.value for state in EntryState if state is not EntryState.DELIVERED)
 
 
@@ -161,9 +165,9 @@ class RowDigests:
     `is_kept`: this read leaves its digests to the next one.
     """
 
-    def __init__(self, marks: ReadMarks, *, is_kept: bool = False) -> None:
+    def __init__(self, marks: ReadMarks) -> None:
         self._marks = marks
-        self._is_kept = is_kept
+        self.is_kept = False
         self._known = [(array("Q"), array("Q")) for _ in _PARTS]
         self._added = [array("Q") for _ in _PARTS]  # digest, entry, digest, entry, ...
         self._created: list[bytes] = []
@@ -179,7 +183,8 @@ class RowDigests:
                 numbers.frombytes(stored)
         for is_doubtful in (ENTRY.c.state.in_(_UNSETTLED), ENTRY.c.drift_kind.is_not(None)):  # by an index each
             doubtful = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id, is_doubtful)
-            self._marks.mark(connection.execute(doubtful).scalars(), DOUBTFUL)
+            for entry_id in connection.execute(doubtful).scalars():
+                self._marks.mark(entry_id, Mark.DOUBTFUL)
 
     def unchanged(self, digests: Iterable[bytes]) -> list[int]:
         """Return, for each row of a chunk, the entry that it leaves as it is, 0 where the row has to be mapped.
@@ -204,12 +209,12 @@ class RowDigests:
 
     def add(self, digest: bytes, entry_id: int) -> None:
         """Remember a row that says what an entry says; b"": one that has to be mapped in every read."""
-        if digest and self._is_kept:
+        if digest and self.is_kept:
             self._added[digest[0]].extend((int.from_bytes(digest[:_USED_BYTES]), entry_id))
 
     def add_created(self, digest: bytes) -> None:
         """Remember a row that is to get a new entry; call it for all such rows, in the order in which they are written."""
-        if self._is_kept:
+        if self.is_kept:
             self._created.append(digest)
 
     def settle(self, connection: Connection, scope_id: int) -> None:
@@ -223,12 +228,12 @@ class RowDigests:
 
     def keep(self, connection: Connection, scope_id: int) -> None:
         """Write the digests of this read in place of those of the last, in the transaction that opens the gate."""
-        if not self._is_kept:
+        if not self.is_kept:
             return
         connection.execute(delete(ROW_DIGESTS).where(ROW_DIGESTS.c.scope_id == scope_id))
-        rows, flags, conflicting = [], self._marks.known, set(self._marks.find(CONFLICTING))
+        rows, flags, conflicting = [], self._marks.known, set(self._marks.find(Mark.CONFLICTING))
         for part, (known, added) in enumerate(zip(self._known, self._added, strict=True)):
-            pairs = [pair for pair in zip(*known, strict=True) if flags[pair[1]] & UNCHANGED]
+            pairs = [pair for pair in zip(*known, strict=True) if flags[pair[1]] & Mark.UNCHANGED]
             pairs += zip(added[::2], added[1::2], strict=True)
             if conflicting:
                 pairs = [pair for pair in pairs if pair[1] not in conflicting]
@@ -240,32 +245,39 @@ class RowDigests:
             connection.execute(insert(ROW_DIGESTS).values(scope_id=scope_id), rows)
 
 
-@dataclass(slots=True)
 class SourceRead:
     """The state of one read: what it found when it began, its policy, what it has met, counted and gathered so far.
 
-    `scope`: the feed's scope as it was; `known_before`: the entries that some run had let out. `is_whole`: the source is read
-    from end to end. `stamp`: evidence of the content's version.
+    `scope`: the feed's scope as it was, `boundary` its highest entry; `known_before`: the entries that some run had let out.
+    `is_whole`: the source is read from end to end. `stamp`: evidence of the content's version. `left_out`: the known entries
+    that a rule of the mapping now leaves out, with the rule, `left_out_stems`: such rows of several events. `stems`: the rows
+    that this read has met, where each stands for all of its events, and the others of its source are not read.
     """
 
-    run: FencedTransaction
-    scope: Row[*tuple[Any, ...]]
-    known_before: int
-    policy: StagePolicy
-    is_whole: bool
-    stamp: str
-    marks: ReadMarks
-    digests: RowDigests
-    listed: ListedProblems
-    duplicates: DuplicateIndex
-    unread: UnreadEvents
-    tally: Tally = field(default_factory=Tally)
-    left_out: dict[int, str] = field(default_factory=dict)
-    """The known entries that a rule of the mapping now leaves out, with the rule."""
-    stems: set[str] = field(default_factory=set)
-    """The rows that this read has met, where each stands for all of its events, and the others of its source are not read."""
-    left_out_stems: dict[str, str] = field(default_factory=dict)
-    """The rows of several events that a rule of the mapping now leaves out, with the rule."""
+    def __init__(
+        self,
+        connection: Connection,
+        run: FencedTransaction,
+        policy: StagePolicy,
+        before: tuple[Row[*tuple[Any, ...]], int, int],
+        *,
+        is_whole: bool,
+        stamp: str,
+    ) -> None:
+        self.run = run
+        self.policy = policy
+        self.scope, boundary, self.known_before = before
+        self.is_whole = is_whole
+        self.stamp = stamp
+        self.marks = ReadMarks(boundary)
+        self.digests = RowDigests(self.marks)
+        self.listed = ListedProblems(policy.row_parts)
+        self.duplicates = DuplicateIndex(connection, run.scope_id)
+        self.unread = UnreadEvents(policy.days)
+        self.tally = Tally()
+        self.left_out: dict[int, str] = {}
+        self.left_out_stems: dict[str, str] = {}
+        self.stems: set[str] = set()
 
     def note(self, outcomes: Sequence[RowOutcome]) -> None:
         """Note which events these rows stand for, and of which they say nothing."""

@@ -18,8 +18,8 @@ What to do with a row that the source has, given what the ledger remembers:
 
 "Same payload" compares with the baseline: what was delivered, or what a person said they applied by hand.
 
-A retry is the same request. So a body that may have reached the service stays pinned under its key, whatever the source
-says now; the difference is recorded as drift. Only where certainly nothing was created may another body take its place:
+A retry is the same request. So a body that may have reached the service stays pinned under its key; what else the source
+says now is recorded as drift. Only where certainly nothing was created may another body take its place:
 before the first attempt (an attempt that was only paced away does not count), and after a definitive refusal. A blocked
 channel is such a refusal: its commonest cure is a mapping that names the right channel, which must not be pinned away.
 The corrected body goes under the same key first, with the refusal's request id remembered, because the service may
@@ -36,18 +36,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import Enum, auto
+from enum import StrEnum, auto
 from typing import assert_never
 
-import orjson
 from sqlalchemy import Connection
 
 from mappings.outcome import (
     Absorbed,
     Gone,
     MappedRow,
-    Reason,
-    ReasonCode,
     Rejection,
     RowLocation,
     RowOutcome,
@@ -56,44 +53,33 @@ from mappings.outcome import (
 )
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
-from state.ledger.accounts import ListedProblems, Problem, StageReport, dump, held, rejected, strike, warned, write_problems
+from state.ledger.accounts import Problem, StageReport, claimed_twice, dump, held, rejected, strike, warned, write_problems
 from state.ledger.close import close_stage
-from state.ledger.duplicates import DuplicateIndex
 from state.ledger.entries import (
     CANCELLED,
     Batch,
     Candidate,
     Known,
-    content_of,
+    compare_with_past,
     drafted,
     find_ids,
     find_known,
     is_of_change,
-    read_baselines,
-    said_before,
 )
 from state.ledger.gate import Bookmark, is_last_read, shut
 from state.ledger.lease import FencedTransaction
 from state.ledger.reads import (
-    CONFLICTING,
-    DELETED,
-    MAPPED,
-    PRESENT,
-    STAGED,
-    UNCHANGED,
+    Mark,
     OnChange,
     ReadKind,
-    ReadMarks,
-    RowDigests,
     SourceRead,
     StagePolicy,
-    UnreadEvents,
     name_rule,
 )
 from state.tables import storable
 
 
-class Plan(Enum):
+class Plan(StrEnum):
     """What becomes of a row that the ledger knows.
 
     `PIN`: its body takes the place of one of which nothing was created. `REDRAFT`: delivered and changed since, the change
@@ -172,7 +158,8 @@ class Stage:
                 if not set(unchanged).isdisjoint(find_ids(connection, run.scope_id, keys)):
                     outcomes, unchanged = map_all(), ()
             read.tally.begin(outcomes, len(unchanged))
-            read.marks.mark(unchanged, PRESENT | MAPPED | UNCHANGED)
+            for entry_id in unchanged:
+                read.marks.known[entry_id] |= Mark.PRESENT | Mark.MAPPED | Mark.UNCHANGED
             read.listed.strike(connection, outcomes)
             if not all(outcome.row_key.isprintable() for outcome in outcomes):
                 # Every database takes these keys: the ledger knows rows by them, and their idempotency keys are made of them.
@@ -203,16 +190,14 @@ def start_stage(run: FencedTransaction, *, is_whole: bool, stamp: str, policy: S
     with run.transaction() as connection:
         is_known = bool(digests_of) and is_last_read(connection, run.scope_id, digests_of or "")
         is_anew = policy.kind is ReadKind.FULL or is_whole
-        scope, boundary, known_before = shut(connection, run, is_whole=is_whole, is_anew=is_anew)
-        listed = ListedProblems(policy.row_parts)
+        before = shut(connection, run, is_whole=is_whole, is_anew=is_anew)
+        read = SourceRead(connection, run, policy, before, is_whole=is_whole, stamp=stamp)
+        read.digests.is_kept = digests_of is not None
         if not is_anew:
-            listed.carry(connection, run)
-        marks = ReadMarks(boundary)
-        digests = RowDigests(marks, is_kept=digests_of is not None)
-        duplicates, unread = DuplicateIndex(connection, run.scope_id), UnreadEvents(policy.days)
+            read.listed.carry(connection, run)
         if is_known:
-            digests.load(connection, run.scope_id)
-    return Stage(SourceRead(run, scope, known_before, policy, is_whole, stamp, marks, digests, listed, duplicates, unread))
+            read.digests.load(connection, run.scope_id)
+    return Stage(read)
 
 
 def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOutcome]]:
@@ -279,7 +264,7 @@ class _Comparison:
             case Gone():
                 self._tally.counts["gone"] += 1
                 if known := self._entry_of(outcome.row_key):
-                    self._marks.mark([known.entry_id], DELETED)
+                    self._marks.mark(known.entry_id, Mark.DELETED)
             case _:
                 assert_never(outcome)
 
@@ -290,7 +275,7 @@ class _Comparison:
         """Leave out a cancelled row; an event that may be out already is drift, as only a person can withdraw it."""
         self._mark_present(row.row_key)
         known = self._entry_of(row.row_key)
-        if known is not None and self._marks.has(known.entry_id, MAPPED):
+        if known is not None and self._marks.has(known.entry_id, Mark.MAPPED):
             self._tally.counts["restless"] += 1  # another row of this read speaks for the event
         if known is None or known.may_be_pinned_anew:
             self._tally.counts["called_off"] += 1
@@ -312,7 +297,7 @@ class _Comparison:
         if not row.rule or known is None or self._policy.kind is ReadKind.CHOSEN:
             self._mark_present(row.row_key)
             return
-        self._marks.mark([known.entry_id], DELETED)
+        self._marks.mark(known.entry_id, Mark.DELETED)
         if not known.is_vanished:
             self._read.left_out[known.entry_id] = name_rule(row)
 
@@ -322,7 +307,8 @@ class _Comparison:
             self._mark_present(row.row_key)
             self._tally.skip(row.outside)
             return
-        self._tally.counts["warnings"] += len(row.warnings)
+        if row.warnings:
+            self._tally.counts["warnings"] += len(row.warnings)
         if known is None:
             self._take_new(drafted(row) if self._policy.drafts_only else row)
             return
@@ -332,7 +318,7 @@ class _Comparison:
             self._batch.unmark_vanished(known.entry_id)
         if known.drift_fingerprint == CANCELLED:
             self._tally.counts["restless"] += 1  # another row of this read may have called the event off
-        if self._marks.has(known.entry_id, MAPPED):
+        if self._marks.has(known.entry_id, Mark.MAPPED):
             self._take_second_claim(known, row)
         else:
             self._take_known(known, row)
@@ -362,10 +348,10 @@ class _Comparison:
             on_change = "report"
         is_said, is_status_only = self._pasts.get(entry_id, (False, False))
         plan = plan_known(known, row, on_change, is_said=is_said, is_status_only=is_status_only)
-        self._marks.mark([entry_id], PRESENT | MAPPED)
+        self._marks.mark(entry_id, Mark.PRESENT | Mark.MAPPED)
         match plan:
             case Plan.UNCHANGED | Plan.STILL_REFUSED:
-                self._tally.counts[plan.name.lower()] += 1
+                self._tally.counts[plan] += 1
                 if plan is Plan.UNCHANGED and not known.revision:
                     self._read.digests.add(_digest_of(row), entry_id)
                 has_changed = known.drift_fingerprint is not None or row.row_digest != known.row_digest
@@ -398,7 +384,7 @@ class _Comparison:
                     self._batch.pin(entry_id, row)
                 else:
                     self._batch.redraft(entry_id, drafted(row))
-                self._marks.mark([entry_id], STAGED)
+                self._marks.mark(entry_id, Mark.STAGED)
                 self._tally.counts.update(("new", "restaged"))
                 self._list_warnings_anew(row)
             case _:
@@ -410,23 +396,23 @@ class _Comparison:
         Of an entry that was never sent the first claim is taken back as well: until a person says which row is right, both are
         wrong.
         """
-        is_conflicting = self._marks.has(known.entry_id, CONFLICTING)
+        is_conflicting = self._marks.has(known.entry_id, Mark.CONFLICTING)
         if row.fingerprint == (known.drift_fingerprint or known.shown) and not is_conflicting:
             self._tally.counts["duplicate"] += 1
             return
-        self._reject(_claimed_twice(row.row_key, row.location, f"the first one is at {known.origin}", row.cells))
+        self._reject(claimed_twice(row.row_key, row.location, f"the first one is at {known.origin}", row.cells))
         if known.state == EntryState.HELD:
-            self._marks.mark([known.entry_id], CONFLICTING)
+            self._marks.mark(known.entry_id, Mark.CONFLICTING)
         elif known.is_never_sent and not is_conflicting:
-            is_staged = self._marks.has(known.entry_id, STAGED)
+            is_staged = self._marks.has(known.entry_id, Mark.STAGED)
             self._tally.counts["new" if is_staged else "unchanged"] -= 1
             self._tally.counts["restaged"] -= is_staged and known.entry_id <= self._marks.boundary
-            self._marks.mark([known.entry_id], CONFLICTING)
-            self._reject(_claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.location}", {}))
+            self._marks.mark(known.entry_id, Mark.CONFLICTING)
+            self._reject(claimed_twice(row.row_key, RowLocation(known.origin), f"another one is at {row.location}", {}))
 
     def _mark_present(self, row_key: RowKey) -> None:
         if known := self._entry_of(row_key):
-            self._marks.mark([known.entry_id], PRESENT)
+            self._marks.mark(known.entry_id, Mark.PRESENT)
             if known.is_vanished:
                 self._batch.unmark_vanished(known.entry_id)
 
@@ -461,11 +447,6 @@ def _digest_of(row: MappedRow) -> bytes:
     return b"" if row.warnings else row.row_digest
 
 
-def _claimed_twice(row_key: RowKey, location: RowLocation, hint: str, cells: Mapping[str, str]) -> Rejection:
-    reason = Reason(ReasonCode.DUPLICATE_KEY, "", "", row_key, hint)
-    return Rejection(location, row_key, (reason,), cells)
-
-
 def _find_pasts(
     connection: Connection, known: Mapping[str, Known], rows: Sequence[MappedRow], policy: StagePolicy
 ) -> dict[int, tuple[bool, bool]]:
@@ -473,21 +454,11 @@ def _find_pasts(
     is_drafting = policy.on_change == "create_draft_again"
     if not is_drafting and not any(entry.revision for entry in known.values()):
         return {}
-    changed = {}
+    changed: dict[int, tuple[MappedRow, bool]] = {}
     for row in rows:
         entry = known.get(row.row_key)
         if entry is None or entry.shown == row.fingerprint:
             continue
         if is_of_change(entry.revision) or (is_drafting and entry.state == EntryState.DELIVERED):
-            changed[entry.entry_id] = (row, drafted(row), entry.revision)
-    said, shown = said_before(connection, changed), read_baselines(connection, changed)
-    pasts = {}
-    for entry_id, (row, draft, revision) in changed.items():
-        is_said = not {row.fingerprint, draft.fingerprint}.isdisjoint(said[entry_id])
-        pasts[entry_id] = is_said, _is_status_only(shown[entry_id], draft.body if is_of_change(revision) else row.body)
-    return pasts
-
-
-def _is_status_only(shown: bytes, wanted: bytes) -> bool:
-    has_other_status = orjson.loads(shown).get("status") != orjson.loads(wanted).get("status")
-    return has_other_status and content_of(shown) == content_of(wanted)
+            changed[entry.entry_id] = (row, is_of_change(entry.revision))
+    return compare_with_past(connection, changed)

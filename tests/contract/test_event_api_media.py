@@ -215,7 +215,6 @@ PRIVATE = [
     "192.0.0.8",
     "198.18.0.1",
     "203.0.113.9",
-    "not an address",
 ]
 PUBLIC = [
     "93.184.216.34",
@@ -228,51 +227,46 @@ PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@pytest.mark.parametrize("address", [*PRIVATE, "not an address", *PUBLIC])
 def test_a_private_address_is_told_from_a_public_one(address: str) -> None:
-    assert not is_public(address)
-
-
-@pytest.mark.parametrize("address", PUBLIC)
-def test_a_public_address_is_told_from_a_private_one(address: str) -> None:
-    assert is_public(address)
+    assert is_public(address) == (address in PUBLIC)
 
 
 SNEAKY = [
-    "http://127.0.0.1:PORT/a",
-    "http://localhost:PORT/a",
-    "http://[::1]:PORT/a",
-    "http://127.1:PORT/a",
-    "http://2130706433:PORT/a",
-    "http://0x7f.0.0.1:PORT/a",
-    "http://0177.0.0.1:PORT/a",
-    "http://0:PORT/a",
-    "http://0.0.0.0:PORT/a",
-    "http://[::ffff:127.0.0.1]:PORT/a",
-    "http://１２７.0.0.1:PORT/a",
-    "http://127。0。0。1:PORT/a",
-    "http://localhost.:PORT/a",
-    "http://LOCALHOST:PORT/a",
-    "http://127.0.0.1.:PORT/a",
-    "http://0x7f000001:PORT/a",
-    "http://0x7F.1:PORT/a",
-    "http://017700000001:PORT/a",
-    "http://[::127.0.0.1]:PORT/a",
-    "http://[64:ff9b::7f00:1]:PORT/a",
-    "http://[::ffff:7f00:1]:PORT/a",
-    "http://①②⑦.0.0.1:PORT/a",
-    "http://127.0.0.1%2F@images.example.org:PORT/a",
-    "http://images.example.org@127.0.0.1:PORT/a",
-    "http://127.0.0.1%00.example.org:PORT/a",
-    "http://127.0.0.1\\@images.example.org:PORT/a",
-    "http://[::1%25lo]:PORT/a",
+    r"127.0.0.1",
+    r"localhost",
+    r"[::1]",
+    r"127.1",
+    r"2130706433",
+    r"0x7f.0.0.1",
+    r"0177.0.0.1",
+    r"0",
+    r"0.0.0.0",
+    r"[::ffff:127.0.0.1]",
+    r"１２７.0.0.1",
+    r"127。0。0。1",
+    r"localhost.",
+    r"LOCALHOST",
+    r"127.0.0.1.",
+    r"0x7f000001",
+    r"0x7F.1",
+    r"017700000001",
+    r"[::127.0.0.1]",
+    r"[64:ff9b::7f00:1]",
+    r"[::ffff:7f00:1]",
+    r"①②⑦.0.0.1",
+    r"127.0.0.1%2F@images.example.org",
+    r"images.example.org@127.0.0.1",
+    r"127.0.0.1%00.example.org",
+    r"127.0.0.1\@images.example.org",
+    r"[::1%25lo]",
 ]
 
 
-@pytest.mark.parametrize("url", SNEAKY)
-def test_no_spelling_leads_into_our_own_network(url: str) -> None:
+@pytest.mark.parametrize("host", SNEAKY)
+def test_no_spelling_leads_into_our_own_network(host: str) -> None:
     site = Site({"/a": ok(PNG)})
-    outcome = fetched(site, url, limits=ImageLimits(timeout_s=60))
+    outcome = fetched(site, f"http://{host}:PORT/a", limits=ImageLimits(timeout_s=60))
     assert isinstance(outcome, ImageProblem)
     assert not site.asked
 

@@ -78,7 +78,7 @@ def test_the_feeds_we_ship_stay_within_their_own_brakes() -> None:
     for feed in load_folder(SHIPPED).feeds:
         accounts = accounts_of(outcomes_of(feed.path))
         read = accounts.events + accounts.rejected + sum(accounts.skipped.values())
-        brakes = feed.mapping.publish.brakes
+        brakes = feed.publish.brakes
         assert brakes.rejected is not None
         assert accounts.rejected <= max(brakes.rejected * read, brakes.rejected_at_least - 1)
 

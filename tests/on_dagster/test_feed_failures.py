@@ -56,7 +56,7 @@ def test_a_lost_column_stops_like_a_brake_and_names_the_nearest(desk: Desk) -> N
 
 def test_a_feed_held_by_another_run_is_left_at_once_and_may_be_run_again_later(desk: Desk) -> None:
     (feed,) = load_folder(desk.folder / "feeds").feeds
-    with open_context(desk.settings) as workshop, workshop.lease(feed.mapping, "the other run", is_patient=False):
+    with open_context(desk.settings) as workshop, workshop.lease(feed, "the other run", is_patient=False):
         result = desk.run()
     description, told = failure_of(result)
     assert (told["outcome"], told["exit_code"]) == ("held by another run", 4)

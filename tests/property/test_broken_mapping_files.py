@@ -113,7 +113,7 @@ def hold_to_the_promise(path: Path, content: bytes) -> None:
     for error in folder.broken:
         check_error(error)
     for feed in folder.feeds:
-        use(feed.mapping)
+        use(feed)
     list(broken_files(folder.broken, ()))
     build_definitions(read_settings({"EVENTSYNC_FEEDS": str(path.parent)}, path.parent), no_workshop, wanted=[path.stem])
 

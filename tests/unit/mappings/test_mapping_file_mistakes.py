@@ -181,7 +181,7 @@ def test_a_broken_file_harms_no_other_and_feed_names_are_taken_once(tmp_path: Pa
     (tmp_path / "c.yaml").write_text("feed: [", "utf-8")
     (tmp_path / "d.yml").write_text(VALID, "utf-8")
     folder = load_folder(tmp_path)
-    assert [feed.mapping.feed for feed in folder.feeds] == ["city-agenda", "sample"]
+    assert [mapping.feed for mapping in folder.feeds] == ["city-agenda", "sample"]
     assert [error.path.name for error in folder.broken] == ["b.yaml", "c.yaml"]
     assert 'the feed name "city_agenda" is taken by a.yaml' in str(folder.broken[0])
 
@@ -192,14 +192,14 @@ def test_files_that_can_hold_none_of_the_feeds_wanted_are_left_alone(tmp_path: P
     (tmp_path / "c.yaml").write_text(VALID.replace("feed: sample", "feed: third").replace("\n", "\r\n"), "utf-8", newline="")
     for wanted in ("sample", "b"):
         folder = load_folder(tmp_path, {wanted})
-        assert ([feed.mapping.feed for feed in folder.feeds], folder.broken) == (["sample"], ())
-    assert [feed.mapping.feed for feed in load_folder(tmp_path, {"third", "sample"}).feeds] == ["sample", "third"]
+        assert ([mapping.feed for mapping in folder.feeds], folder.broken) == (["sample"], ())
+    assert [mapping.feed for mapping in load_folder(tmp_path, {"third", "sample"}).feeds] == ["sample", "third"]
 
 
 @pytest.mark.parametrize("name", ["feed: &name sample", "feed:\n  sample", "'feed': sample", "feed : sample"])
 def test_a_file_that_does_not_tell_its_name_at_a_glance_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(VALID.replace("feed: sample", name), "utf-8")
-    assert [feed.mapping.feed for feed in load_folder(tmp_path, {"sample"}).feeds] == ["sample"]
+    assert [mapping.feed for mapping in load_folder(tmp_path, {"sample"}).feeds] == ["sample"]
 
 
 @pytest.mark.parametrize("wanted", ["city_agenda", "city-agenda", "b"])

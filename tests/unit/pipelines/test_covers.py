@@ -128,41 +128,6 @@ def test_trouble_with_the_key_or_the_address_stops_the_route(memory: MediaMemory
     assert isinstance(fates[0], Postponed)
 
 
-def test_the_same_content_is_uploaded_once_for_all_who_ask_at_once_and_never_again(memory: MediaMemory) -> None:
-    covers = [at(7), at(7, host="other.example"), at(7, "reject"), at(7, host="third.example")]
-    fates, requests = dressed(memory, lambda _: httpx.Response(201, json={"doc": {"id": 9}}), *covers, in_turn=False)
-    assert {fate.body for fate in fates if isinstance(fate, EventBody)} == {b'{"coverImage":9,"title":"x"}'}
-    assert len(requests) == 1
-    later, none = dressed(memory, lambda _: httpx.Response(500), at(7, host="fourth.example"))
-    assert isinstance(later[0], EventBody)
-    assert none == []
-
-
-FATES = {
-    "omit": b'{"title":"x"}',
-    "draft": b'{"status":"draft","title":"x"}',
-    "default https://img.example/5": b'{"coverImage":9,"title":"x"}',
-    "default https://missing.example/5": b'{"title":"x"}',
-}
-
-
-@pytest.mark.parametrize(("on_error", "body"), FATES.items(), ids=FATES.keys())
-def test_each_choice_for_a_missing_image_is_kept_to_the_payload(memory: MediaMemory, on_error: str, body: bytes) -> None:
-    cover = at(1, on_error, host="missing.example")
-    (fate,), _ = dressed(memory, lambda _: httpx.Response(201, json={"doc": {"id": 9}}), cover)
-    assert isinstance(fate, EventBody)
-    assert fate.body == body
-    assert fate.missing is not None
-    assert fate.missing.found == "https://missing.example/1"
-
-
-def test_a_row_that_wants_its_image_or_nothing_is_refused_without_a_request(memory: MediaMemory) -> None:
-    (fate,), requests = dressed(memory, lambda _: httpx.Response(500), at(1, "reject", host="missing.example"))
-    assert isinstance(fate, Refusal)
-    assert (fate.attempts, fate.answer.field, "404" in fate.answer.issue) == (0, "coverImage", True)
-    assert requests == []
-
-
 def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more_however_often_it_is_refused(
     memory: MediaMemory,
 ) -> None:

@@ -138,10 +138,6 @@ def test_a_lease_that_cannot_be_released_is_no_fault_of_the_run() -> None:
         pass
 
 
-def test_the_time_without_a_renewal_is_a_small_part_of_the_leases_own() -> None:
-    assert FRESH_S <= LEASE_TTL_S / 4
-
-
 def test_what_the_heartbeat_logs_names_the_run_that_holds_the_feed() -> None:
     heard = LogCapture()
     former = structlog.get_config()["processors"]

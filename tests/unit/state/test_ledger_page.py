@@ -103,7 +103,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
 
 def _other(world: World) -> Other | None:
     entry = world.entry("b")
-    return None if entry is None else Other(entry, 1, FeedName(""), "")
+    return None if entry is None else Other(entry, FeedName(""), "")
 
 
 def _done(record: RowRecord, choice: Choice, other: Other | None) -> str:  # noqa: PLR0911  # one arm per choice

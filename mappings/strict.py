@@ -49,6 +49,18 @@ def mistake(message: str, hint: str = "") -> PydanticCustomError:
     return PydanticCustomError("mistake", "{message}", {"message": shown, "hint": help_})
 
 
+def matching(pattern: str, what: str, hint: str) -> AfterValidator:
+    """Refuse a text that does not match the whole pattern: it is no such thing."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise mistake(f'"{text}" is not {what}', hint)
+        return text
+
+    return AfterValidator(check)
+
+
 def written(number: float) -> str:
     """Write a number out for people: three digits that count, thousands apart, never an exponent."""
     if not math.isfinite(number):

@@ -165,30 +165,16 @@ def _takes_all(earlier: object, later: object) -> bool:
             return implies(second, first)
         case {"keep": first}, {"keep": second}:
             return implies(first, second)
-        case {"keep": dict() as first}, {"skip": dict() as second}:
-            mine, others = _texts(first), _texts(second)
-            is_exact = "ignore" not in first and "ignore" not in second and _subject(first) == _subject(second)
-            return is_exact and bool(mine) and bool(others) and not mine & others
         case _:
             return False
 
 
 def implies(narrow: object, wide: object) -> bool:
-    """Return whether `wide` surely holds wherever `narrow` does, as far as the file shows."""
-    if not isinstance(narrow, dict) or not isinstance(wide, dict) or not narrow or not wide:
+    """Return whether `wide` surely holds wherever `narrow` does: they are the same, or tests of one column or value."""
+    if not isinstance(narrow, dict) or not isinstance(wide, dict) or _subject(narrow) != _subject(wide):
         return False
-    wider, narrower = wide.get("any"), narrow.get("all")
-    return (
-        narrow == wide
-        or (isinstance(wider, list) and any(implies(narrow, part) for part in wider))
-        or (isinstance(narrower, list) and any(implies(part, wide) for part in narrower))
-        or _test_implies(narrow, wide)
-    )
-
-
-def _test_implies(narrow: Mapping[str, Any], wide: Mapping[str, Any]) -> bool:
-    if _subject(narrow) is None or _subject(narrow) != _subject(wide):
-        return False
+    if narrow == wide:
+        return bool(narrow)
     if wide.keys() - {*_SUBJECTS, "ignore"} == {"is"} and wide["is"] == "present":
         return bool(_IMPLY_PRESENT & narrow.keys())
     texts = _texts(narrow)

@@ -28,9 +28,9 @@ from mappings.positions import plain
 from mappings.row_key import FeedName
 from mappings.spec.rules import Rule
 from mappings.spec.source import SourceSpec
-from mappings.spec.values import Fields, Value
+from mappings.spec.values import Fields, ItemName, Value
 from mappings.steps.catalogue import AnyStep
-from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, mistake, parse_duration
+from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, matching, mistake, parse_duration
 
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
 WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
@@ -204,27 +204,19 @@ def _kind_of_key(value: object) -> str:
     return "key:column" if isinstance(value, dict | KeyColumn) else "key:text"
 
 
-WayName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
 KeyName = Annotated[Text, Field(min_length=1)]
 KeyPart = Annotated[Annotated[KeyName, Tag("key:text")] | Annotated[KeyColumn, Tag("key:column")], Discriminator(_kind_of_key)]
-
-
-def _list_version(text: str) -> str:
-    if not re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
-        raise mistake(f'"{text}" is not the version of a list', 'it is a date as the service writes it, such as "2026-04-01"')
-    return text
-
-
-def _payload_path(text: str) -> str:
-    if not all(text.split(".")) or "[" in text:
-        raise mistake(
-            f'"{text}" is not a field of the event', "write it like description, or offers.price for a field of all offers"
-        )
-    return text
-
-
-PayloadPath = Annotated[str, AfterValidator(_payload_path)]
-ListVersion = Annotated[str, AfterValidator(_list_version), WithJsonSchema({"type": "string", "examples": ["2026-04-01"]})]
+PayloadPath = Annotated[
+    str,
+    matching(
+        r"[^.\[]+(?:\.[^.\[]+)*", "a field of the event", "write it like description, or offers.price for a field of all offers"
+    ),
+]
+ListVersion = Annotated[
+    str,
+    matching(r"\d{4}-\d{2}-\d{2}", "the version of a list", 'it is a date as the service writes it, such as "2026-04-01"'),
+    WithJsonSchema({"type": "string", "examples": ["2026-04-01"]}),
+]
 _Payload = dict[str, Annotated[object, BeforeValidator(plain)]]
 
 
@@ -270,9 +262,9 @@ class FeedMapping(Strict):
     """When the feed runs by itself (default: only when asked)."""
     key: Annotated[tuple[KeyPart, ...], OneOrMany()] = Field(min_length=1)
     """The columns that identify a row, for life."""
-    let: dict[Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")], Value] = Field(default_factory=dict)
+    let: dict[ItemName, Value] = Field(default_factory=dict)
     """Named values, used elsewhere as $name."""
-    steps: dict[WayName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(default_factory=dict)
+    steps: dict[ItemName, Annotated[tuple[AnyStep, ...], OneOrMany()]] = Field(default_factory=dict)
     """Named ways of steps, used in any `do` as {use: NAME}."""
     include: Texts = ()
     """Files whose `let` and `steps` are used as if they stood here, by their paths from this file; one whose name begins with

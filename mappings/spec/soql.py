@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, Self, get_args
 from pydantic import AfterValidator, WithJsonSchema, model_validator
 
 from mappings.outcome import did_you_mean
-from mappings.strict import Duration, OneOrMany, Strict, Texts, mistake
+from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistake
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)
 _SAME_NAME = frozenset({"tolabel", "format", "convertcurrency"})
@@ -148,25 +148,12 @@ def _child(words: Sequence[str]) -> str:
     return words[place + 1].rpartition(".")[2]
 
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}")
-_PATH = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,79}(?:\.[A-Za-z][A-Za-z0-9_]{0,79}){0,5}")
+_NAME = r"[A-Za-z][A-Za-z0-9_]{0,79}"
+_PATH = rf"{_NAME}(?:\.{_NAME}){{0,5}}"
 _Op = Literal["=", "!=", "<", "<=", ">", ">=", "like", "in", "not in", "includes", "excludes", "missing", "present"]
 _OPS: tuple[str, ...] = get_args(_Op)
 _OF_MANY = frozenset({"in", "not in", "includes", "excludes"})
 _OF_NONE = frozenset({"missing", "present"})
-
-
-def _api_name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise mistake(f'"{text}" is not an API name', "write it as Salesforce's set-up shows it, like Event__c")
-    return text
-
-
-def _field_path(text: str) -> str:
-    if not _PATH.fullmatch(text):
-        hint = "write API names, like Name, Venue__r.City__c (of a parent) or BillingAddress.city (of an address)"
-        raise mistake(f'"{text}" is not a field', hint)
-    return text
 
 
 def _soql(text: str) -> str:
@@ -179,9 +166,17 @@ def _op(text: str) -> str:
     return text.lower()
 
 
-ApiName = Annotated[str, AfterValidator(_api_name), WithJsonSchema({"type": "string", "pattern": f"^{_NAME.pattern}$"})]
+ApiName = Annotated[
+    str,
+    matching(_NAME, "an API name", "write it as Salesforce's set-up shows it, like Event__c"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_NAME}$"}),
+]
 """The API name of an object or a relationship."""
-FieldPath = Annotated[str, AfterValidator(_field_path), WithJsonSchema({"type": "string", "pattern": f"^{_PATH.pattern}$"})]
+FieldPath = Annotated[
+    str,
+    matching(_PATH, "a field", "write API names, like Name, Venue__r.City__c of a parent or BillingAddress.city of an address"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_PATH}$"}),
+]
 """The API name of a field, after those of the relationships that lead to it."""
 FieldPaths = Annotated[tuple[FieldPath, ...], OneOrMany()]
 Soql = Annotated[str, AfterValidator(_soql), WithJsonSchema({"type": "string", "minLength": 1})]

@@ -121,11 +121,6 @@ class Days(Strict):
     zone: Zone = "UTC"
     """Where it is today: `Europe/Lisbon`."""
 
-    @property
-    def are_given(self) -> bool:
-        """Whether these very days were asked for, not days seen from today."""
-        return False
-
     def around(self, today: date) -> tuple[date, ...]:
         """Return the days, the oldest first."""
         return tuple(today + timedelta(days=offset) for offset in range(-self.back, self.ahead + 1))
@@ -141,11 +136,6 @@ class TheseDays(Days):
 
     first: date
     last: date
-
-    @property
-    def are_given(self) -> bool:
-        """They are."""
-        return True
 
     def around(self, today: date) -> tuple[date, ...]:
         """Return the days, the oldest first."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +15,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, state_words, wait
 if IS_WORKING:
     from mappings.errors import ConfigError, SyncError
     from mappings.row_key import RowKey
-    from pipelines.cli.output.console import Output, spelt
+    from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.rows import chosen_rows, parse_choice
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
     from pipelines.run.outcome import ExitCode
@@ -133,7 +132,7 @@ def resolve(  # the options of the surface
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
     choice = _choice(feed, wishes, event_id, same_as, is_one=state is None and len(words) == 1)
     with open_feed_session(settings, feed) as session:
-        name = session.book.feed
+        name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
         if warning:
@@ -149,8 +148,8 @@ def resolve(  # the options of the surface
             resolved = decisions.resolve_all([one.row_key for one in proposals], choice)
     decided = [_told(one) for one in resolved]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
-    lines = [(one.row_key, spelt(one.was), spelt(one.state), str(one.event_id or ""), one.what) for one in decided]
-    output.table(f"{name}: decided", _COLUMNS, lines)
+    lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
+    output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
     return 0
 
 
@@ -161,9 +160,6 @@ class Resolution(TypedDict):
     rows: Sequence[Told]
     warning: str
     is_confirmed: bool
-
-
-_COLUMNS = ("row key", "was", "is", "event", "what happens")
 
 
 if IS_WORKING:
@@ -181,8 +177,7 @@ _PATIENCE_S = 20.0
 _NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(TypedDict):
     """One row after the decision, in words.
 
     `removed_event_ids`: the events recorded as removed; `other_key`: the row whose event this one took over or gave back.
@@ -195,9 +190,9 @@ class Told:
     decision: str | None
     is_changed: bool
     what: str
-    idempotency_key: str | None = None
-    removed_event_ids: Sequence[int] = field(default_factory=tuple)
-    other_key: str | None = None
+    idempotency_key: str | None
+    removed_event_ids: Sequence[int]
+    other_key: str | None
 
 
 def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as: str | None, *, is_one: bool) -> Choice:
@@ -216,13 +211,13 @@ def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as
 def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (state is None) is not bool(words):
-        hint = f"for example `eventsync resolve {session.book.feed} --state held ...`"
+        hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
         raise ConfigError("name either rows or a state", hint=hint)
     if state is not None:
-        listed = chosen_rows(session.books, session.book, parse_choice(state))
+        listed = chosen_rows(session.queries, session.scope, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
-        return [one for one in propose(session.engine, session.book, keys, choice) if isinstance(one.outcome, Change)]
-    proposals = propose(session.engine, session.book, words, choice)
+        return [one for one in propose(session.engine, session.scope, keys, choice) if isinstance(one.outcome, Change)]
+    proposals = propose(session.engine, session.scope, words, choice)
     unknown = [one.row_key for one in proposals if one.outcome is None]
     if unknown:
         raise session.unknown(unknown)
@@ -265,17 +260,14 @@ def _warning(session: FeedSession, choice: Choice) -> str:
 
 
 def _told(resolved: Resolved) -> Told:
-    before, after, outcome = resolved.before, resolved.after, resolved.outcome
-    change = outcome if isinstance(outcome, Change) else None
-    return Told(
-        row_key=after.row_key,
-        was=before.state.value,
-        state=after.state.value,
-        event_id=after.event_id,
-        decision=after.decision,
+    change = resolved.outcome if isinstance(resolved.outcome, Change) else None
+    return document_from(
+        Told,
+        resolved.after,
+        was=resolved.before.state,
         is_changed=change is not None,
-        what=outcome.because if isinstance(outcome, NoChange) else _what(outcome, resolved),
-        idempotency_key=after.key,
+        what=resolved.outcome.because if isinstance(resolved.outcome, NoChange) else _what(resolved.outcome, resolved),
+        idempotency_key=resolved.after.key,
         removed_event_ids=() if change is None else change.removed,
         other_key=str(change.adopted) if change and change.adopted else None,
     )

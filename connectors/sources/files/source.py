@@ -17,7 +17,7 @@ from connectors.sources.files.choice import FileChoice, Files, FoundFile, LocalF
 from connectors.sources.files.opened_file import OpenStored
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.source import FileSource
-from mappings.spec.source_words import is_address, is_dated, is_pattern, is_web_address
+from mappings.spec.source_words import TheseDays, is_address, is_dated, is_pattern, is_web_address
 
 NO_FILES = "files.1:"
 """The cursor of an earlier reading that covers none of the files there are: all are read, and none at all is no mistake."""
@@ -138,7 +138,7 @@ class Deliveries:
             fresh = {file for file in there if file_digest(file) not in known}
             unfinished = choice.unfinished([file for file in there if file in fresh])
             waiting = list(unfinished.values())[:_MOST_SHOWN]
-            if unfinished and choice.spec.days.are_given:
+            if unfinished and isinstance(choice.spec.days, TheseDays):
                 hint = "run again later; nothing was read, so that no half of a day counts"
                 raise SourceUnavailableError("; ".join(waiting), hint=hint)
             left = [file for file in there if file not in unfinished]

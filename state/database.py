@@ -143,7 +143,7 @@ def open_database(url: str, *, upgrades: bool = True) -> Engine:
 def existing_database(url: str, *, upgrades: bool = True) -> Iterator[Engine | None]:
     """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
     is_missing = False
-    with suppress(ArgumentError):  # whatever is wrong with the URL, opening it says so
+    with suppress(ArgumentError):  # opening says what is wrong with the URL
         address = make_url(url)
         is_missing = _is_file(address) and not Path(str(address.database)).exists()
     if is_missing:

@@ -190,7 +190,7 @@ class LedgerEntry(Row, table=True):
     present key; `unanswered_at` is the first of them that may have reached the service without a definitive answer, and
     `is_limited` says that all of these were answered 429. `copies` counts the attempts that may have created an event, over
     all runs and keys, one that is under way included: a service that ignores idempotency keys may have so many events of the
-    row. `refused_request_id` and `denied_request_id` tell the last refusal and the last
+    row. `refused_request_id` and `denied_request_id` name the last refusal and the last
     denial of access under the present key, "" if there was none. `past_at`: since when the row is gone from its source, its
     event being over by then, which is no news; `vanished_at` is for all others.
 
@@ -306,7 +306,7 @@ class ProblemRow(Row, table=True):
     """A row that people must see. Kept once for as long as it stays the same: `run_id` and `seen_at` are its last
     sighting, `digest` covers its kind, place, reasons and raw cells. `listed_run`: the last run on whose list it is, which
     has not met it where only a part of the source was read; "" once its row was read again and came to something else.
-    A warning stays listed whatever run listed it, until its row or the mapping changes.
+    A warning stays listed on the list of every run, until its row or the mapping changes.
     """
 
     __table_args__ = (
@@ -401,11 +401,11 @@ class ServiceNote(Row, table=True):
 
 
 class NoticeSent(Row, table=True):
-    """What somebody was told about a feed, or is to be told: one row for each cause and recipient, gone once its end is told.
+    """A notification about a feed: one row for each cause and recipient, gone once its end is sent.
 
-    `told_at`: when it reached the recipient, None if it has not; `is_over`: it has ended since, which the recipient has yet
-    to hear; `noted_at`: since when it is known, or that it is over. `claimed_until`: until then, a process is telling it. No
-    address of a recipient is kept, only its name.
+    `told_at`: when it was sent, None if it was not; `is_over`: it has ended since, which is still to be sent; `noted_at`: since
+    when it is known, or that it is over. `claimed_until`: until then, a process is sending it. Only the name of a recipient is
+    stored, no address.
     """
 
     destination: str = Field(primary_key=True, sa_type=PlainText)

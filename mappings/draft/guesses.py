@@ -18,7 +18,7 @@ from mappings.draft.times import LANGUAGES
 from mappings.lookup_table import normaliser
 from mappings.outcome import Refusal
 from mappings.steps.lookups import LOCAL, country_codes
-from mappings.steps.zones import NamedZone
+from mappings.steps.zones import read_zone
 from mappings.zones import find_zone, zone_table
 
 Surety = Literal["sure", "likely", "unsure"]
@@ -68,7 +68,6 @@ def _is_last_day(column: Column) -> bool:
 
 def _is_zone(column: Column) -> bool:
     """Whether the step `zone`, by which the draft reads the column, can read its cells."""
-    read_zone = NamedZone(zone=True).function()
     try:
         return bool(column.filled) and all(read_zone(text) for text in list(column.counts)[:_FEW])
     except Refusal:

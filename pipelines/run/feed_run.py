@@ -21,7 +21,7 @@ from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
-from pipelines.run.backfill import within
+from pipelines.run.backfill import narrow_to
 from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
@@ -198,7 +198,7 @@ class FeedRun:
         ledger = context.ledger(mapping)
         known = ReadInputs(mapping, mapper, lists.evidence, context.now())
         plan = plan_read(known, options, ledger.bookmark())
-        spec, folder = within(mapping, options.window, mapper).source, mapping.path.parent
+        spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
         source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
         snapshot = partial(take_snapshot, mapping.source, folder)
         probe = ChangeProbe(snapshot, known.fit_today, known.began) if context.leaves_traces else None

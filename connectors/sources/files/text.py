@@ -27,7 +27,7 @@ _OTHER_KINDS = {
 _NOT_DECODED = "the file may be cut off; else correct `source.encoding`"
 _UTF_16 = "if it is a text file, it is UTF-16: set `source.encoding` to utf-16-le or utf-16-be"
 _CHUNK_BYTES = 1024 * 1024
-_BLOCK = 128 * 1024
+_BLOCK = 32 * 1024
 """Characters that are read at once: fewer than `MOST_VALUES`, so that only a line of several blocks can hold too many cells."""
 
 _TOO_MANY_CELLS = f"the row that begins here has more than {MOST_VALUES} cells"
@@ -134,6 +134,7 @@ class TextLines:
         self._delimiter = delimiter
         self._held: list[str] = []
         self._first = self._next = 1
+        self._size = self._cells = 0
 
     def close(self) -> None:
         """Detach the stream, so that it can be read again."""
@@ -196,11 +197,10 @@ class TextLines:
         first = self._next
         self._next += len(lines)
         if self.start < first:
-            self._held, self.is_tainted = self.record(first) + lines, is_tainted or self.is_tainted
-            self._first = self.start
-            self._check_record()
+            self.is_tainted = is_tainted or self.is_tainted
+            self._hold(lines)
         else:
-            self._held, self._first, self.is_tainted = lines, first, is_tainted
+            self._held, self._first, self._size, self.is_tainted = lines, first, 0, is_tainted
         return self._without_marks(lines, first) if has_mark else lines
 
     def _without_marks(self, lines: Sequence[str], first: int) -> Iterator[str]:
@@ -218,14 +218,22 @@ class TextLines:
                 f"{self._name}:{self._next}", _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?"
             )
 
-    def _check_record(self) -> None:
-        """Refuse a record of many lines that goes on and on."""
+    def _hold(self, lines: list[str]) -> None:
+        """Hold further lines of the present record, and refuse one that goes on and on."""
+        further = lines
+        if self.start != self._first or not self._size:
+            del self._held[: self.start - self._first]
+            self._first, self._size, self._cells = self.start, 0, 0
+            further = self._held + lines
+        self._held += lines
+        self._size += sum(map(len, further))
+        self._cells += sum(line.count(self._delimiter) for line in further) if self._delimiter else 0
         place, unclosed = f"{self._name}:{self.start}", "a quote there is probably never closed"
-        if self._delimiter and sum(line.count(self._delimiter) for line in self._held) > MOST_VALUES:
+        if self._cells > MOST_VALUES:
             raise BadSourceError(place, _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?")
         if len(self._held) > MOST_VALUES:
             raise BadSourceError(place, f"the row that begins here has more than {MOST_VALUES} lines", hint=unclosed)
-        if sum(map(len, self._held)) > LARGEST_RECORD:
+        if self._size > LARGEST_RECORD:
             message = f"the row that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
             raise BadSourceError(place, message, hint=unclosed)
 

@@ -17,7 +17,7 @@ from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from state.archive.export import TABLES, Advance, compare, contents_of, count_rows, fill, sums_of
 from state.database import open_database, reading, writing
-from state.ledger.accounts import READS_THAT_TELL
+from state.ledger.accounts import READS_COMPARED
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.lease import LEASE_TTL_S, Lease
 from state.ledger.ledger import Ledger
@@ -179,7 +179,7 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
             _copy_rows(source, target, ENTRY, select(ENTRY).where(of_feed).order_by(ENTRY.c.id))
             _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
-            _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_THAT_TELL))
+            _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))
 
 
 def _without_bodies(scope_id: int) -> Select[Any]:

@@ -18,8 +18,8 @@ What to do with a row that the source has, given what the ledger remembers:
 
 "Same payload" compares with the baseline: what was delivered, or what a person said they applied by hand.
 
-A retry is the same request. So a body that may have reached the service stays pinned under its key, whatever the source
-says now; the difference is recorded as drift. Only where certainly nothing was created may another body take its place:
+A retry is the same request. So a body that may have reached the service stays pinned under its key; what else the source
+says now is recorded as drift. Only where certainly nothing was created may another body take its place:
 before the first attempt (an attempt that was only paced away does not count), and after a definitive refusal. A blocked
 channel is such a refusal: its commonest cure is a mapping that names the right channel, which must not be pinned away.
 The corrected body goes under the same key first, with the refusal's request id remembered, because the service may

@@ -64,12 +64,9 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How one run of one feed ended, for tables and for `--json`."""
+    """How one run of one feed ended; `published` is None where it sent nothing."""
 
-    feed: str
-    run_id: str
     outcome: Outcome
-    staged: Staged | None = None
     published: PublishReport | None = None
 
 
@@ -85,7 +82,6 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        staged: Staged | None = None
         published: PublishReport | None = None
         outcome = Outcome("done", ExitCode.DONE)
         try:
@@ -102,7 +98,7 @@ class FeedRun:
             outcome = outcome_of(error)
         except KeyboardInterrupt as interrupt:
             outcome = _outcome_of_leaving(interrupt, "at work")
-        return RunResult(self.mapping.feed, self.identity.run_id, outcome, staged, published)
+        return RunResult(outcome, published)
 
     def stage(self) -> Staged:
         """Read, map and record what is to be sent.

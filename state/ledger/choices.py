@@ -125,16 +125,12 @@ _RISK_OF_FORGOTTEN_KEY = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"
 )
-
-
 _RISK_OF_NEXT_KEY = "; and where {}, it goes out under the next one: if the event exists by then, there will be two as well"
 _RISK_AFTER_DENIAL = (
     "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
     " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
     " begun anew or restored, there will be two"
 )
-
-
 _RISK_OF_USED_KEY = (
     "the service has said that its key is used. It is sent under the next key: if the event exists after all, there will be two"
 )

@@ -53,8 +53,6 @@ Outcome = Change | NoChange | NotPossibleError | None
 _WITH_SCOPE = RECORDS.add_columns(SCOPE.c.feed, SCOPE.c.destination, SCOPE.c.namespace).join(
     SCOPE, SCOPE.c.id == ENTRY.c.scope_id
 )
-
-
 _NO_BASELINE = {"baseline_body": None, "baseline_fingerprint": None}
 _IN_SOURCE = {"vanished_at": None, "past_at": None, "vanished_by": ""}
 

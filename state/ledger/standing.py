@@ -109,8 +109,6 @@ class Standing:
 
 NOTHING = Standing()
 """Nothing waits for a person."""
-
-
 load_standing: Callable[[str], Mapping[Waiting, OpenRows]] = TypeAdapter(dict[Waiting, OpenRows]).validate_json
 """Read what `dump_standing` wrote."""
 

@@ -33,15 +33,7 @@ from connectors.sources.contract import (
     unchanged,
 )
 from connectors.sources.feed_source import masked_errors
-from connectors.sources.formats.sheet_grid import (
-    LAST_ROW,
-    Area,
-    CellFault,
-    SheetRow,
-    cells_of,
-    source_rows,
-    whole_rows,
-)
+from connectors.sources.formats.sheet_grid import LAST_ROW, Area, CellFault, SheetRow, cells_of, source_rows, whole_rows
 from connectors.sources.google_sheets.client import GridMovedError
 from connectors.sources.google_sheets.spreadsheet import (
     LOADING,
@@ -54,14 +46,7 @@ from connectors.sources.google_sheets.spreadsheet import (
     plain_value,
     quoted,
 )
-from connectors.sources.rows import (
-    ColumnRequest,
-    column_letters,
-    folded,
-    read_header,
-    wanted_columns,
-    within_limits,
-)
+from connectors.sources.rows import ColumnRequest, column_letters, folded, read_header, wanted_columns, within_limits
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource

@@ -30,6 +30,9 @@ _CHUNK_BYTES = 1024 * 1024
 _BLOCK = 32 * 1024
 """Characters that are read at once: fewer than `MOST_VALUES`, so that only a line of several blocks can hold too many cells."""
 
+_FIRST_PIECE = 64 * 1024
+"""Characters that are read at first where the caller says how many it takes."""
+
 _TOO_MANY_CELLS = f"the row that begins here has more than {MOST_VALUES} cells"
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -86,7 +89,7 @@ def decoded(file: OpenedFile, encodings: Sequence[str]) -> Iterator[ReadText]:
             return text.read(size)
 
     try:
-        first = read(_BLOCK)
+        first = read(_FIRST_PIECE)
         if not first.strip("\ufeff \t\r\n"):
             raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
         first = first.lstrip("\ufeff")

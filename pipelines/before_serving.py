@@ -66,7 +66,7 @@ def prepare_dagster_home(home: Path) -> None:
     os.environ["DAGSTER_HOME"] = str(home)
 
 
-def settings_lacking(home: Path) -> tuple[str, ...]:
+def missing_settings(home: Path) -> tuple[str, ...]:
     """Return which of our settings a home's own file does not name, so that Dagster's defaults hold; none without a file."""
     try:
         present = _SETTING.findall((home / "dagster.yaml").read_text(encoding="utf-8"))

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Collection
+import re
+import textwrap
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import dagster as dg
+from pydantic import TypeAdapter, ValidationError
 
-from mappings.yaml.loader import load_folder
+from mappings.errors import MappingFileError
+from mappings.row_key import FeedName
+from mappings.spec.feed import FeedText, Schedule
+from mappings.yaml.loader import FeedFolder, load_feed, load_folder, readable_document
+from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, feed_assets
-from pipelines.orchestration.automation import feed_schedules, feed_sensors, notices_sensors
-from pipelines.orchestration.broken_feeds import broken_definitions, broken_feeds
+from pipelines.orchestration.automation import feed_schedules, feed_sensors, notices_sensors, schedules_of_job
 from pipelines.orchestration.dagster_private import own_job
 from pipelines.orchestration.jobs import backfill_definitions, history_definitions
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs
 from state.private_files import keep_private
+
+GROUP = "broken_feeds"
+CHECK = "loads"
+SENSOR = "broken_mapping_files"
+EVERY_S = 60
+WIDTH = 96
+"""So many characters of a mistake fit into a line of an asset's page; the rest is cut off there."""
+_NOT_IN_A_NAME = re.compile("[^A-Za-z0-9_-]")
+"""What Dagster allows in no name; one such character would stop the whole location."""
+_NAME: TypeAdapter[str] = TypeAdapter(FeedText)
+_SCHEDULE = TypeAdapter(Schedule)
 
 
 @dg.definitions
@@ -70,3 +91,134 @@ def build_definitions(
         sensors=notices_sensors(folder, settings, open_run_context),
     )
     return dg.Definitions.merge(*parts, shared)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFeed:
+    """A broken file, and its feed's name and schedule: None what cannot be read, or belongs to another feed."""
+
+    error: MappingFileError
+    feed: FeedName | None
+    schedule: Schedule | None
+
+    @property
+    def key(self) -> dg.AssetKey:
+        """The asset that stands for the file."""
+        name = self.error.path.name.replace(".", "_")
+        return dg.AssetKey([GROUP, _NOT_IN_A_NAME.sub(lambda found: f"_{ord(found[0]):x}_", name)])
+
+    @property
+    def message(self) -> str:
+        """All that is wrong, and what would help."""
+        return replaced(f"{self.error}\n{self.error.hint}")
+
+
+def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
+    """Return the broken files of a folder; a feed name that several claim goes to the sound feed, or to the first file."""
+    taken = {names.group_of(mapping.feed) for mapping in folder.feeds}
+    feeds: list[BrokenFeed] = []
+    for error in folder.broken:
+        document, name, schedule = readable_document(error.path), None, None
+        with suppress(ValidationError):
+            name = FeedName(_NAME.validate_python(document.get("feed")))
+        if name is None or names.group_of(name) in taken:
+            feeds.append(BrokenFeed(error, None, None))
+            continue
+        taken.add(names.group_of(name))
+        with suppress(ValidationError):
+            schedule = _SCHEDULE.validate_python(document.get("schedule"))
+        feeds.append(BrokenFeed(error, name, schedule))
+    return feeds
+
+
+def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
+    """Return the definitions of the broken files; none at all where there are no such files."""
+    if not feeds:
+        return dg.Definitions()
+    shown = dg.Definitions(
+        assets=[_file_asset(one) for one in feeds],
+        asset_checks=[_file_check(one) for one in feeds],
+        sensors=[_checks_sensor(feeds)],
+    )
+    return dg.Definitions.merge(shown, *(_failing_feed(one, one.feed) for one in feeds if one.feed is not None))
+
+
+def _file_asset(broken: BrokenFeed) -> dg.AssetSpec:
+    error = broken.error
+    problems = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
+    lines = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in problems)
+    return dg.AssetSpec(
+        broken.key,
+        group_name=GROUP,
+        kinds={"yaml"},
+        tags={"eventsync/state": "broken"},
+        description=replaced(f"```\n{lines}\n```\n{error.hint}"),
+        metadata={"file": dg.MetadataValue.path(error.path), "problems": len(error.problems)},
+    )
+
+
+def _file_check(broken: BrokenFeed) -> dg.AssetChecksDefinition:
+    """Return the check that a person may run once the file is mended, without waiting for a reload."""
+
+    @dg.asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
+    def loads() -> dg.AssetCheckResult:
+        try:
+            load_feed(broken.error.path)
+        except MappingFileError as error:
+            return dg.AssetCheckResult(passed=False, description=replaced(str(error)), metadata={"problems": len(error.problems)})
+        return dg.AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
+
+    return loads
+
+
+def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
+    """Return the sensor that turns the checks red without a run of them: once for each new set of mistakes."""
+    red = [
+        dg.AssetCheckEvaluation(
+            one.key,
+            CHECK,
+            passed=False,
+            severity=dg.AssetCheckSeverity.ERROR,
+            description=replaced(str(one.error)),
+            metadata={"problems": len(one.error.problems)},
+        )
+        for one in feeds
+    ]
+    digest = hashlib.blake2b("\n".join(one.message for one in feeds).encode(), digest_size=12).hexdigest()
+
+    def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+        if context.cursor == digest:
+            return dg.SkipReason(f"{len(feeds)} mapping file(s) still broken; the checks of {GROUP} say why")
+        return dg.SensorResult(asset_events=red, cursor=digest)
+
+    return dg.SensorDefinition(
+        name=SENSOR,
+        evaluation_fn=tick,
+        minimum_interval_seconds=EVERY_S,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Turns the check of each mapping file that cannot be used red.",
+    )
+
+
+def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
+    """Return the assets of the feed, which cannot be materialized, and its job and schedule, which fail and say why."""
+    group = names.group_of(feed)
+
+    @dg.op(name=f"{group}__broken")
+    def refuse() -> None:
+        raise dg.Failure(broken.message, allow_retries=False)
+
+    @dg.job(name=names.job_of(feed), tags={names.FEED_TAG: feed}, description="Fails: the mapping file of the feed is broken.")
+    def failing() -> None:
+        refuse()
+
+    def tick(_context: dg.ScheduleEvaluationContext) -> dg.SkipReason:
+        raise dg.Failure(f"not run: its mapping file is broken\n{broken.message}")
+
+    description = f"Its mapping file is broken.\n\n{broken.message}"
+    paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
+    return dg.Definitions(
+        assets=[dg.AssetSpec(dg.AssetKey(path), group_name=group, description=description) for path in paths],
+        jobs=[failing],
+        schedules=schedules_of_job(failing.name, broken.schedule, tick),  # a missed tick is a red one, instead of none
+    )

@@ -212,7 +212,7 @@ class LedgerQueries:
         """Return one page of the rows that people must see, as a run lists them; without `run_id`, the last that staged.
 
         A run that read only a part of the source has on its list what stands from earlier ones. Held rows and warnings are
-        listed for as long as their entries wait, whatever the run.
+        listed for as long as their entries wait, in all runs.
         """
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
@@ -435,7 +435,7 @@ def last_done(engine: Engine, destination: str | None = None) -> Mapping[FeedSco
 def last_came(engine: Engine, destination: str, silent: Collection[int], beside: str) -> Mapping[FeedName, datetime]:
     """Return when each feed last ran: the end of its latest run, or its begin while it has none; feeds without one are left out.
 
-    Runs that left with a `silent` exit code did not come to run the feed; those launched `beside` its schedule do not count.
+    Runs that left with a `silent` exit code have not run the feed; those launched `beside` its schedule do not count.
     """
     says = or_(RUN.c.exit_code.is_(None), RUN.c.exit_code.not_in(sorted(silent)))
     latest = select(func.coalesce(RUN.c.finished_at, RUN.c.started_at)).where(RUN.c.scope_id == SCOPE.c.id)

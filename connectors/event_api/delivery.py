@@ -69,7 +69,7 @@ class CircuitBreaker:
 
     def is_probing(self, row: int) -> bool:
         """Return whether the row is the one that tries whether the service is back, after others have failed as well."""
-        return self._is_probe(row) and self._is_outage
+        return self.is_open and self._probe == row and len(self._rows) > 1
 
     async def admit(self, row: int) -> OutageError | None:
         """Wait until a request of the row may leave; return the cause if none will."""
@@ -114,19 +114,17 @@ class CircuitBreaker:
     def leave(self, row: int, last: str = "") -> None:
         """Note that the row asks no more. `last`: what its last failure was, where failures have used up its budget."""
         self._in_hand.pop(row, None)
-        if not self._is_probe(row):
-            return
-        if last and self._is_outage:
-            self.cause = _outage(self._failures, self._clock() - self._failing_since, last)
-        self._elect()
-        self._wake()
-
-    @property
-    def _is_outage(self) -> bool:
-        return len(self._rows) > 1
-
-    def _is_probe(self, row: int) -> bool:
-        return self.is_open and self._probe == row
+        if last and self.is_probing(row):
+            seconds = self._clock() - self._failing_since
+            self.cause = OutageError(
+                f"the service gave no usable answer for {seconds:.0f} s, to {self._failures} attempts in a row; "
+                f"the last one: {last}",
+                hint="nothing is lost: run again when the service is back; the next run sends one row first, and the others once "
+                "it has passed; if the service never answered, check EVENT_API_BASE_URL",
+            )
+        if self.is_open and self._probe == row:
+            self._elect()
+            self._wake()
 
     def _may_leave(self, row: int) -> bool:
         if self.is_open:
@@ -139,14 +137,6 @@ class CircuitBreaker:
     def _wake(self) -> None:
         self._change.set()
         self._change = asyncio.Event()
-
-
-def _outage(failures: int, seconds: float, last: str) -> OutageError:
-    return OutageError(
-        f"the service gave no usable answer for {seconds:.0f} s, to {failures} attempts in a row; the last one: {last}",
-        hint="nothing is lost: run again when the service is back; the next run sends one row first, and the others once it "
-        "has passed; if the service never answered, check EVENT_API_BASE_URL",
-    )
 
 
 USED_KEY_ASKS = 4
@@ -370,7 +360,10 @@ class Delivery:
         meaning = self._doubted(state, meaning)
         state.spent_s += self._clock() - began
         state.note(meaning, began)
-        if meaning.kind in FAILURES and not self._is_own_failure(state, meaning.answer):
+        key, request_id = state.intent.key, meaning.answer.request_id
+        # A failure that is stored under the row's key shows that the service works; a gateway gives all rows the same request id.
+        is_own = state.is_repeated and self._keys_of_failures.setdefault(request_id, key) == key
+        if meaning.kind in FAILURES and not is_own:
             self._circuit.failed(state.intent.entry_id, state.attempts)
         elif meaning.kind not in _NEUTRAL:
             self._circuit.passed()
@@ -405,11 +398,6 @@ class Delivery:
         if len(self._keys_of_events) > _REMEMBERED:
             del self._keys_of_events[next(iter(self._keys_of_events))]
         return meaning
-
-    def _is_own_failure(self, state: DeliveryState, answer: Answer) -> bool:
-        """Whether a failure is stored under the row's key: the service works. A gateway gives all rows the same request id."""
-        key = state.intent.key
-        return state.is_repeated and self._keys_of_failures.setdefault(answer.request_id, key) == key
 
     def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
         answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)

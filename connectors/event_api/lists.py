@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
-from connectors.event_api.answers import WireModel, Words
+from connectors.event_api.answers import WireModel
 from connectors.event_api.route import Route
 from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Answer
@@ -25,7 +25,6 @@ class _Channel(WireModel):
     """A publish destination available to the key's owner (spec, Channel)."""
 
     id: int
-    name: Words = ""
     slug: str
 
 

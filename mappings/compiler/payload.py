@@ -122,25 +122,19 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> 
     return build
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
-    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
-
-    build: Getter
-    cover: Getter
-    columns: Mapping[str, str]
-
-
 def compile_payload(compiler: Compiler, event: Fields) -> Payload:
     """Compile the whole payload; what cannot be compiled is noted with the compiler."""
-    compiling = _PayloadCompiler(compiler)
-    fields = compiling.fields(compiling.tree(event, ("event",)), "")
-    return Payload(_object_reader(fields), compiling.cover, compiling.columns)
+    payload = Payload(compiler)
+    payload.build = _object_reader(payload.fields(payload.tree(event, ("event",)), ""))
+    return payload
 
 
 @dataclass(slots=True)
-class _PayloadCompiler:
+class Payload:
+    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
+
     compiler: Compiler
+    build: Getter = nothing
     cover: Getter = nothing
     columns: dict[str, str] = field(default_factory=dict)
 
@@ -168,18 +162,16 @@ class _PayloadCompiler:
         for name, inner in tree.items():
             inside = f"{path}.{name}" if path else name
             if isinstance(inner, dict):
-                fields.append(self._object(name, inside, self.fields(inner, inside, in_list=in_list), in_list=in_list))
+                parts = self.fields(inner, inside, in_list=in_list)
+                is_same = all(one.always is not UNSET for one in parts)
+                always = _object_reader(parts)(RowState({}, 0)) if is_same else UNSET
+                get = _listed_object(parts) if in_list else _object_reader(parts)
+                is_constant = all(one.is_constant for one in parts)
+                fields.append(_Field(name, inside, get, always=always, is_constant=is_constant))
             else:
                 spot = ValuePosition(inner[1], inside, may_be_empty=name in required)
                 fields.append(self._field(inner[0], spot, name))
         return fields
-
-    def _object(self, name: str, path: str, fields: list[_Field], *, in_list: bool) -> _Field:
-        is_constant = all(one.is_constant for one in fields)
-        if all(one.always is not UNSET for one in fields):
-            return _Field(name, path, always=_object_reader(fields)(RowState({}, 0)), is_constant=is_constant)
-        get = _listed_object(fields) if in_list else _object_reader(fields)
-        return _Field(name, path, get, is_constant=is_constant)
 
     def _field(self, value: Value, spot: ValuePosition, name: str = "") -> _Field:
         if isinstance(value, ImageValue):

@@ -67,7 +67,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     lists = _LISTS_OF_CALENDARS if is_calendar else sample.source.settings.get("join_lists", {})
     columns = read_columns(sample.columns, sample.rows, lists)
     roles = guess_roles(columns)
-    key = guess_key(columns, roles)
+    key, key_guess = guess_key(columns, roles)
     clocks = UNKNOWN if zone else guess_zone(columns, roles)
     timezone = _timezone(zone, None if is_calendar else roles.get(Role.ZONE), UNKNOWN if is_calendar else clocks)
     times = _draft_times(roles, columns, order, timezone)
@@ -75,19 +75,27 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         guesses = [Guess("key", "UID", "sure", _UID), Guess("endAt", "DTEND", "sure", _ENDS)]
         guesses += [] if zone else [Guess("timezone", "", "unsure", _NO_ZONE)]
     else:
-        surety: Surety = "sure" if key.is_sure else "unsure"
-        guesses = [Guess("key", ", ".join(part.name for part in key.columns), surety, key.why)]
+        guesses = [key_guess]
         if not zone and Role.ZONE not in roles:
             guesses.append(Guess("timezone", clocks.column, clocks.surety, clocks.why))
         guesses += times.guesses
     guesses += _field_guesses(roles)
-    needed = [*key.columns, *(roles[role].column for role in (Role.TITLE, Role.START) if role in roles)]
+    needed = [*key, *(roles[role].column for role in (Role.TITLE, Role.START) if role in roles)]
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
-        {role.value: roles[role].column if role in roles else None for role in Role}
-        | {"feed": feed, "sample_title": sample.title, "source": sample.source.block(sample.place), "why": sample.source.why}
-        | {"required": list(dict.fromkeys(column.name for column in needed)), "key": key, "times": times, "clocks": clocks}
-        | {"timezone": timezone, "guesses": {guess.about: guess for guess in guesses}, "most_mapped": _MOST_MAPPED}
-        | {"cancelled": _cancelled(roles.get(Role.STATUS)), "languages": _languages(roles.get(Role.COUNTRY))}
+        {role.value: roles[role].column if role in roles else None for role in Role},
+        feed=feed,
+        sample_title=sample.title,
+        source=sample.source.block(sample.place),
+        why=sample.source.why,
+        required=list(dict.fromkeys(column.name for column in needed)),
+        key=key,
+        times=times,
+        clocks=clocks,
+        timezone=timezone,
+        guesses={guess.about: guess for guess in guesses},
+        most_mapped=_MOST_MAPPED,
+        cancelled=_cancelled(roles.get(Role.STATUS)),
+        languages=_languages(roles.get(Role.COUNTRY)),
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)

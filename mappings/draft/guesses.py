@@ -1,4 +1,4 @@
-"""Which column plays which part of an event, and which columns identify a row: by their names first, if the cells fit."""
+"""What the columns of a sample say: which plays which part of an event, which identify a row, whose clocks its times are on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mappings.draft.times import LANGUAGES
 from mappings.lookup_table import normaliser
 from mappings.outcome import Refusal
 from mappings.steps.lookups import LOCAL, country_codes
-from mappings.steps.zones import NamedZone
+from mappings.steps.zones import read_zone
 from mappings.zones import find_zone, zone_table
 
 Surety = Literal["sure", "likely", "unsure"]
@@ -68,7 +68,6 @@ def _is_last_day(column: Column) -> bool:
 
 def _is_zone(column: Column) -> bool:
     """Whether the step `zone`, by which the draft reads the column, can read its cells."""
-    read_zone = NamedZone(zone=True).function()
     try:
         return bool(column.filled) and all(read_zone(text) for text in list(column.counts)[:_FEW])
     except Refusal:
@@ -157,21 +156,12 @@ _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role
 """What distinguishes rows where no identifier does, the best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeyGuess:
-    """The columns of a key, whether it is one for life, and why."""
-
-    columns: tuple[Column, ...]
-    is_sure: bool
-    why: str
-
-
-def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> KeyGuess:
-    """Return the best key that the sample allows; there is always one to look at."""
+def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tuple[tuple[Column, ...], Guess]:
+    """Return the columns of the best key that the sample allows, and why; there is always one to look at."""
     ids = [column for column in columns if _is_named_id(column)]
     for column in _singles(columns, ids):
         if column.is_full and len(column.counts) == len(column.cells):
-            return _single(column)
+            return (column,), _single(column)
     # Rows that differ in nothing but a number that counts them are copies: one row.
     contents = [column.cells for column in columns if not column.is_nameless and not column.is_counting]
     rows = list({cells: position for position, cells in enumerate(zip(*contents, strict=True))}.values())
@@ -183,15 +173,14 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> Key
     )
     clashes = _clashes(best, rows)
     names = " and ".join(f'"{part.name}"' for part in best)
+    different = f"the values of {names} are different in all {len(rows):,} rows"
     if clashes:
         why = f"{clashes:,} of {len(rows):,} different rows share {names} with another: ask the partner for an identifier"
-        return KeyGuess(best, is_sure=False, why=why)
-    why = f"the values of {names} are different in all {len(rows):,} rows"
-    if any(map(_is_named_id, best)):
-        why = f"{why}, and not those of one column alone"
+    elif any(map(_is_named_id, best)):
+        why = f"{different}, and not those of one column alone"
     else:
-        why = f"no column is an identifier; {why}; where they are edited, the row looks new"
-    return KeyGuess(best, is_sure=False, why=why)
+        why = f"no column is an identifier; {different}; where they are edited, the row looks new"
+    return best, Guess("key", ", ".join(part.name for part in best), "unsure", why)
 
 
 def _singles(columns: Sequence[Column], ids: Sequence[Column]) -> Iterator[Column]:
@@ -207,15 +196,15 @@ def _is_named_id(column: Column) -> bool:
     return is_of_event and not column.is_nameless and column.times is None and bool(column.filled)
 
 
-def _single(column: Column) -> KeyGuess:
-    count = len(column.cells)
+def _single(column: Column) -> Guess:
     if column.is_counting:
         why = f'the values of "{column.name}" are all different, but they count the rows: are they the partner\'s, for life?'
-        return KeyGuess((column,), is_sure=False, why=why)
-    why = f'all {count:,} values of "{column.name}" are there and different'
+        return Guess("key", column.name, "unsure", why)
+    why = f'all {len(column.cells):,} values of "{column.name}" are there and different'
     if column.urls:
         why = f"{why}; no identifier is: an address that changes makes the row look new"
-    return KeyGuess((column,), is_sure=count >= 3 and Role.ID in column.roles and not column.urls, why=why)
+    is_sure = len(column.cells) >= 3 and Role.ID in column.roles and not column.urls
+    return Guess("key", column.name, "sure" if is_sure else "unsure", why)
 
 
 def _bases(ids: Sequence[Column], played: Mapping[Role, Column]) -> Iterator[tuple[Column, ...]]:

@@ -156,7 +156,7 @@ class GridSource(AnySource):
 
 
 class DelimitedSource(FileSource, GridSource):
-    """What is said of a delimited text file, whatever its delimiter."""
+    """What is said of a delimited text file."""
 
     encoding: Encodings = Field(default=("utf-8",), min_length=1)
     """Encodings to try, in order; the first that decodes the whole file wins. A byte order mark goes before all."""
@@ -176,7 +176,7 @@ class DelimitedSource(FileSource, GridSource):
         for mark in filter(None, marks.values()):
             names = [name for name, each in marks.items() if each == mark]
             if len(names) > 1:
-                hint = "look at a line of the file; quote: null if quotes mean nothing there, no escape if they are doubled"
+                hint = "look at a line of the file; `quote: null` if quotes mean nothing there, no escape if quotes are doubled"
                 raise mistake(f"{' and '.join(names)} are the same character, {mark!r}", hint)
         return self
 
@@ -191,7 +191,7 @@ class RecordSource(FileSource):
 
 
 class SalesforceSource(AnySource):
-    """Records of a Salesforce object; the columns are its fields by their API names, whatever their case.
+    """Records of a Salesforce object; the columns are its fields by their API names, in upper or lower case.
 
     `Venue__r.City__c` is a field of a parent, `BillingAddress.city` a part of an address, `Sessions__r` the child rows named
     under `children`. Whether a record comes over one API or the other, its cells are the same: moments as
@@ -294,7 +294,7 @@ class GoogleSheetsSource(GridSource):
     merged: Literal["first", "spread"] = "first"
     """Merged cells: the value in the first cell only, or in each of them."""
     write_back: WriteBack | None = None
-    """Columns to tell the sheet in what became of its rows: `status`, `event_id`, `problem`. Off by default."""
+    """Columns of the sheet to write into what became of its rows: `status`, `event_id`, `problem`. Off by default."""
 
     @model_validator(mode="after")
     def _one_tab(self) -> Self:
@@ -334,7 +334,7 @@ class GoogleSheetsSource(GridSource):
 class CsvSource(DelimitedSource):
     """A delimited text file: a path beside the mapping file, an absolute path, or any address that fsspec opens.
 
-    Columns are found by the names in the header, whatever their case, spaces or Unicode form; a column without a name
+    Columns are found by the names in the header, regardless of case, spaces and Unicode form; a column without a name
     is called after its position, `#3`, and of several with one name the later ones are `Name#2`, `Name#3`. The third
     column can always be asked for as `#3` or `#C`.
     """

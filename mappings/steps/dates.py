@@ -219,11 +219,17 @@ def values_of(form: Format, text: str) -> dict[str, int] | None:
 
 
 def _offset_s(text: str) -> int:
-    if text in "Zz":
+    if text.upper() in ("Z", "UTC"):
         return 0
-    digits = text[1:].replace(":", "")
+    digits = text[1:].replace(":", "").ljust(4, "0")
     seconds = int(digits[:2]) * 3600 + int(digits[2:]) * 60
-    return -seconds if text.startswith("-") else seconds
+    return -seconds if text[0] in "-−" else seconds
+
+
+def zone_of(offset: str | int) -> timezone:
+    """Return the zone of an offset, as a text writes it or in seconds."""
+    seconds = _offset_s(offset) if isinstance(offset, str) else offset
+    return timezone(timedelta(seconds=seconds)) if seconds else UTC
 
 
 def date_of(values: Mapping[str, int], choose_year: ChooseYear | None = None) -> date:
@@ -285,9 +291,7 @@ def read_datetime(form: Format, text: str, choose_year: ChooseYear | None = None
     values = values_of(form, text)
     if values is None:
         return None
-    zone = None
-    if "z" in values:
-        zone = timezone(timedelta(seconds=values["z"])) if values["z"] else UTC
+    zone = zone_of(values["z"]) if "z" in values else None
     return datetime.combine(date_of(values, choose_year), _clock_of(values), zone)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from mappings.outcome import ReasonCode
-from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, reader, real_day
+from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, reader, real_day, zone_of
 from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.strict import OneOrMany
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
@@ -224,7 +224,7 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
     if kind == "time":
         return clock
     wall = _add_days(datetime.combine(day, time()), 1) if isinstance(clock, EndOfDay) else datetime.combine(day, clock)
-    return wall.replace(tzinfo=_offset(found["offset"])) if kind == "moment" else wall
+    return wall.replace(tzinfo=zone_of(found["offset"])) if kind == "moment" else wall
 
 
 def _read_day(text: str, forms: Collection[Forms]) -> date:
@@ -266,14 +266,6 @@ def _add_days(wall: datetime, days: Decimal | int) -> datetime:
         return wall + timedelta(seconds=round(days * 86_400))
     except OverflowError:
         raise NotRealError("a day up to 9999-12-31 would be accepted") from None
-
-
-def _offset(text: str) -> timezone:
-    if text.upper() in ("Z", "UTC"):
-        return UTC
-    digits = text[1:].replace(":", "").ljust(4, "0")
-    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
-    return timezone(-offset if text[0] in "-−" else offset) if offset else UTC
 
 
 class Iso(PureStep, name="iso", family=Family.TIMES, gives=Kind.MOMENT):

@@ -10,7 +10,7 @@ from babel.core import get_global
 from pydantic import Field
 
 from mappings.outcome import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Family, Kind, PureStep, Run
+from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
 from mappings.steps.text import SPACES
 from mappings.strict import Duration, Switch, Zone
 from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
@@ -57,7 +57,20 @@ class InZone(PureStep, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT,
         return in_zone
 
 
-class Plus(PureStep, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.ANY):
+class _OfDates(PureStep):
+    def misfit(self, kind: Kind) -> str:
+        """Only dates have days."""
+        return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
+
+
+def _dated(value: object) -> date:
+    """Check a value whose kind the file did not say."""
+    if isinstance(value, date):
+        return value
+    raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
+
+
+class Plus(_OfDates, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.ANY):
     """Add a duration, or take one away: elapsed time for a moment, whole days for a date.
 
     Examples:
@@ -82,25 +95,14 @@ class Plus(PureStep, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=K
         """Hours can be added to a date with its time only."""
         if kind is Kind.DATE and self.length % timedelta(days=1):
             return "a date has no hours to add to: give it a time with at, then add"
-        return _no_day(kind)
-
-
-def _dated(value: object) -> date:
-    """Check a value whose kind the file did not say."""
-    if isinstance(value, date):
-        return value
-    raise Refusal(ReasonCode.NOT_A_DATE, "a date, or a date and time, is needed here")
-
-
-def _no_day(kind: Kind) -> str:
-    return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
+        return super().misfit(kind)
 
 
 def _out_of_range() -> Refusal:
     return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
 
 
-class DayOf(PureStep, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE, refuses=False):
+class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE, refuses=False):
     """Keep only the calendar day of a date and time.
 
     Examples:
@@ -112,12 +114,8 @@ class DayOf(PureStep, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, give
     def function(self) -> Run:
         return lambda value: value.date() if isinstance(value, datetime) else _dated(value)
 
-    def misfit(self, kind: Kind) -> str:
-        """Only a date has a day."""
-        return _no_day(kind)
 
-
-class ClockOf(PureStep, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
+class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
     """Keep only the time of day of a date and time.
 
     Examples:
@@ -131,7 +129,7 @@ class ClockOf(PureStep, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, 
 
     def misfit(self, kind: Kind) -> str:
         """A day alone has no time of day."""
-        return "a day alone has no time of day" if kind is Kind.DATE else _no_day(kind)
+        return "a day alone has no time of day" if kind is Kind.DATE else super().misfit(kind)
 
 
 _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
@@ -139,7 +137,8 @@ _ABBREVIATIONS = frozenset({"EST", "MST", "HST", "CET", "EET", "MET", "WET"})
 _UTC = frozenset({"Etc/UTC", "Etc/GMT", "UTC", "GMT"})
 
 
-class NamedZone(PureStep, name="zone", family=Family.MOMENTS):
+@plain_step("zone", Family.MOMENTS)
+def read_zone(text: str) -> str:
     """Read a zone's name: old names become today's, Windows' names IANA's; capitals do not count.
 
     Abbreviations (EST) and bare offsets (UTC+2) are refused: they say nothing about summer.
@@ -151,20 +150,11 @@ class NamedZone(PureStep, name="zone", family=Family.MOMENTS):
         zone: "EST" -> not_a_zone
         zone: "UTC+2" -> not_a_zone
     """
-
-    switch: Switch = Field(default=True, alias="zone")
-
-    def function(self) -> Run:
-        known = _known_names()
-
-        def zone(text: str) -> str:
-            found = known.get(_folded(text))
-            if found is None:
-                near = did_you_mean(text, zone_names()) if "/" in text else ""
-                raise Refusal(ReasonCode.NOT_A_ZONE, near or "an IANA zone such as Europe/Lisbon would be accepted")
-            return found
-
-        return zone
+    found = _known_names().get(_folded(text))
+    if found is None:
+        near = did_you_mean(text, zone_names()) if "/" in text else ""
+        raise Refusal(ReasonCode.NOT_A_ZONE, near or "an IANA zone such as Europe/Lisbon would be accepted")
+    return found
 
 
 def _folded(name: str) -> str:
@@ -178,14 +168,11 @@ def _known_names() -> Mapping[str, str]:
     lines = [line.split() for line in zone_table("tzdata.zi")]
     links = {parts[2]: parts[1] for parts in lines if parts[0] == "L"}
     names = links.keys() | {parts[1] for parts in lines if parts[0] == "Z"}
-    todays = {name: _todays(name, places, links) for name in names - _ABBREVIATIONS}
-    windows = get_global("windows_zone_mapping")
-    return {_folded(name): todays.get(iana, iana) for name, iana in windows.items()} | {
-        _folded(name): today for name, today in todays.items()
-    }
-
-
-def _todays(name: str, places: set[str], links: Mapping[str, str]) -> str:
-    while name not in places and name in links:
-        name = links[name]
-    return "UTC" if name in _UTC else name
+    todays: dict[str, str] = {}
+    for name in names - _ABBREVIATIONS:
+        today = name
+        while today not in places and today in links:
+            today = links[today]
+        todays[name] = "UTC" if today in _UTC else today
+    windows = {name: todays.get(iana, iana) for name, iana in get_global("windows_zone_mapping").items()}
+    return {_folded(name): today for name, today in (windows | todays).items()}

@@ -24,7 +24,7 @@ if IS_WORKING:
     from pipelines.cli.run import REHEARSED, notify_after, notify_before, options_of, run_feeds
     from pipelines.cli.run_report import RunReport, sent_in, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
-    from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, is_of, make_plan, plan_of_record
+    from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, make_plan, plan_of_record, was_launched_by
     from pipelines.run.brakes import brake_error
     from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
@@ -343,7 +343,7 @@ def _check_alone(record: BackfillRecord, queries: LedgerQueries, destination: st
     """
     for status in queries.status(destination=destination, feed=feed) if record.is_at_work else ():
         held = status.lease
-        if held is not None and not held.is_gone and is_of(held.name, BACKFILL):
+        if held is not None and not held.is_gone and was_launched_by(held.name, BACKFILL):
             raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
 
 

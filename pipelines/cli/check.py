@@ -13,7 +13,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words
 if IS_WORKING:
     from mappings.errors import MappingFileError
     from mappings.spec.feed import FeedMapping
-    from pipelines.before_serving import settings_lacking
+    from pipelines.before_serving import missing_settings
     from pipelines.cli.feed_files import SharedFile, folder_of, mapping_or_error, shared_file
     from pipelines.cli.findings import CheckedFile, find, is_sound
     from pipelines.cli.output.console import Output, counted, worst
@@ -80,7 +80,7 @@ def check(
     output.note(*(f"{one.path} is no feed but a file to be included, by {', '.join(one.included_by)}" for one in shared))
     for found in findings:
         _show(output, found)
-    if lacking := settings_lacking(settings.dagster_home):
+    if lacking := missing_settings(settings.dagster_home):
         output.note(f"{settings.dagster_home / 'dagster.yaml'} does not say {', '.join(lacking)}: {_BY_DEFAULT}")
     problems = "" if all(answer.ok for answer in replies) else ", but see the live problems"
     sound_files = f"{counted(len(findings), 'mapping file')} {'is' if len(findings) == 1 else 'are'} sound{problems}"

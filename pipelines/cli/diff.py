@@ -48,15 +48,15 @@ def diff(
     """
     settings, output = current_settings(), Output(json=as_json)
     with open_feed_session(settings, feed) as session:
-        name = session.book.feed
-        (status,) = session.books.status(destination=session.book.destination, feed=name)
+        name = session.scope.feed
+        (status,) = session.queries.status(destination=session.scope.destination, feed=name)
         if row is not None:
             return _show_one(output, session, row, status.last_read)
         records = _differing(session)
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
-        ignored = sum(session.books.count(session.book, replace(which, is_ignored=True)) for which in _DIFFERING)
+        ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _DIFFERING)
     counts = _counts(status, ignored)
     output.document(Differences(feed=name, as_of=_as_of(status.last_read), counts=counts, rows=documents, is_more=is_more))
     terms = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
@@ -143,17 +143,17 @@ def _counts(status: FeedStatus, ignored: int) -> dict[str, int]:
 
 
 def _show_one(output: Output, session: FeedSession, row: str, last_read: RunRecord | None) -> int:
-    found = session.books.rows(session.book, RowFilter(row_key=typed_key(row)))
+    found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
     if not found:
         raise session.unknown([row])
     (record,) = found
     fields = payload_diff(record.shown, record.drift_body or record.shown)
     document = DifferingWhole(**_document(record), fields=fields)
-    output.document(OneDifference(feed=session.book.feed, as_of=_as_of(last_read), row=document))
+    output.document(OneDifference(feed=session.scope.feed, as_of=_as_of(last_read), row=document))
     event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
     output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(last_read)}")
     lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
-    output.table(f"{session.book.feed}: {record.row_key}", _ONE, lines)
+    output.table(f"{session.scope.feed}: {record.row_key}", _ONE, lines)
     return 0
 
 
@@ -162,7 +162,7 @@ def _differing(session: FeedSession) -> Iterator[RowRecord]:
     listed = set[int]()
     for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _DIFFERING)):
         is_of_vanished = which.is_vanished or which.waiting is Waiting.VANISHED
-        for record in session.books.every_row(session.book, which):
+        for record in session.queries.every_row(session.scope, which):
             is_listed = record.entry_id in listed or (is_of_vanished and record.drift_kind is not None)
             if record.earlier_event_ids:
                 listed.add(record.entry_id)

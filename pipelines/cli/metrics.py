@@ -21,7 +21,7 @@ if IS_WORKING:
     from pipelines.run.signals import wait_to_be_stopped
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, look, serving_metrics
+    from pipelines.telemetry.metrics import Gauge, MetricsPage, exposition, read_gauges, serving_metrics
 
 
 def metrics(
@@ -59,7 +59,7 @@ def metrics(
             with suppress(KeyboardInterrupt):
                 wait_to_be_stopped()
         return 0
-    gauges = look(settings)
+    gauges = read_gauges(settings)
     document = Metrics(metrics=gauges)
     if out is not None:
         with written_whole(out, "--out") as file:

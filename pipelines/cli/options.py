@@ -85,15 +85,15 @@ def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
-    def listed(books: LedgerQueries, book: FeedScope, kind: Waiting) -> Iterator[RowRecord | ProblemRecord]:
+    def listed(queries: LedgerQueries, scope: FeedScope, kind: Waiting) -> Iterator[RowRecord | ProblemRecord]:
         if kind.value in tuple(ProblemKind):
-            return books.every_problem(book, ProblemKind(kind))
-        return books.every_row(book, RowFilter(waiting=kind))
+            return queries.every_problem(scope, ProblemKind(kind))
+        return queries.every_row(scope, RowFilter(waiting=kind))
 
     with _reader() as reader:
-        books, book = reader.books, reader.book(str(context.params.get("feed")))
-        if books is not None and book is not None:
-            waiting = ((kind, row) for kind in Waiting for row in listed(books, book, kind))
+        queries, scope = reader.queries, reader.scope(str(context.params.get("feed")))
+        if queries is not None and scope is not None:
+            waiting = ((kind, row) for kind in Waiting for row in listed(queries, scope, kind))
             for kind, row in islice((one for one in waiting if one[1].row_key.startswith(incomplete)), _MOST):
                 yield row.row_key, f"{kind}: {row.origin}"
 

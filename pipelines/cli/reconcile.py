@@ -23,7 +23,8 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
-    from state.ledger.decisions import Found, ReconcileCandidate, read_reconcile_candidates
+    from state.ledger.decisions import Found
+    from state.ledger.standing import ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(
@@ -51,8 +52,8 @@ def reconcile(
     configure_logs(settings)
     require_service(settings)
     with open_feed_session(settings, feed) as session:
-        name = session.book.feed
-        sought = list(read_reconcile_candidates(session.engine, session.book, now(), session.policy().key_memory_s))
+        name = session.scope.feed
+        sought = list(read_reconcile_candidates(session.engine, session.scope, now(), session.policy().key_memory_s))
         if all(row.is_rival for row in sought):
             nothing = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
             output.document(Reconciliation(feed=name, counts=nothing, list=None, rows=[], is_dry=False))
@@ -125,7 +126,7 @@ def _reconcile(
     return reconcile_rows(
         rows=rows,
         open_api=lambda: open_api(session.settings, session.policy(), session.engine),
-        owners=lambda event_ids: session.books.owners(session.book.destination, event_ids),
+        owners=lambda event_ids: session.queries.owners(session.scope.destination, event_ids),
         record=None if is_dry else record,
         advance=advance,
     )

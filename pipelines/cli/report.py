@@ -308,13 +308,13 @@ def _page(
     reader: StateReader, feed: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
     """Return the report, not yet written, and its sections."""
-    book = reader.book(feed)
-    status = next((one for one in reader.statuses(feed) if one.book == book), None)
+    scope = reader.scope(feed)
+    status = next((one for one in reader.statuses(feed) if one.book == scope), None)
     read = status.last_read if status else None
     since = since or (read.started_at if read else None)
     sections = tuple(map(Section, SectionName))
-    if reader.books is not None and status is not None:
-        rows = _Rows(reader.books, status.book, since, link, bar)
+    if reader.queries is not None and status is not None:
+        rows = _Rows(reader.queries, status.book, since, link, bar)
         room = MOST_TEXT
         for section in sections:
             room = section.fill(rows.lines(section.name), room)
@@ -378,8 +378,8 @@ class _Rows:
     `since`: what came later is new, None: nothing is; `link`: where an event is seen, with `{id}`, or "".
     """
 
-    books: LedgerQueries
-    book: FeedScope
+    queries: LedgerQueries
+    scope: FeedScope
     since: datetime | None
     link: str
     bar: Progress
@@ -389,18 +389,18 @@ class _Rows:
         if name in _PROBLEMS:
             yield from self._problems(_PROBLEMS[name])
         for which in _ENTRIES.get(name, ()):
-            for record in self.books.every_row(self.book, which):
+            for record in self.queries.every_row(self.scope, which):
                 self.bar.advance()
                 yield self._entry(record, name)
 
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
         after = 0
-        while page := self.books.problems(self.book, kind, after=after):
+        while page := self.queries.problems(self.scope, kind, after=after):
             keys = [one.row_key for one in page]
             # An earlier version of a row that cannot be used may be online; its editor should know that.
-            online = {} if kind is ProblemKind.WARNING else self.books.event_ids(self.book, keys)
-            candidates = self.books.candidates(self.book, keys) if kind is ProblemKind.HELD else {}
-            met = self.books.first_met(page)
+            online = {} if kind is ProblemKind.WARNING else self.queries.event_ids(self.scope, keys)
+            candidates = self.queries.candidates(self.scope, keys) if kind is ProblemKind.HELD else {}
+            met = self.queries.first_met(page)
             self.bar.advance(len(page))
             for record in page:
                 yield self._problem(record, met[record.problem_id], online.get(record.row_key), candidates.get(record.row_key))

@@ -132,7 +132,7 @@ def resolve(  # the options of the surface
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
     choice = _choice(feed, wishes, event_id, same_as, is_one=state is None and len(words) == 1)
     with open_feed_session(settings, feed) as session:
-        name = session.book.feed
+        name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
         if warning:
@@ -211,13 +211,13 @@ def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as
 def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (state is None) is not bool(words):
-        hint = f"for example `eventsync resolve {session.book.feed} --state held ...`"
+        hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
         raise ConfigError("name either rows or a state", hint=hint)
     if state is not None:
-        listed = chosen_rows(session.books, session.book, parse_choice(state))
+        listed = chosen_rows(session.queries, session.scope, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
-        return [one for one in propose(session.engine, session.book, keys, choice) if isinstance(one.outcome, Change)]
-    proposals = propose(session.engine, session.book, words, choice)
+        return [one for one in propose(session.engine, session.scope, keys, choice) if isinstance(one.outcome, Change)]
+    proposals = propose(session.engine, session.scope, words, choice)
     unknown = [one.row_key for one in proposals if one.outcome is None]
     if unknown:
         raise session.unknown(unknown)

@@ -51,12 +51,12 @@ def retry(
         raise ConfigError(f"--state {state}: rows in this state are not retried", hint=hint)
     with open_feed_session(settings, feed) as session:
         row_keys = None if keys is None else tuple(dict.fromkeys(filter(None, map(typed_key, keys.split(",")))))
-        unknown = [key for key in row_keys or () if not session.books.rows(session.book, RowFilter(row_key=key))]
+        unknown = [key for key in row_keys or () if not session.queries.rows(session.scope, RowFilter(row_key=key))]
         if unknown:
             raise session.unknown(unknown)
         with session.deciding("retry") as decisions:
             retried = decisions.retry(RETRIABLE if state is None else (known[state],), row_keys)
-    name, left_alone = session.book.feed, retried.left_alone
+    name, left_alone = session.scope.feed, retried.left_alone
     counts = RetriedCounts(refused=retried.refused, blocked=retried.blocked)
     count, send = retried.refused + retried.blocked, f"eventsync run {name} --publish-only"
     output.document(Retry(feed=name, retried=counts, left_alone=left_alone, to_send=send if count else None))

@@ -80,7 +80,7 @@ def rows(
     if unmapped:
         with open_state(settings) as reader:
             name = reader.feed_name(feed)
-            values = unmapped_of(reader.books, reader.book(name))
+            values = unmapped_of(reader.queries, reader.scope(name))
         output.document(UnmappedValues(feed=name, unmapped=values))
         output.table(f"{name}: values that no lookup knows", UNMAPPED_COLUMNS, [value.line for value in values])
         return 0
@@ -88,12 +88,12 @@ def rows(
     most = _SHOWN if limit is None and csv is None else limit
     with open_state(settings) as reader:
         name = reader.feed_name(feed)
-        found = chosen_rows(reader.books, reader.book(name), choices)
+        found = chosen_rows(reader.queries, reader.scope(name), choices)
         listed = islice(found, most)
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
         count = 0 if csv is None else write_csv(csv, map(_csv_of, rows or listed))
         is_more = next(found, None) is not None
-        elsewhere = "" if reader.books_of(name) else reader.elsewhere_sentence()
+        elsewhere = "" if reader.scopes_of(name) else reader.elsewhere_sentence()
     output.document(Rows(feed=name, state=state or "waiting", rows=rows, is_more=is_more, csv=csv))
     if csv is not None:
         output.note(f"{csv}: {counted(count, 'row')}")
@@ -209,18 +209,18 @@ def parse_choice(word: str | None) -> Sequence[str]:
     return (word,)
 
 
-def chosen_rows(books: LedgerQueries | None, book: FeedScope | None, choices: Iterable[str]) -> Iterator[Problem | Entry]:
+def chosen_rows(queries: LedgerQueries | None, scope: FeedScope | None, choices: Iterable[str]) -> Iterator[Problem | Entry]:
     """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones.
 
-    Where nothing was ever run (`books` or `book` None), there are none.
+    Where nothing was ever run (`queries` or `scope` None), there are none.
     """
-    if books is None or book is None:
+    if queries is None or scope is None:
         return
     for choice in choices:
         if choice in tuple(ProblemKind):
-            yield from _problems(books, book, ProblemKind(choice))
+            yield from _problems(queries, scope, ProblemKind(choice))
         else:
-            yield from (entry_of(record, book.feed, choice) for record in books.every_row(book, _filter(choice)))
+            yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, _filter(choice)))
 
 
 def _filter(choice: str) -> RowFilter:
@@ -231,14 +231,14 @@ def _filter(choice: str) -> RowFilter:
     return RowFilter(states=frozenset({EntryState(choice)}))
 
 
-def _problems(books: LedgerQueries, book: FeedScope, kind: ProblemKind) -> Iterator[Problem]:
+def _problems(queries: LedgerQueries, scope: FeedScope, kind: ProblemKind) -> Iterator[Problem]:
     after = 0
-    while page := books.problems(book, kind, after=after):
+    while page := queries.problems(scope, kind, after=after):
         keys = {record.row_key for record in page if record.row_key}
-        events = books.event_ids(book, keys)
-        candidates = books.candidates(book, keys) if kind is ProblemKind.HELD else {}
+        events = queries.event_ids(scope, keys)
+        candidates = queries.candidates(scope, keys) if kind is ProblemKind.HELD else {}
         for record in page:
-            yield _problem(record, book.feed, events.get(record.row_key), candidates.get(record.row_key))
+            yield _problem(record, scope.feed, events.get(record.row_key), candidates.get(record.row_key))
         after = page[-1].problem_id
 
 
@@ -435,12 +435,12 @@ class Misses:
         return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
 
 
-def unmapped_of(books: LedgerQueries | None, book: FeedScope | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
+def unmapped_of(queries: LedgerQueries | None, scope: FeedScope | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
     """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
     misses = Misses()
-    if books is not None and book is not None:
+    if queries is not None and scope is not None:
         for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
-            for problem in islice(books.every_problem(book, kind, run_id=run_id), _MOST_ROWS):
+            for problem in islice(queries.every_problem(scope, kind, run_id=run_id), _MOST_ROWS):
                 misses.take(problem.reasons)
     return misses.values
 

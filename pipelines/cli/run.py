@@ -435,14 +435,14 @@ def _on_copy(run: FeedRun) -> Rehearsal:
 
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
-    books, book = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
+    queries, scope = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
     with run.context.lease(run.mapping, REHEARSED, is_patient=False) as lease:
         outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), _SHOWN)
         first = []
         for intent in intents:
-            place = books.rows(book, RowFilter(row_key=intent.row_key))[0].origin
+            place = queries.rows(scope, RowFilter(row_key=intent.row_key))[0].origin
             first.append(Sending(place, intent.row_key, intent.key, json.loads(intent.body)))
         if not run.options.keys:
             return min(owed, run.options.limit or owed), first, outbox.standing()

@@ -40,7 +40,7 @@ class Runs(TypedDict):
 
 
 class Run(TypedDict):
-    """A run as the books have it. `read` and `publish` balance; what it did not reach is null, and so is the end of one that
+    """A run as the state DB has it. `read` and `publish` balance; what it did not reach is null, and so is the end of one that
     is at work. `pace`: how fast it sent, in numbers. `standing`: the entries that waited for a person when it ended, by the word
     of `rows --state`; null for runs of versions before 0.2.
     """
@@ -123,12 +123,12 @@ def report_of(
     context: RunContext, feed: FeedName, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the state DB, what Dagster or `outcome` says of it."""
-    books = LedgerQueries(context.engine)
-    record = books.run(context.settings.destination, feed, run_id)
+    queries = LedgerQueries(context.engine)
+    record = queries.run(context.settings.destination, feed, run_id)
     by_dagster = None if dagster_status in {"", "SUCCESS"} else _dagster_outcome(dagster_status)
     if record is None:
         return report_from_outcome(feed, run_id, outcome or by_dagster or _dagster_outcome(dagster_status))
-    report = replace(report_from(record), unmapped=unmapped_of(books, record.book, run_id))
+    report = replace(report_from(record), unmapped=unmapped_of(queries, record.book, run_id))
     if by_dagster and report.exit_code == ExitCode.DONE:  # stopped between two steps
         report = _ended(report, by_dagster)
     # Where the state DB could not be written, it does not know how its run ended.

@@ -35,26 +35,26 @@ _ALIKE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """What a command may read. `books` is None where nothing was ever run; `destination` None: all."""
+    """What a command may read. `queries` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
-    books: LedgerQueries | None
+    queries: LedgerQueries | None
     destination: str | None
 
     def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
         """Return where each feed stands, or one feed, at every destination in question."""
         name = None if feed is None else FeedName(feed)
-        return self.books.status(destination=self.destination, feed=name) if self.books else ()
+        return self.queries.status(destination=self.destination, feed=name) if self.queries else ()
 
     def runs(self, feed: str | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, youngest first."""
         name = None if feed is None else FeedName(feed)
-        return self.books.runs(destination=self.destination, feed=name, limit=limit) if self.books else ()
+        return self.queries.runs(destination=self.destination, feed=name, limit=limit) if self.queries else ()
 
     def elsewhere(self) -> tuple[str, ...]:
         """Return the destinations that the state DB knows beside the one in question."""
-        known = self.books.known() if self.books and self.destination else ()
-        return tuple(sorted({book.destination for book in known} - {self.destination or ""}))
+        known = self.queries.known() if self.queries and self.destination else ()
+        return tuple(sorted({scope.destination for scope in known} - {self.destination or ""}))
 
     def elsewhere_sentence(self) -> str:
         """Say where else there is something to see, "" if nowhere."""
@@ -63,7 +63,7 @@ class StateReader:
 
     def estranged(self) -> tuple[str, ...]:
         """Say which rows are delivered under a feed's name or a namespace that is not used any more, and how to go on there."""
-        if self.books is None or self.destination is None or not self.settings.feeds.is_dir():
+        if self.queries is None or self.destination is None or not self.settings.feeds.is_dir():
             return ()
         folder = load_folder(self.settings.feeds)
         if folder.broken:
@@ -74,7 +74,7 @@ class StateReader:
             f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
             if one.namespace
             else f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
-            for one in find_orphaned_feeds(self.books.engine, self.destination, feeds, now())
+            for one in find_orphaned_feeds(self.queries.engine, self.destination, feeds, now())
         )
 
     def has_delivered(self, feed: str) -> bool:
@@ -87,23 +87,23 @@ class StateReader:
         Raises:
             ConfigError: there is no such feed.
         """
-        return word if self.books_of(word) else str(one_feed(self.settings, word).feed)
+        return word if self.scopes_of(word) else str(one_feed(self.settings, word).feed)
 
-    def books_of(self, feed: str) -> tuple[FeedScope, ...]:
+    def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in question."""
-        return self.books.known(destination=self.destination, feed=FeedName(feed)) if self.books else ()
+        return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.queries else ()
 
-    def book(self, feed: str) -> FeedScope | None:
+    def scope(self, feed: str) -> FeedScope | None:
         """Return the ledger of one feed, None if it never ran.
 
         Raises:
             ConfigError: it ran at several destinations, and none is configured.
         """
-        books = self.books_of(feed)
-        if len(books) > 1:
-            known = ", ".join(book.destination.partition("#")[0] for book in books)
+        scopes = self.scopes_of(feed)
+        if len(scopes) > 1:
+            known = ", ".join(scope.destination.partition("#")[0] for scope in scopes)
             raise ConfigError(f"{feed} was sent to several services", hint=f"set EVENT_API_BASE_URL to one of: {known}")
-        return books[0] if books else None
+        return scopes[0] if scopes else None
 
 
 @contextmanager
@@ -123,13 +123,13 @@ class FeedSession:
     """A feed at one destination, to be read and decided about."""
 
     settings: Settings
-    books: LedgerQueries
-    book: FeedScope
+    queries: LedgerQueries
+    scope: FeedScope
 
     @property
     def engine(self) -> StateDb:
         """The state DB."""
-        return self.books.engine
+        return self.queries.engine
 
     @contextmanager
     def deciding(self, verb: str, others: Collection[FeedScope] = ()) -> Iterator[Decisions]:
@@ -145,26 +145,26 @@ class FeedSession:
         who = f"{psutil.Process().username()}@{socket.gethostname()}"
         with ExitStack() as leases:
             taken = []
-            for book in (self.book, *others):
+            for scope in (self.scope, *others):
                 try:
-                    lease = leases.enter_context(self._ledger(book).acquire_lease(f"eventsync {verb} by {who}"))
+                    lease = leases.enter_context(self._ledger(scope).acquire_lease(f"eventsync {verb} by {who}"))
                 except HeldByAnotherError as held:
                     raise HeldByAnotherError(
-                        holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{book.feed} is held by"
+                        holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{scope.feed} is held by"
                     ) from held
                 taken.append(lease)
-            yield self._ledger(self.book).open_decisions(who, taken[0].token, taken[1:])
+            yield self._ledger(self.scope).open_decisions(who, taken[0].token, taken[1:])
 
-    def _ledger(self, book: FeedScope) -> Ledger:
+    def _ledger(self, scope: FeedScope) -> Ledger:
         from state.ledger.ledger import Ledger
 
         # The ledger's own namespace: a person may decide where no service is configured.
-        return Ledger(self.engine, book.destination, book.feed, namespace=split_destination(book.destination)[1], now=now)
+        return Ledger(self.engine, scope.destination, scope.feed, namespace=split_destination(scope.destination)[1], now=now)
 
     def policy(self) -> PublishPolicy:
         """Return how the feed is published; the defaults where its mapping file cannot be read now."""
         try:
-            return one_feed(self.settings, self.book.feed).publish
+            return one_feed(self.settings, self.scope.feed).publish
         except ConfigError:
             return PublishPolicy()
 
@@ -172,7 +172,7 @@ class FeedSession:
         """Return the error that there are no such rows, with those that are spelt alike."""
         from rapidfuzz import fuzz, process
 
-        feed, missing, known = self.book.feed, list(row_keys), list(self.books.row_keys(self.book))
+        feed, missing, known = self.scope.feed, list(row_keys), list(self.queries.row_keys(self.scope))
         hints = []
         for word in missing:
             near = [one for one, *_ in process.extract(word, known, scorer=fuzz.ratio, limit=3, score_cutoff=_ALIKE)]
@@ -191,11 +191,11 @@ def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
     """
     with open_state(settings) as reader:
         name = reader.feed_name(word)
-        book = reader.book(name)
-        if reader.books is None or book is None:
+        scope = reader.scope(name)
+        if reader.queries is None or scope is None:
             hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
             raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
-        yield FeedSession(settings, reader.books, book)
+        yield FeedSession(settings, reader.queries, scope)
 
 
 def typed_key(word: str) -> RowKey:

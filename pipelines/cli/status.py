@@ -52,8 +52,10 @@ def status(
             runs = int(name is not None) if not as_json else _RUNS_OF_ALL if name is None else _RUNS_OF_ONE
         statuses, last_runs = reader.statuses(name), []
         for status in statuses:
-            book = status.book
-            found = reader.books.runs(destination=book.destination, feed=book.feed, limit=runs) if reader.books and runs else ()
+            scope = status.book
+            found = (
+                reader.queries.runs(destination=scope.destination, feed=scope.feed, limit=runs) if reader.queries and runs else ()
+            )
             last_runs.append(found)
         elsewhere, estranged = reader.elsewhere(), reader.estranged()
         advice = reader.elsewhere_sentence()

@@ -19,7 +19,7 @@ from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import StepContext, as_failures, interrupted_for_good
 from pipelines.orchestration.automation import ENDED
-from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, has_days, usual_way
+from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, default_way, has_days
 from pipelines.run.brakes import brake_error
 from pipelines.run.context import OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -62,13 +62,13 @@ def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) ->
             pool="event-api",
             partitions_def=DAYS,
             backfill_policy=dg.BackfillPolicy.single_run(),
-            description=f"Past days, by {usual_way(mapping.source)}, that were read again and sent: every row once.",
+            description=f"Past days, by {default_way(mapping.source)}, that were read again and sent: every row once.",
         )
         def backfilled(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
             if options.window is None and (context.has_partition_key or context.has_partition_key_range):
                 # Partitions chosen in the UI cannot ask the run to wait for a scheduled one, so it always does.
                 days = context.partition_key_range
-                window = Window.model_validate({"by": usual_way(mapping.source), "first": days.start, "last": days.end})
+                window = Window.model_validate({"by": default_way(mapping.source), "first": days.start, "last": days.end})
                 options = options.model_copy(update={"window": window, "wait": True})
             return dg.MaterializeResult(metadata=_backfill(context, open_run_context, mapping, options))
 

@@ -22,7 +22,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import SUFFIXES, FeedFolder, load_folder
 from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.run.backfill import FIRST_SHOWN, has_days, usual_way
+from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
 from pipelines.run.options import RunOptions
 from pipelines.settings import Settings
 
@@ -183,7 +183,7 @@ def launch_tags(mapping: FeedMapping, options: RunOptions, launched_by: str) -> 
     """Return the tags of a run to launch: the feed, who launched it, and its days where they are partitions."""
     tags = {names.LAUNCHED_BY_TAG: launched_by, names.FEED_TAG: str(mapping.feed)}
     days = options.window
-    if days is None or not has_days(mapping) or days.by != usual_way(mapping.source) or days.column:
+    if days is None or not has_days(mapping) or days.by != default_way(mapping.source) or days.column:
         return tags
     if days.first < FIRST_SHOWN or days.last > now().date():
         return tags

@@ -33,7 +33,7 @@ _LATELY = timedelta(seconds=2.5 * PATIENCE_S)
 _DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 
 
-def usual_way(source: SourceSpec) -> By:
+def default_way(source: SourceSpec) -> By:
     """Return the way that reads least for a window: when a row changed, the date of its file, or when its event starts."""
     if isinstance(source, FileSource) and (is_dated(source.path) or source.files == "new"):
         return "file"
@@ -42,7 +42,7 @@ def usual_way(source: SourceSpec) -> By:
 
 def has_days(mapping: FeedMapping) -> bool:
     """Whether the feed's source can be read by days: by its files, or by when its records changed."""
-    return usual_way(mapping.source) != "event"
+    return default_way(mapping.source) != "event"
 
 
 def check_way(mapping: FeedMapping, window: Window) -> None:
@@ -51,7 +51,7 @@ def check_way(mapping: FeedMapping, window: Window) -> None:
     Raises:
         ConfigError: it cannot; the hint names a way that it can.
     """
-    usual = usual_way(mapping.source)
+    usual = default_way(mapping.source)
     if window.by == "file" and usual != "file":
         message = f"{mapping.feed} cannot be read by file: its source is one file, and none of several days"
         raise ConfigError(message, hint=f'use --by {usual}; or write {{date:%Y%m%d}} into "source.path"')
@@ -60,7 +60,7 @@ def check_way(mapping: FeedMapping, window: Window) -> None:
         raise ConfigError(message, hint=f"name the column that does, with --column; or use --by {usual}")
 
 
-def within(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> FeedMapping:
+def narrow_to(mapping: FeedMapping, window: Window | None, mapper: RowMapper) -> FeedMapping:
     """Return the feed with a source that is narrowed to the window as far as it can be; its rows still have to be filtered.
 
     Days of records that changed are those of UTC.
@@ -154,7 +154,7 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
     Raises:
         ConfigError: the feed cannot be read so, or the words make no window.
     """
-    way = by or ("cursor" if column else usual_way(mapping.source))
+    way = by or ("cursor" if column else default_way(mapping.source))
     if way not in get_args(By):
         hint = did_you_mean(way, get_args(By)) or f"there are {', '.join(get_args(By))}"
         raise ConfigError(f"--by {way}: there is no such way to tell a row's day", hint=hint)
@@ -173,19 +173,19 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
     return plan
 
 
-def is_of(holder: str, launched_by: str) -> bool:
+def was_launched_by(holder: str, launched_by: str) -> bool:
     """Whether the holder of a lease was launched so."""
     return holder.endswith(f"launched by {launched_by}")
 
 
-def comes_between(holder: str, held_by: str) -> bool:
+def waits_by_itself(holder: str, held_by: str) -> bool:
     """Whether a run waits without being asked to: a scheduled one for a slice of a backfill."""
-    return is_of(holder, SCHEDULE) and is_of(held_by, BACKFILL)
+    return was_launched_by(holder, SCHEDULE) and was_launched_by(held_by, BACKFILL)
 
 
-def say_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
+def note_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
     """Record that a run waits for the feed, unless it is a slice of a backfill itself."""
-    if not is_of(holder, BACKFILL):
+    if not was_launched_by(holder, BACKFILL):
         notes.write(_note_of(feed), at.isoformat())
 
 

@@ -18,7 +18,7 @@ from state.ledger.ledger import Ledger
 
 HISTORY_THAT_COUNTS = 20
 """A feed with fewer known rows has no history to compare new rows with."""
-TIMES_THAT_TELL = 2
+READS_OF_A_HABIT = 2
 """After so many earlier reads that replaced as many rows and went out, it is this feed's habit, as of a weekly programme."""
 AGREEING = 3
 """Fewer rows that resemble others, or that a rule leaves out, stop nothing."""
@@ -45,7 +45,7 @@ class BrakeResult:
         return self.is_tripped and not self.is_accepted
 
 
-def judge(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
+def check_brakes(report: StageReport, limits: Brakes, accepted: tuple[BrakeName, ...]) -> tuple[BrakeResult, ...]:
     """Check every brake after a stage, those that a person accepted included."""
     results = (
         *(_rejected(report, limits), _shrink(report, limits), _left_out(report, limits), _new(report, limits)),
@@ -108,12 +108,12 @@ def _new(report: StageReport, limits: Brakes) -> _Result:
         gone = min(max((report.last_whole_read or 0) - (report.account.present - new), 0), known)
     # A whole read can only lack what was in the source before it, not what vanished long ago.
     stood = report.met + gone + report.past if report.is_whole else known
-    is_replacing = gone > new / 2 and report.replaced_before < TIMES_THAT_TELL
+    is_replacing = gone > new / 2 and report.replaced_before < READS_OF_A_HABIT
     is_still_braked = report.waiting > 0 and "new" in report.stood
     is_flood = _is_beyond(new, wanted, limits.new) and (new > 2 * stood or is_replacing or is_still_braked)
     is_redrafted = _is_beyond(report.redrafted, wanted, limits.new)
     is_alike = report.alike >= AGREEING and report.alike > new / 2 and limits.new is not None
-    is_usual = max(report.replaced_before, report.alike_before) >= TIMES_THAT_TELL
+    is_usual = max(report.replaced_before, report.alike_before) >= READS_OF_A_HABIT
     tripped = (known >= HISTORY_THAT_COUNTS and (is_flood or is_redrafted)) or (is_alike and not is_usual)
     sentence = f"{new} of {wanted} rows never seen before, {_beside(report, gone)}"
     if report.redrafted:
@@ -131,7 +131,7 @@ def _beside(report: StageReport, gone: int) -> str:
     if not report.is_whole or not known:
         return f"beside {known} known ones"
     still = "all" if met >= known else str(met or "none")
-    usual = ", as many as in earlier reads" if report.replaced_before >= TIMES_THAT_TELL else ""
+    usual = ", as many as in earlier reads" if report.replaced_before >= READS_OF_A_HABIT else ""
     lacking = f" ({gone} since the last read are not{usual})" if gone else ""
     return f"{still} of the {known} known ones {'is' if still in {'none', '1'} else 'are'} still in the source{lacking}"
 
@@ -149,11 +149,11 @@ def _scope(report: StageReport) -> _Result:
     found = report.alongside
     if found is None:
         return "scope", False, 0.0, 0.5, "no other feed or namespace of the service delivers these rows"
-    sentence = f"{found.known} of {found.rows} rows are known {said_of_scope(found.feed, found.namespace)}"
+    sentence = f"{found.known} of {found.rows} rows are known {describe_scope(found.feed, found.namespace)}"
     return "scope", True, found.known / found.rows, 0.5, sentence
 
 
-def said_of_scope(feed: str, namespace: str) -> str:
+def describe_scope(feed: str, namespace: str) -> str:
     """Return under which name rows are delivered already, and how to go on under it."""
     where = " ".join(filter(None, (f"to feed {feed}" if feed else "", f"in namespace {namespace}" if namespace else "")))
     remedies = (f"put `feed: {feed}` back" if feed else "", f"set EVENTSYNC_NAMESPACE={namespace}" if namespace else "")

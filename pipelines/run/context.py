@@ -24,7 +24,7 @@ from connectors.retry import RetryPolicy
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
-from pipelines.run.backfill import PATIENCE_S, comes_between, say_waiting
+from pipelines.run.backfill import PATIENCE_S, note_waiting, waits_by_itself
 from pipelines.run.service import open_api
 from pipelines.run.signals import signals_deferred, signals_raised
 from pipelines.settings import Settings
@@ -176,9 +176,9 @@ class RunContext:
             try:
                 return self.ledger(mapping).acquire_lease(holder)
             except HeldByAnotherError as held:
-                if not is_patient and not comes_between(holder, held.holder):
+                if not is_patient and not waits_by_itself(holder, held.holder):
                     raise
-                say_waiting(self.notes, mapping.feed, holder, self.now())
+                note_waiting(self.notes, mapping.feed, holder, self.now())
                 if reported != held.holder:
                     self.report(f"{mapping.feed}: waiting, {held}")
                     reported = held.holder

@@ -21,7 +21,7 @@ from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
-from pipelines.run.backfill import within
+from pipelines.run.backfill import narrow_to
 from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
@@ -64,12 +64,9 @@ class Watcher:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How one run of one feed ended, for tables and for `--json`."""
+    """How one run of one feed ended; `published` is None where it sent nothing."""
 
-    feed: str
-    run_id: str
     outcome: Outcome
-    staged: Staged | None = None
     published: PublishReport | None = None
 
 
@@ -85,7 +82,6 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        staged: Staged | None = None
         published: PublishReport | None = None
         outcome = Outcome("done", ExitCode.DONE)
         try:
@@ -102,7 +98,7 @@ class FeedRun:
             outcome = outcome_of(error)
         except KeyboardInterrupt as interrupt:
             outcome = _outcome_of_leaving(interrupt, "at work")
-        return RunResult(self.mapping.feed, self.identity.run_id, outcome, staged, published)
+        return RunResult(outcome, published)
 
     def stage(self) -> Staged:
         """Read, map and record what is to be sent.
@@ -198,7 +194,7 @@ class FeedRun:
         ledger = context.ledger(mapping)
         known = ReadInputs(mapping, mapper, lists.evidence, context.now())
         plan = plan_read(known, options, ledger.bookmark())
-        spec, folder = within(mapping, options.window, mapper).source, mapping.path.parent
+        spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
         source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
         snapshot = partial(take_snapshot, mapping.source, folder)
         probe = ChangeProbe(snapshot, known.fit_today, known.began) if context.leaves_traces else None

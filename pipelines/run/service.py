@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -33,6 +34,7 @@ from pipelines.settings import Settings
 from state.database import StateDb
 from state.notes import ServiceNotes, SharedRate
 
+T = TypeVar("T")
 _SHOWN = 8
 _LIST = TypeAdapter(Classifications)
 
@@ -157,6 +159,20 @@ async def ask_lists(api: EventApi) -> ServiceLists:
     return ServiceLists(Directory(channels=channels, classifications=slugs), classifications)
 
 
+def read_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T]) -> T | None:
+    """Return a note about the service, None where there is none, or where another version wrote it."""
+    stored = notes.read(name)
+    try:
+        return None if stored is None else kind.validate_json(stored)
+    except ValidationError:
+        return None
+
+
+def write_note(notes: ServiceNotes, name: str, kind: TypeAdapter[T], note: T) -> None:
+    """Write a note about the service, for `read_note`."""
+    notes.write(name, kind.dump_json(note, ensure_ascii=True).decode("ascii"))
+
+
 class ListMemory:
     """The lists that runs at one destination have read: every version once, and the last one of each feed."""
 
@@ -165,11 +181,11 @@ class ListMemory:
 
     def version(self, version: str) -> Classifications | None:
         """Return the list of a version, None if no run has read it."""
-        return self._read(f"classifications of {version}")
+        return read_note(self._notes, f"classifications of {version}", _LIST)
 
     def last_read_by(self, feed: FeedName) -> Classifications | None:
         """Return the list that the feed's last run read, None if none did."""
-        return self._read(f"classifications told to {feed}")
+        return read_note(self._notes, f"classifications told to {feed}", _LIST)
 
     def note(self, mapping: FeedMapping, now: Classifications) -> str:
         """Remember the list of this run, and return how it changed since the feed's last run, "" if it did not."""
@@ -177,15 +193,8 @@ class ListMemory:
         if before == now:
             return ""
         for name in (f"classifications told to {mapping.feed}", f"classifications of {now.version}"):
-            self._notes.write(name, _LIST.dump_json(now, ensure_ascii=True).decode("ascii"))
+            write_note(self._notes, name, _LIST, now)
         return "" if before is None else change_between(before, now, mapping)
-
-    def _read(self, name: str) -> Classifications | None:
-        stored = self._notes.read(name)
-        try:
-            return None if stored is None else _LIST.validate_json(stored)
-        except ValidationError:  # written by another version
-            return None
 
 
 def change_between(before: Classifications, now: Classifications, mapping: FeedMapping) -> str:

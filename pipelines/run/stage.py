@@ -30,7 +30,7 @@ from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, Source
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource
-from pipelines.run.brakes import BrakeResult, judge
+from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_deferred
 from state.ledger.accounts import StageReport
@@ -367,7 +367,7 @@ def _brake(job: StageJob, verdicts: list[BrakeResult], *, has_known_end: bool = 
     """Return what checks the brakes of a report, and adds to their verdicts. `has_known_end`: of what was read."""
 
     def brake(report: StageReport) -> list[str]:
-        verdicts.extend(judge(report, job.mapping.publish.brakes, job.options.accept))
+        verdicts.extend(check_brakes(report, job.mapping.publish.brakes, job.options.accept))
         for verdict in verdicts:
             if verdict.name == "shrink" and verdict.measured > _MUCH_SHORTER and not has_known_end:
                 raise SourceUnavailableError(

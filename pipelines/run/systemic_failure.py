@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.client import EventApi
@@ -23,6 +23,7 @@ from mappings.errors import SyncError
 from mappings.outgoing import Drift, outgoing_of
 from mappings.spec.feed import FeedMapping
 from pipelines.run.outcome import BrakeError
+from pipelines.run.service import read_note, write_note
 from state.notes import ServiceNotes
 
 SAME_REFUSALS = 25
@@ -265,7 +266,7 @@ class Preflight:
         Raises:
             SyncError: the state DB cannot be read or written.
         """
-        last, mapping = self._read(), self._mapping.digest.hex()
+        last, mapping = read_note(self._notes, self._name, _COMPARISON), self._mapping.digest.hex()
         usable = last if last is not None and (last.mapping, last.rules) == (mapping, _RULES) else None
         body = await api.contract(usable.etag if usable else "")
         if body is None:
@@ -280,24 +281,15 @@ class Preflight:
             return _unknown(page.why)
         drifts = await asyncio.to_thread(compare, page, outgoing_of(self._mapping))
         outlook = Outlook(drifts, upload_field=upload_field(page))
-        self._write(_Comparison(body.etag, digest, mapping, _RULES, outlook))
+        write_note(self._notes, self._name, _COMPARISON, _Comparison(body.etag, digest, mapping, _RULES, outlook))
         return replace(outlook, has_changed=last is not None and last.page != digest)
 
     def disprove(self) -> None:
         """Remember that rows passed in spite of what the page announces, until it changes."""
-        last = self._read()
+        last = read_note(self._notes, self._name, _COMPARISON)
         if last is not None:
-            self._write(replace(last, outlook=replace(last.outlook, is_disproved=True)))
-
-    def _read(self) -> _Comparison | None:
-        stored = self._notes.read(self._name)
-        try:
-            return None if stored is None else _COMPARISON.validate_json(stored)
-        except ValidationError:  # written by another version
-            return None
-
-    def _write(self, comparison: _Comparison) -> None:
-        self._notes.write(self._name, _COMPARISON.dump_json(comparison, ensure_ascii=True).decode("ascii"))
+            disproved = replace(last, outlook=replace(last.outlook, is_disproved=True))
+            write_note(self._notes, self._name, _COMPARISON, disproved)
 
 
 def _unknown(why: str) -> Outlook:

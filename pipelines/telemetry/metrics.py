@@ -140,11 +140,11 @@ def _numbers_of_runs(status: FeedStatus, done: datetime | None) -> Iterator[_Num
         yield "eventsync_last_read_rows", {"outcome": outcome}, count
 
 
-KEPT_S = 2.0
+CACHE_S = 2.0
 """How long the numbers are kept: several monitors cost as much as one."""
 
 
-def look(settings: Settings) -> tuple[Gauge, ...]:
+def read_gauges(settings: Settings) -> tuple[Gauge, ...]:
     """Return the metrics of all feeds at the configured service, or at every service where none is; write nothing.
 
     Raises:
@@ -170,9 +170,9 @@ class MetricsPage:
     def gauges(self) -> tuple[Gauge, ...]:
         """Return the metrics of now or of a moment ago; a state DB that cannot be read is `eventsync_state_db_up 0`."""
         with self._lock:
-            if not self._kept or self.clock_s() - self._read_at > KEPT_S:
+            if not self._kept or self.clock_s() - self._read_at > CACHE_S:
                 try:
-                    self._kept = look(self.settings)
+                    self._kept = read_gauges(self.settings)
                 except SyncError as trouble:
                     structlog.get_logger().warning("the state DB cannot be read for a monitor", trouble=str(trouble))
                     self._kept = gauges_of((), {}, is_up=False)

@@ -61,7 +61,7 @@ class StrangeLineError(ValueError):
 
 @dataclass(slots=True)
 class Sum:
-    """How many lines there were, and the sum of their digests: the same in whatever order they came."""
+    """How many lines there were, and the sum of their digests: the same in any order."""
 
     rows: int = 0
     digest: int = 0

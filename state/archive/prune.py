@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, e
 from state.backfills import BackfillState
 from state.database import reading, writing
 from state.enums import EntryState, ProblemKind
-from state.ledger.accounts import READS_THAT_TELL
+from state.ledger.accounts import READS_COMPARED
 from state.tables import BACKFILL, BACKFILL_SLICE, EARLIER, ENTRY, LEASE, NOTICE_SENT, PROBLEM, RUN, SCOPE
 
 _PAGE = 1_000
@@ -150,7 +150,7 @@ def _needed_runs(connection: Connection, scope_id: int, *, for_brakes: bool) -> 
         runs.where(RUN.c.finished_at.is_(None)),
     ]
     if for_brakes:
-        whole = latest.where(RUN.c.is_whole, RUN.c.stage_report.is_not(None)).limit(READS_THAT_TELL)
+        whole = latest.where(RUN.c.is_whole, RUN.c.stage_report.is_not(None)).limit(READS_COMPARED)
         queries += [latest.limit(1), whole.where(RUN.c.brakes == "[]"), whole]
     return sorted({run_id for query in queries for run_id in connection.execute(query).scalars()} - {""})
 

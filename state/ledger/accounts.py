@@ -24,7 +24,7 @@ from state.ledger.lease import FencedTransaction
 from state.tables import ENTRY, PROBLEM, RUN, storable
 
 T = TypeVar("T")
-READS_THAT_TELL = 60
+READS_COMPARED = 60
 """So many of the latest whole reads show a feed's habits: two months of a feed that is read once a day."""
 
 
@@ -380,20 +380,12 @@ def held(place: str, row_key: RowKey, candidate: Candidate | None, cells: Mappin
     return Problem(ProblemKind.HELD, row_key, place, (reason,), cells)
 
 
-_FIND = select(PROBLEM.c.digest).where(
-    PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.digest.in_(bindparam("digests", expanding=True))
-)
-_SEE_AGAIN = (
-    update(PROBLEM)
-    .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.digest == bindparam("problem"))
-    .values(run_id=bindparam("run"), listed_run=bindparam("run"), seen_at=bindparam("now"))
-)
-_STRIKE_ROWS = (
-    update(PROBLEM)
-    .where(PROBLEM.c.scope_id == bindparam("scope"), PROBLEM.c.kind == bindparam("of_kind"))
-    .where(PROBLEM.c.row_key.in_(bindparam("row_keys", expanding=True)))
-    .values(listed_run="")
-)
+_OF_SCOPE = PROBLEM.c.scope_id == bindparam("scope")
+_FIND = select(PROBLEM.c.digest).where(_OF_SCOPE, PROBLEM.c.digest.in_(bindparam("digests", expanding=True)))
+_SEEN: dict[str, Any] = {"run_id": bindparam("run"), "listed_run": bindparam("run"), "seen_at": bindparam("now")}
+_SEE_AGAIN = update(PROBLEM).where(_OF_SCOPE, PROBLEM.c.digest == bindparam("problem")).values(**_SEEN)
+_STRIKE_ROWS = update(PROBLEM).where(_OF_SCOPE, PROBLEM.c.kind == bindparam("of_kind")).values(listed_run="")
+_STRIKE_ROWS = _STRIKE_ROWS.where(PROBLEM.c.row_key.in_(bindparam("row_keys", expanding=True)))
 _STRIKE = update(PROBLEM).where(PROBLEM.c.id.in_(bindparam("problems", expanding=True))).values(listed_run="")
 
 

@@ -121,19 +121,11 @@ class NotPossibleError(ConfigError):
 RESOLVED, FOUND, ADOPTED = "resolved", "reconciled", "adopted"
 """The source of an event's id, as the code of the entry's last answer: a person, the service's list, another key. A later
 decision, to ignore the row, does not make the id the service's own."""
-SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
-"""States of entries whose events may be found in the service's list."""
 _RISK_OF_FORGOTTEN_KEY = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"
 )
-_RISK_OF_STORED_FAILURE = (
-    "; and where the service only repeats its failure under that key, it goes out under the next one: if the event was created"
-    " before that failure, there will be two as well"
-)
-_RISK_OF_STORED_DENIAL = (
-    "; and where access is denied once more, it goes out under the next one: if the event exists, there will be two as well"
-)
+_RISK_OF_NEXT_KEY = "; and where {}, it goes out under the next one: if the event exists by then, there will be two as well"
 _RISK_AFTER_DENIAL = (
     "the service denied access when it was sent, which says nothing of what was sent before. It is sent under the same key;"
     " where access is denied once more, under the next one: if its event exists after all, made before this ledger was"
@@ -227,7 +219,11 @@ def _resend(record: RowRecord) -> Change | NoChange:  # noqa: C901  # one arm pe
             raise _taken_over(record)
         case _:
             has_failed = record.answer is not None and record.answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-            risk = _RISK_OF_FORGOTTEN_KEY + _RISK_OF_STORED_FAILURE * has_failed + _RISK_OF_STORED_DENIAL * record.is_denied
+            risk = _RISK_OF_FORGOTTEN_KEY
+            if has_failed:
+                risk += _RISK_OF_NEXT_KEY.format("the service only repeats its failure under that key")
+            if record.is_denied:
+                risk += _RISK_OF_NEXT_KEY.format("access is denied once more")
             return Change(EntryState.PENDING, Decision.RESEND, risk=risk)
 
 

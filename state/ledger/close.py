@@ -20,7 +20,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, case, delete, select,
 
 from mappings.row_key import RowKey
 from state.enums import Decision, DriftKind, EntryState, GateState, Phase, ProblemKind
-from state.ledger.accounts import READS_THAT_TELL, Alongside, StageReport, dump, held, stem_of, strike, write_problems
+from state.ledger.accounts import READS_COMPARED, Alongside, StageReport, dump, held, stem_of, strike, write_problems
 from state.ledger.duplicates import Neighbour, find_alongside, lock_service, read_neighbours
 from state.ledger.entries import (
     BASELINE,
@@ -50,15 +50,7 @@ _AT_LEAST = 3
 """Fewer rows than these trip no brake, and are not counted."""
 _Row = Row[*tuple[Any, ...]]
 # A row that a person has ignored is listed again: that it is gone is a change.
-_VANISH = (
-    update(ENTRY)
-    .where(SOME, ENTRY.c.vanished_at.is_(None))
-    .values(
-        vanished_at=bindparam("now", type_=ENTRY.c.vanished_at.type),
-        vanished_by=bindparam("rule"),
-        decision=case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision),
-    )
-)
+_LISTED = case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.decision)
 # A removed event whose row came back, and is gone again, is as it was.
 _SETTLE = update(ENTRY).where(SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 # Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event.
@@ -70,15 +62,9 @@ _FORGET_MARKS = delete(DUPLICATE_MARK).where(
     tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(SOME))
 )
 _LIKE = update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values(candidate_id=bindparam("like"))
-_IDS = (
-    select(ENTRY.c.id)
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == bindparam("in_state"), ENTRY.c.id > bindparam("after"))
-    .where(ENTRY.c.id <= bindparam("boundary"))
-    .order_by(ENTRY.c.id)
-    .limit(2_000)
-)
+_IDS = select(ENTRY.c.id)
 # Apart from the ids, which an index holds: the entries themselves are large.
-_ROWS = _IDS.add_columns(ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
+_ROWS = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.attempts, ENTRY.c.revision, ENTRY.c.refused_request_id)
 
 
 def close_stage(
@@ -278,7 +264,9 @@ class _Closing:
             by_rule[self._read.left_out.get(entry_id, "")].append(entry_id)
         for rule, entries in by_rule.items():
             for page in in_pages(entries):
-                connection.execute(_VANISH, {"entries": page, "now": now, "rule": rule})
+                vanished = update(ENTRY).where(SOME, ENTRY.c.vanished_at.is_(None))
+                columns = {"vanished_at": now, "vanished_by": rule, "decision": _LISTED}
+                connection.execute(vanished.values(**columns), {"entries": page})
         for page in in_pages(chain(self._past, self._dropped)):
             connection.execute(update(ENTRY).where(SOME).values(past_at=now), {"entries": page})
             connection.execute(_SETTLE, {"entries": page})
@@ -311,7 +299,7 @@ class _Closing:
             .where(RUN.c.scope_id == self._run.scope_id, RUN.c.id != self._run.run_id, RUN.c.is_whole, RUN.c.brakes == "[]")
             .where(RUN.c.stage_report.is_not(None))
             .order_by(RUN.c.started_at.desc())
-            .limit(READS_THAT_TELL)
+            .limit(READS_COMPARED)
         )
         replaced = alike = 0
         for stored in map(json.loads, self._connection.execute(latest).scalars()):
@@ -347,10 +335,10 @@ class _Closing:
 
     def _entries(self, page: Select[Any], *states: EntryState) -> Iterator[_Row]:
         """Yield the entries of before this read by state and by age, a page at a time."""
-        scope = {"scope": self._run.scope_id, "boundary": self._marks.boundary}
+        page = page.where(ENTRY.c.scope_id == self._run.scope_id, ENTRY.c.id <= self._marks.boundary).order_by(ENTRY.c.id)
         for state in states:
-            after = 0
-            while rows := self._connection.execute(page, {**scope, "in_state": state.value, "after": after}).all():
+            after, of_state = 0, page.where(ENTRY.c.state == state.value).limit(2_000)
+            while rows := self._connection.execute(of_state.where(ENTRY.c.id > after)).all():
                 yield from rows
                 after = rows[-1].id
 
@@ -370,7 +358,7 @@ class _Closing:
         write_problems(connection, run, (held(place, row_key, candidate, {}) for row_key, place, candidate in found.values()))
 
     def _settle_held(self) -> int:
-        """Judge the held rows that this read has mapped, and forget those that it has not and that nobody has decided on.
+        """Judge the held rows that this read has mapped, and forget those that it has not and that no person has decided on.
 
         Return how many entries of before this read are held, or were, that the source has. All marks must be written.
         """

@@ -38,19 +38,13 @@ _SERVICE_LOCK = 0x6576_7365
 """Any number of our own: PostgreSQL's advisory locks are named by numbers."""
 _OTHER = ENTRY.alias()
 _MAY_HAVE_EVENT = [state.value for state in EntryState if state.value not in WITHOUT_EVENT]
-_FIND = (
-    select(ENTRY.c.twin_digest, ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.scope_id)
-    .join(DUPLICATE_MARK, DUPLICATE_MARK.c.entry_id == ENTRY.c.id)
-    .where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
-    .where(ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(None))
-    .order_by(ENTRY.c.id)
-)
+_BY_ID = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.scope_id, ENTRY.c.twin_digest)
+_FIND = _BY_ID.join(DUPLICATE_MARK, DUPLICATE_MARK.c.entry_id == ENTRY.c.id).order_by(ENTRY.c.id)
+_FIND = _FIND.where(DUPLICATE_MARK.c.mark.in_(bindparam("marks", expanding=True)))
+_FIND = _FIND.where(ENTRY.c.state.not_in(WITHOUT_EVENT), ENTRY.c.removed_at.is_(None))
 # All states there are: by the index of states, that leads to the youngest entries of a feed and to no other ones.
-_UNMARKED = (
-    ENTRY.c.scope_id == bindparam("scope"),
-    ENTRY.c.state.in_([state.value for state in EntryState]),
-    ENTRY.c.id > bindparam("after"),
-)
+_IN_ANY_STATE = ENTRY.c.state.in_([state.value for state in EntryState])
+_UNMARKED = (ENTRY.c.scope_id == bindparam("scope"), _IN_ANY_STATE, ENTRY.c.id > bindparam("after"))
 _MISSING = select(MARK, ENTRY.c.id).where(*_UNMARKED, ENTRY.c.state != EntryState.HELD.value).order_by(MARK, ENTRY.c.id)
 _BESIDE = (
     select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.origin, _OTHER.c.id.label("other_id"), _OTHER.c.row_key.label("other_key"))
@@ -116,8 +110,7 @@ class DuplicateIndex:
 
     def by_id(self, connection: Connection, entries: Collection[int]) -> dict[int, Candidate]:
         """Return these entries by their ids."""
-        by_id = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.scope_id).where(SOME)
-        rows = connection.execute(by_id, {"entries": rounded(entries)}) if entries else ()
+        rows = connection.execute(_BY_ID.where(SOME), {"entries": rounded(entries)}) if entries else ()
         return {row.id: self._candidate(row) for row in rows}
 
     def create(self, digest: bytes, row_key: RowKey) -> None:

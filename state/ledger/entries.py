@@ -291,7 +291,7 @@ def read_baselines(connection: Connection, entries: Collection[int]) -> Mapping[
     return {row.id: row.body for row in rows}
 
 
-def compare_with_past(connection: Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
+def find_pasts(connection: Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
     """Return of changed rows, by entry, whether an earlier event of the row says what it says now, and whether it differs from
     the baseline in nothing but its status. With each row: whether a draft of a change is what its entry pins.
     """
@@ -411,15 +411,9 @@ _REFRESH = _write("row_digest", "origin", "updated_at", **NO_DRIFT, decision=_li
 _RETURN = _write(vanished_at=None, past_at=None, vanished_by="", decision=_listed_unless_ignored(ENTRY.c.drift_fingerprint))
 _SETTLE = _write(**NO_DRIFT)
 _OTHER = ENTRY.alias()
-_HELD_LIKE = (
-    update(ENTRY)
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))
-    .values(
-        candidate_id=select(_OTHER.c.id)
-        .where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like"))
-        .scalar_subquery()
-    )
-)
+_LIKE = select(_OTHER.c.id).where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like"))
+_IS_HELD_ROW = and_(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))
+_HELD_LIKE = update(ENTRY).where(_IS_HELD_ROW).values(candidate_id=_LIKE.scalar_subquery())
 _NEW_COLUMNS = (  # in the order of the table
     *("scope_id", "row_key", "state", "idempotency_key", *_BODY_COLUMNS),
     *("staged_run", "created_at", "updated_at", "ends_at", "candidate_id"),

@@ -267,7 +267,7 @@ def _last_free_read(connection: Connection, scope: _Scope, known: str) -> StageR
 def _follows(last: StageReport, connection: Connection, scope_id: int, policy: StagePolicy, refused: int) -> bool:
     """Whether every row of the last read would have the same outcome, or be unchanged where it was new.
 
-    A row that says what is pinned is unchanged in whatever state its entry is. Copies depend on the entries that they look like;
+    A row that says what is pinned is unchanged in any state of its entry. Copies depend on the entries that they look like;
     what has drifted, on whether its event is delivered; what the source has called off, on whether it is sent by now.
     """
     account, of_feed = last.account, ENTRY.c.scope_id == scope_id

@@ -34,19 +34,10 @@ _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 _IS_PENDING = ENTRY.c.state == EntryState.PENDING.value
 _THIS = ENTRY.c.id == bindparam("entry")
 # An attempt that went unanswered before `since` may have been forgotten by the service: it is not claimed.
-_CLAIM = (
-    select(*(ENTRY.c[name] for name in Claim._fields))
-    .where(ENTRY.c.scope_id == bindparam("scope"), _IS_PENDING)
-    .where(
-        or_(
-            ENTRY.c.unanswered_at.is_(None),
-            ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type),
-            ENTRY.c.is_limited,
-            _IS_TO_RESEND,
-        )
-    )
-    .order_by(ENTRY.c.id)
-)
+_IS_FRESH = ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type)
+_MAY_BE_SENT = or_(ENTRY.c.unanswered_at.is_(None), _IS_FRESH, ENTRY.c.is_limited, _IS_TO_RESEND)
+_CLAIM = select(*(ENTRY.c[name] for name in Claim._fields)).order_by(ENTRY.c.id)
+_CLAIM = _CLAIM.where(ENTRY.c.scope_id == bindparam("scope"), _IS_PENDING, _MAY_BE_SENT)
 _OLDEST = _CLAIM.where(ENTRY.c.id > bindparam("after")).limit(bindparam("want"))
 _THESE = _CLAIM.where(ENTRY.c.id.in_(bindparam("entries", expanding=True)))
 _NOW = bindparam("now", type_=ENTRY.c.unanswered_at.type)

@@ -154,11 +154,8 @@ class UnreadEvents:
 
 _PARTS = range(256)
 _USED_BYTES = 8
-_CREATED = (
-    select(ENTRY.c.id)
-    .where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.id > bindparam("after"))
-    .order_by(ENTRY.c.id)
-)
+_CREATED = select(ENTRY.c.id).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.state == EntryState.PENDING.value)
+_CREATED = _CREATED.where(ENTRY.c.id > bindparam("after")).order_by(ENTRY.c.id)
 _UNSETTLED = tuple(state.value for state in EntryState if state is not EntryState.DELIVERED)
 
 

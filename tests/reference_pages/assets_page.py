@@ -12,10 +12,9 @@ from pathlib import Path
 import dagster as dg
 from reference_pages.tables import page, table
 
-from pipelines.definitions import build_definitions
+from pipelines.definitions import CHECK, GROUP, build_definitions
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import LaunchOptions, brake_specs, publish_specs
-from pipelines.orchestration.broken_feeds import CHECK, GROUP
 from pipelines.run.context import open_context
 from pipelines.settings import read_settings
 

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from unit.cli.conftest import ROWS, Desk
 
 from pipelines.settings import current_settings
-from pipelines.telemetry.metrics import GAUGES, KEPT_S, Gauge, MetricsPage, Sample, exposition, serving_metrics
+from pipelines.telemetry.metrics import CACHE_S, GAUGES, Gauge, MetricsPage, Sample, exposition, serving_metrics
 
 FEED = ("feed", "town-hall")
 
@@ -116,7 +116,7 @@ def test_a_state_db_that_cannot_be_read_is_a_number_too_and_heals(desk: Desk) ->
         desk.state.write_bytes(b"no database at all, whatever its name says" * 100)
         assert _parsed(_fetched(address)[1])["eventsync_state_db_up"] == {frozenset(): 0.0}
         desk.state.unlink()
-        clock_s[0] += KEPT_S + 0.1
+        clock_s[0] += CACHE_S + 0.1
         assert _parsed(_fetched(address)[1])["eventsync_state_db_up"] == {frozenset(): 1.0}
     assert desk.run("metrics", "--json").code == 0
 

@@ -11,7 +11,7 @@ import pytest
 from unit.cli.conftest import Desk
 
 from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT
-from state.ledger.accounts import READS_THAT_TELL
+from state.ledger.accounts import READS_COMPARED
 
 DOCS = Path(__file__).parents[3] / "docs"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -44,4 +44,4 @@ def test_the_page_of_the_report_tells_its_sections_and_bounds() -> None:
 
 
 def test_the_page_of_the_state_db_tells_how_many_reads_stay() -> None:
-    assert f"the last {READS_THAT_TELL} whole reads" in (DOCS / "state.md").read_text("utf-8")
+    assert f"the last {READS_COMPARED} whole reads" in (DOCS / "state.md").read_text("utf-8")

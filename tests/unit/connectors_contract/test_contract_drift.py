@@ -23,17 +23,22 @@ def test_no_feed_differs_from_the_specified_page(path: Path) -> None:
     assert compare(page(tree_with()), outgoing_of(load_feed(path))) == ()
 
 
-def _set(path: str, value: object) -> Change:
-    """Change one place of the create payload's schema."""
+def _put(*path_and_value: Any) -> Change:
+    """Change one place of the page."""
+    *path, last, value = path_and_value
 
     def change(tree: Tree) -> None:
-        at = event(tree)
-        *outer, last = path.split("/")
-        for name in outer:
+        at = tree
+        for name in path:
             at = at[name]
         at[last] = value
 
     return change
+
+
+def _set(path: str, value: object) -> Change:
+    """Change one place of the create payload's schema."""
+    return _put("components", "schemas", "EventCreate", *path.split("/"), value)
 
 
 def _new_field(tree: Tree) -> None:
@@ -66,56 +71,35 @@ def _no_media(tree: Tree) -> None:
     del tree["paths"]["/media"]
 
 
-def _media_field(tree: Tree) -> None:
-    schema = {"type": "object", "required": ["picture"], "properties": {"picture": {"type": "string"}}}
-    tree["paths"]["/media"]["post"]["requestBody"]["content"] = {"multipart/form-data": {"schema": schema}}
+def _form(**properties: dict[str, str]) -> Change:
+    schema = {"type": "object", "required": ["picture"], "properties": properties}
+    content = {"multipart/form-data": {"schema": schema}}
+    return _put("paths", "/media", "post", "requestBody", "content", content)
 
 
-def _other_answer(tree: Tree) -> None:
-    schema = {"type": "object", "properties": {"event": {"type": "object"}}}
-    tree["components"]["responses"]["EventCreated"]["content"]["application/json"]["schema"] = schema
-
-
-def _id_of_text(tree: Tree) -> None:
-    tree["components"]["schemas"]["CreatedEvent"]["properties"]["id"] = {"type": "string", "format": "uuid"}
-
-
-def _key_in_a_header(tree: Tree) -> None:
-    tree["components"]["securitySchemes"]["apiKey"] = {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
-
-
-def _other_envelope(tree: Tree) -> None:
-    schema = {"type": "object", "properties": {"errors": {"type": "array"}}}
-    tree["components"]["schemas"]["ErrorEnvelope"] = schema
-
-
-def _moved(tree: Tree) -> None:
-    tree["servers"] = [{"url": "https://events.example.org/api/public/v2"}]
+_SCHEMAS = ("components", "schemas")
+_CREATED = ("components", "responses", "EventCreated", "content", "application/json", "schema")
+_media_field = _form(picture={"type": "string"})
+_media_file = _form(caption={"type": "string"}, picture={"type": "string", "format": "binary"})
+_other_answer = _put(*_CREATED, {"type": "object", "properties": {"event": {"type": "object"}}})
+_id_of_text = _put(*_SCHEMAS, "CreatedEvent", "properties", "id", {"type": "string", "format": "uuid"})
+_text_ids = _put(*_SCHEMAS, "Channel", "properties", "id", {"type": "string"})
+_other_envelope = _put(*_SCHEMAS, "ErrorEnvelope", {"type": "object", "properties": {"errors": {"type": "array"}}})
+_key_in_a_header = _put("components", "securitySchemes", "apiKey", {"type": "apiKey", "in": "header", "name": "X-Api-Key"})
+_moved = _put("servers", [{"url": "https://events.example.org/api/public/v2"}])
+_no_key_header = _put("paths", "/events", "post", "parameters", [])
+_forms_only = _put("paths", "/events", "post", "requestBody", "content", {"application/x-www-form-urlencoded": {"schema": {}}})
+_small_pages = _put("components", "parameters", "Limit", "schema", "maximum", 50)
+_number = _set("properties/channelId", {"type": "number", "minimum": 1})
+_words_of_another_language = _set("properties/title", {"type": "text", "format": "markdown"})
 
 
 def _tenant_header(tree: Tree) -> None:
     create(tree)["parameters"].append({"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}})
 
 
-def _no_key_header(tree: Tree) -> None:
-    create(tree)["parameters"] = []
-
-
-def _forms_only(tree: Tree) -> None:
-    body = create(tree)["requestBody"]
-    body["content"] = {"application/x-www-form-urlencoded": body["content"]["application/json"]}
-
-
 def _short_keys(tree: Tree) -> None:
     create(tree)["parameters"][0]["schema"]["maxLength"] = 32
-
-
-def _small_pages(tree: Tree) -> None:
-    tree["components"]["parameters"]["Limit"]["schema"]["maximum"] = 50
-
-
-def _text_ids(tree: Tree) -> None:
-    tree["components"]["schemas"]["Channel"]["properties"]["id"] = {"type": "string"}
 
 
 @pytest.mark.parametrize(
@@ -198,12 +182,6 @@ def test_the_media_route_matters_to_feeds_with_covers_only(tmp_path: Path) -> No
         assert (found.severity, says in str(found)) == ("warning", True)
 
 
-def _media_file(tree: Tree) -> None:
-    _media_field(tree)
-    media = tree["paths"]["/media"]["post"]["requestBody"]["content"]["multipart/form-data"]
-    media["schema"]["properties"] = {"caption": {"type": "string"}, "picture": {"type": "string", "format": "binary"}}
-
-
 def test_the_field_for_images_is_read_from_the_page() -> None:
     assert upload_field(page(tree_with())) == "file"
     assert upload_field(page(tree_with(_media_file))) == "picture"
@@ -235,10 +213,6 @@ def _alternatives(tree: Tree) -> None:
     tree["components"]["schemas"]["EventCreate"] = {"anyOf": [other, event(tree)]}
 
 
-def _number(tree: Tree) -> None:
-    event(tree)["properties"]["channelId"] = {"type": "number", "minimum": 1}
-
-
 def _whole_paths(tree: Tree) -> None:
     tree["paths"] = {f"/api/public/v1{path}": item for path, item in tree["paths"].items()}
     tree["servers"] = [{"url": "https://{region}.example.org/"}]
@@ -266,10 +240,6 @@ def _hostile_pattern(tree: Tree) -> None:
 def _described_others(tree: Tree) -> None:
     event(tree)["properties"].pop("locationName")
     event(tree)["additionalProperties"] = {"type": "string"}
-
-
-def _words_of_another_language(tree: Tree) -> None:
-    event(tree)["properties"]["title"] = {"type": "text", "format": "markdown"}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, Refusal, Rejection, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.steps.text import fix_mojibake
-from mappings.steps.zones import NamedZone
+from mappings.steps.zones import read_zone
 
 INSTANT = """
 startAt: {in_zone: {moment: {from: START, do: [{datetime: "%Y-%m-%dT%H:%M:%S%z"}]}, zone: $zone}}
@@ -44,13 +44,13 @@ def event_of(outcome: object) -> dict[str, Any]:
     ],
 )
 def test_a_zones_name_becomes_todays(named: str, today: str) -> None:
-    assert NamedZone().function()(named) == today
+    assert read_zone(named) == today
 
 
 @pytest.mark.parametrize("named", ["EST", "CET", "UTC+2", "+02:00", "CEST", "Lisbon", ""])
 def test_what_names_no_zone_is_refused(named: str) -> None:
     with pytest.raises(Refusal):
-        NamedZone().function()(named)
+        read_zone(named)
 
 
 def test_an_instant_is_shown_by_the_clocks_of_the_rows_own_zone(mapper: Map, row: Row) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mappings.row_key import RowKey
 from mappings.spec.feed import Brakes
-from pipelines.run.brakes import BrakeResult, judge
+from pipelines.run.brakes import BrakeResult, check_brakes
 from state.ledger.accounts import Alongside, HeldRow, ReadAccount, StageReport
 
 DEFAULTS = Brakes()
@@ -31,7 +31,7 @@ def _with(report: StageReport, **facts: Any) -> StageReport:
 
 
 def _tripped(report: StageReport, limits: Brakes = DEFAULTS) -> set[str]:
-    return {verdict.name for verdict in judge(report, limits, ()) if verdict.is_tripped}
+    return {verdict.name for verdict in check_brakes(report, limits, ()) if verdict.is_tripped}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ NEW_IDS = {
 def test_new_rows_that_no_history_explains_stop_the_run_and_the_sentence_says_what_became_of_the_known_ones(
     report: StageReport, sentence: str
 ) -> None:
-    told = {one.name: one for one in judge(report, DEFAULTS, ())}["new"]
+    told = {one.name: one for one in check_brakes(report, DEFAULTS, ())}["new"]
     assert (told.stops, told.sentence) == (True, sentence)
 
 
@@ -183,13 +183,13 @@ def test_a_feed_may_set_its_own_limits() -> None:
 
 def test_a_brake_that_a_person_accepts_is_tripped_and_does_not_stop() -> None:
     report = _report(rejected=50, unchanged=10, known=100, before=200)
-    verdicts = {verdict.name: verdict for verdict in judge(report, DEFAULTS, ("rejected",))}
+    verdicts = {verdict.name: verdict for verdict in check_brakes(report, DEFAULTS, ("rejected",))}
     assert (verdicts["rejected"].is_tripped, verdicts["rejected"].stops) == (True, False)
     assert (verdicts["shrink"].is_tripped, verdicts["shrink"].stops) == (True, True)
 
 
 def test_every_brake_says_what_it_measured() -> None:
-    told: dict[str, BrakeResult] = {one.name: one for one in judge(_report(new=93, rejected=7), DEFAULTS, ())}
+    told: dict[str, BrakeResult] = {one.name: one for one in check_brakes(_report(new=93, rejected=7), DEFAULTS, ())}
     assert told["rejected"].sentence == "7 of 100 rows rejected (7.0%; the feed allows 5.0%, and up to 2 rows in any case)"
     assert told["rejected"].measured == pytest.approx(0.07)
     assert told["shrink"].sentence == "100 rows read, no earlier read to compare with"
@@ -229,7 +229,7 @@ def test_rows_that_are_held_for_the_sake_of_another_name_are_no_copies_of_the_fe
 def test_a_renamed_feed_and_a_lost_namespace_are_named_with_what_helps() -> None:
     def sentence(feed: str, namespace: str) -> str:
         report = _with(_report(new=5), alongside=Alongside(7, feed, namespace, 5, 6, 0))
-        return next(one.sentence for one in judge(report, DEFAULTS, ()) if one.name == "scope")
+        return next(one.sentence for one in check_brakes(report, DEFAULTS, ()) if one.name == "scope")
 
     assert sentence("town-hall", "") == (
         "5 of 6 rows are known to feed town-hall: put `feed: town-hall` back, or both would deliver them"
@@ -241,7 +241,7 @@ def test_a_renamed_feed_and_a_lost_namespace_are_named_with_what_helps() -> None
 
 def test_a_row_that_resembles_one_of_another_feed_is_named_with_the_feed() -> None:
     held = (HeldRow("agenda.csv:3", RowKey("90"), RowKey("7"), "cinema", "city"),)
-    (verdict,) = [one for one in judge(_with(_report(held=1), held=held), DEFAULTS, ()) if one.name == "copies"]
+    (verdict,) = [one for one in check_brakes(_with(_report(held=1), held=held), DEFAULTS, ()) if one.name == "copies"]
     assert "agenda.csv:3: 90 looks like 7 of feed cinema in namespace city" in verdict.sentence
 
 
@@ -262,7 +262,7 @@ def test_a_source_stops_a_run_at_the_first_row_lost_beyond_the_share(before: int
 
 def test_likely_copies_are_named_with_what_they_look_like() -> None:
     rows = tuple(HeldRow(f"a.csv:{number}", RowKey(f"n{number}"), RowKey(f"o{number}")) for number in range(20))
-    told = {one.name: one.sentence for one in judge(_with(_report(held=30, new=1, known=60), held=rows), DEFAULTS, ())}
+    told = {one.name: one.sentence for one in check_brakes(_with(_report(held=30, new=1, known=60), held=rows), DEFAULTS, ())}
     assert told["copies"].endswith(
         "(a.csv:0: n0 looks like o0; a.csv:1: n1 looks like o1; a.csv:2: n2 looks like o2; and 27 more)"
     )

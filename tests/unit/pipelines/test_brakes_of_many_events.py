@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from mappings.spec.feed import Brakes
-from pipelines.run.brakes import BrakeResult, judge
+from pipelines.run.brakes import BrakeResult, check_brakes
 from state.ledger.accounts import ReadAccount, RowShares, StageReport
 
 
 def verdicts(account: ReadAccount, rows: RowShares, known: int = 0) -> dict[str, BrakeResult]:
     report = StageReport("run-1", is_whole=True, account=account, rows=rows, known_before=known, met=known, last_whole_read=100)
-    return {verdict.name: verdict for verdict in judge(report, Brakes(), ())}
+    return {verdict.name: verdict for verdict in check_brakes(report, Brakes(), ())}
 
 
 @pytest.mark.parametrize(("bad", "is_tripped"), [(5, False), (6, True)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.before_serving import DAGSTER_YAML, FORMER, prepare_dagster_home, settings_lacking
+from pipelines.before_serving import DAGSTER_YAML, FORMER, missing_settings, prepare_dagster_home
 
 WRITTEN = "b7fc8f093d2eadd2299797cb171947d7494c083f94a5adf50c9be73a6dbc8d20"
 ADDED = ("schedules:", "sensors:", "freshness:")
@@ -39,12 +39,12 @@ def test_a_home_is_made_with_all_settings(tmp_path: Path) -> None:
     prepare_dagster_home(tmp_path / "home")
     assert (tmp_path / "home" / "dagster.yaml").read_text("utf-8") == DAGSTER_YAML
     assert [path.name for path in (tmp_path / "home").iterdir()] == ["dagster.yaml"]
-    assert settings_lacking(tmp_path / "home") == ()
+    assert missing_settings(tmp_path / "home") == ()
 
 
 def test_what_an_earlier_version_wrote_is_brought_up_to_date(tmp_path: Path) -> None:
     file = settings(tmp_path / "home", former())
-    assert settings_lacking(file.parent) == ("schedules", "sensors", "freshness")
+    assert missing_settings(file.parent) == ("schedules", "sensors", "freshness")
     prepare_dagster_home(file.parent)
     assert file.read_text("utf-8") == DAGSTER_YAML
 
@@ -54,8 +54,8 @@ def test_what_somebody_has_written_is_theirs_and_what_it_lacks_is_named(tmp_path
     file = settings(tmp_path / "home", text)
     prepare_dagster_home(file.parent)
     assert file.read_text("utf-8") == text
-    assert {"schedules", "sensors", "freshness"} <= set(settings_lacking(file.parent))
+    assert {"schedules", "sensors", "freshness"} <= set(missing_settings(file.parent))
 
 
 def test_without_a_home_nothing_is_lacking(tmp_path: Path) -> None:
-    assert settings_lacking(tmp_path / "home") == ()
+    assert missing_settings(tmp_path / "home") == ()

@@ -20,7 +20,7 @@ from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SalesforceSource
 from mappings.yaml.loader import load_feed
-from pipelines.run.backfill import cut, usual_way, within
+from pipelines.run.backfill import cut, default_way, narrow_to
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadInputs, WindowFilter, plan_read
 from state.ledger.gate import Bookmark
@@ -85,7 +85,7 @@ def test_too_many_slices_are_refused_with_a_longer_one_to_use() -> None:
 
 @pytest.mark.parametrize(("source", "way"), [(CSV, "event"), (DATED, "file"), (DELIVERED, "file"), (ORG, "cursor")])
 def test_a_feeds_days_are_told_by_what_its_source_can(tmp_path: Path, source: str, way: str) -> None:
-    assert usual_way(feed(tmp_path, source).source) == way
+    assert default_way(feed(tmp_path, source).source) == way
 
 
 def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None
 
 def test_an_org_is_asked_for_what_changed_in_the_window_and_for_no_more(tmp_path: Path) -> None:
     mapping = feed(tmp_path, ORG)
-    narrowed = within(mapping, window("cursor", "2031-01-01", "2031-01-31"), compiled(mapping)).source
+    narrowed = narrow_to(mapping, window("cursor", "2031-01-01", "2031-01-31"), compiled(mapping)).source
     assert isinstance(narrowed, SalesforceSource)
     assert [(test.field, test.op, test.value) for test in narrowed.where] == [
         ("LastModifiedDate", ">=", ("2031-01-01T00:00:00+00:00",)),
@@ -112,20 +112,20 @@ def test_an_org_is_asked_for_what_changed_in_the_window_and_for_no_more(tmp_path
 def test_what_a_source_cannot_tell_is_refused_with_what_it_can(tmp_path: Path, source: str, by: By, hint: str) -> None:
     mapping = feed(tmp_path, source)
     with pytest.raises(ConfigError) as refused:
-        within(mapping, window(by, "2031-01-01", "2031-01-02"), compiled(mapping))
+        narrow_to(mapping, window(by, "2031-01-01", "2031-01-02"), compiled(mapping))
     assert hint in refused.value.hint
 
 
 def test_rows_that_make_one_event_together_are_not_torn_apart(tmp_path: Path) -> None:
     mapping = feed(tmp_path, DATED, "\nrows: [{duplicates: {keep: last}}]")
     with pytest.raises(ConfigError, match="tear them apart") as refused:
-        within(mapping, window("file", "2031-01-01", "2031-01-02"), compiled(mapping))
+        narrow_to(mapping, window("file", "2031-01-01", "2031-01-02"), compiled(mapping))
     assert "--by event" in refused.value.hint
 
 
 def read(mapping: FeedMapping, days: Window) -> list[str]:
     mapper = compiled(mapping)
-    narrowed = within(mapping, days, mapper)
+    narrowed = narrow_to(mapping, days, mapper)
     source = open_source(narrowed.source, mapping.path.parent, mapper.columns, since=NO_FILES)
     with source.read() as reading:
         return [row.cells["id"] for row in reading.rows]

@@ -15,7 +15,7 @@ from state.archive.verify import examine
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.database import reading, writing
 from state.enums import ProblemKind
-from state.ledger.accounts import READS_THAT_TELL
+from state.ledger.accounts import READS_COMPARED
 from state.ledger.choices import TakeEvent
 from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope, RowRecord
@@ -92,18 +92,18 @@ def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(wo
 
 
 def test_accounts_of_old_runs_go_but_for_those_that_brakes_learn_from(world: World) -> None:
-    for number in range(READS_THAT_TELL + 5):
+    for number in range(READS_COMPARED + 5):
         world.stage([row(f"{number}")])
         world.publish()
         world.clock.turn(days=1)
     world.clock.turn(days=365)
-    assert count(world, RUN) == 2 * (READS_THAT_TELL + 5)
+    assert count(world, RUN) == 2 * (READS_COMPARED + 5)
     done = pruned(world)
-    assert (done.runs, done.telling_runs) == (READS_THAT_TELL + 9, READS_THAT_TELL + 1)
+    assert (done.runs, done.telling_runs) == (READS_COMPARED + 9, READS_COMPARED + 1)
     kept = LedgerQueries(world.engine).runs(limit=1_000)
-    assert len(kept) == READS_THAT_TELL + 1
-    assert sum(run.read is not None for run in kept) == READS_THAT_TELL
-    assert len({record.staged_run for record in entries(world)}) == READS_THAT_TELL + 5
+    assert len(kept) == READS_COMPARED + 1
+    assert sum(run.read is not None for run in kept) == READS_COMPARED
+    assert len({record.staged_run for record in entries(world)}) == READS_COMPARED + 5
 
 
 def test_runs_that_never_ended_keep_their_accounts(world: World) -> None:

@@ -65,7 +65,7 @@ def _variables() -> Iterator[str]:
     for module in ("settings", "telemetry/tracing"):
         text = (ROOT / "pipelines" / f"{module}.py").read_text("utf-8")
         yield from re.findall(r'"((?:EVENT|SALESFORCE|GOOGLE|DAGSTER)_?[A-Z]*_[A-Z_]+)"', text)
-        yield from (f"{name}_FILE" for name in re.findall(r'\.secret\("([A-Z_]+)"\)', text))
+        yield from (f"{name}_FILE" for name in re.findall(r'\.(?:secret|header)\("([A-Z_]+)"\)', text))
 
 
 def test_every_page_has_its_place_in_one_of_the_parts() -> None:

@@ -36,7 +36,6 @@ from mappings.positions import Block
 from mappings.zones import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_CLOCK = re.compile(r"(?:[01]\d|2[0-3]):[0-5]\d", re.ASCII)
 _MOST_WRITTEN = 1e15
 _WHOLE_FROM = 100
 _MOST_DECIMALS = 6
@@ -124,13 +123,6 @@ def parse_pattern(text: str) -> str:
     return text
 
 
-def parse_clock(text: str) -> str:
-    """Check a time of day written as `HH:MM`."""
-    if not _CLOCK.fullmatch(text):
-        raise mistake(f'"{text}" is not a time of day', 'write it like "00:00" or "23:59"')
-    return text
-
-
 def parse_plain_number(text: str) -> str:
     """Check a number written with a point, or with none."""
     try:
@@ -191,7 +183,7 @@ Share = Annotated[
 ]
 Pattern = Annotated[str, AfterValidator(parse_pattern), WithJsonSchema({"type": "string", "format": "regex"})]
 """A regular expression that RE2 matches in linear time."""
-Clock = Annotated[Text, AfterValidator(parse_clock)]
+Clock = Annotated[Text, matching("(?:[01][0-9]|2[0-3]):[0-5][0-9]", "a time of day", 'write it like "00:00" or "23:59"')]
 """A time of day, `00:00` to `23:59`."""
 PlainNumber = Annotated[Text, AfterValidator(parse_plain_number)]
 Zone = Annotated[str, AfterValidator(parse_zone), WithJsonSchema({"type": "string", "examples": ["Europe/Lisbon"]})]

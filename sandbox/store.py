@@ -132,13 +132,6 @@ _EVENT_ROW: Final = attrgetter(*(one.name for one in fields(StoredEvent)))
 _ATTEMPT_ROW: Final = attrgetter(*(one.name for one in fields(Attempt)))
 
 
-class KeyUse(NamedTuple):
-    """How often an API key was used, and when last (seconds since the epoch)."""
-
-    times: int
-    last_at: float
-
-
 class Store:
     """The database of one sandbox. Each write takes effect at once, or with the transaction that it is part of."""
 
@@ -266,10 +259,10 @@ class Store:
         rows = self._db.execute(statement, (after, route, route, limit))
         return [(row[0], Attempt(*row[1:])) for row in rows]
 
-    def uses(self) -> dict[str, KeyUse]:
-        """Return how each API key was used, by its name."""
+    def uses(self) -> dict[str, tuple[int, float]]:
+        """Return how often each API key was used, and when last (seconds since the epoch), by its name."""
         rows = self._db.execute("SELECT key_name, count(*), max(at) FROM audit WHERE key_name <> '' GROUP BY 1")
-        return {name: KeyUse(times, last_at) for name, times, last_at in rows}
+        return {name: (times, last_at) for name, times, last_at in rows}
 
     def outcomes(self) -> dict[str, dict[str, int]]:
         """Count the requests of each route by outcome."""

@@ -164,20 +164,19 @@ def parse_switches(words: Iterable[str], base: Switches | None = None) -> Switch
     Raises SwitchError with every word that names no switch or no value of it.
     """
     pairs = [word.partition("=") for word in words]
-    return _applied({name.strip(): value.strip() if sign else None for name, sign, value in pairs}, base or Switches())
+    return change_switches({name.strip(): value.strip() if sign else None for name, sign, value in pairs}, base or Switches())
 
 
 def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
-    """Return `base` with `values` applied, each written as on the command line. Raises SwitchError with every problem."""
-    return _applied({name: str(value) for name, value in values.items()}, base)
+    """Return `base` with `values` applied, each written as on the command line, None where it came without a value.
 
-
-def _applied(values: Mapping[str, str | None], base: Switches) -> Switches:
+    Raises SwitchError with every problem.
+    """
     problems: list[str] = []
     settings: dict[str, Any] = {}
     for name, value in values.items():
         try:
-            settings[name] = _parse(name, value)
+            settings[name] = _parse(name, None if value is None else str(value))
         except ValueError as problem:
             problems.append(str(problem))
     if problems:

@@ -242,12 +242,10 @@ class Pages:
 
     async def keys(self, _: Request) -> Response:
         """Show the API keys without their secrets."""
-        uses = self._sandbox.store.uses()
-        keys = []
+        uses, keys = self._sandbox.store.uses(), []
         for key in self._sandbox.store.api_keys():
-            use = uses.get(key.name)
-            last = f"{datetime.fromtimestamp(use.last_at, UTC):%Y-%m-%d %H:%M} UTC" if use else "never"
-            keys.append((key, use.times if use else 0, last))
+            times, last_at = uses.get(key.name, (0, 0.0))
+            keys.append((key, times, f"{datetime.fromtimestamp(last_at, UTC):%Y-%m-%d %H:%M} UTC" if times else "never"))
         lead = "A secret is shown once, when its key is made; later only its last four characters are."
         return self._page("API keys", lead=lead, keys=keys)
 

@@ -14,22 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    Insert,
-    Table,
-    create_engine,
-    event,
-    func,
-    inspect,
-    make_url,
-    null,
-    select,
-    text,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -43,7 +28,7 @@ from state.migrations.upgrade import HEAD, OLDEST, is_known, upgrade
 from state.private_files import make_private_file, make_private_folder, narrow
 from state.tables import LEASE, SCOPE
 
-StateDb = Engine
+StateDb = sa.Engine
 """The open state DB, for callers that only pass it on."""
 
 T = TypeVar("T")
@@ -76,13 +61,13 @@ _UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory lock
 _IS_WRITER, _FILE = "eventsync_writer", "eventsync_file"
 
 
-def parse(url: str) -> URL:
+def parse(url: str) -> sa.URL:
     """Read a SQLAlchemy URL of SQLite or PostgreSQL, which may be spelt as PostgreSQL's own tools spell it.
 
     Raises `ConfigError` for any other, without repeating it: it may hold a password.
     """
     try:
-        address = make_url(url)
+        address = sa.make_url(url)
         if address.drivername in _POSTGRES:
             address = address.set(drivername="postgresql+psycopg")
         address.get_dialect()
@@ -100,7 +85,7 @@ def parse(url: str) -> URL:
     return address
 
 
-def shown_url(url: str | URL) -> str:
+def shown_url(url: str | sa.URL) -> str:
     """Return a database's name for people: the path of a file, else the URL without its password.
 
     Raises `ConfigError` as `parse`.
@@ -109,7 +94,7 @@ def shown_url(url: str | URL) -> str:
     return address.database or ":memory:" if _is_sqlite(address) else address.render_as_string(hide_password=True)
 
 
-def open_database(url: str, *, upgrades: bool = True) -> Engine:
+def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
     """Open the state DB at a SQLAlchemy URL, create it where it is missing, and upgrade its schema to ours.
 
     A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
@@ -140,11 +125,11 @@ def open_database(url: str, *, upgrades: bool = True) -> Engine:
 
 
 @contextmanager
-def existing_database(url: str, *, upgrades: bool = True) -> Iterator[Engine | None]:
+def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
     """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
     is_missing = False
     with suppress(ArgumentError):  # opening says what is wrong with the URL
-        address = make_url(url)
+        address = sa.make_url(url)
         is_missing = _is_file(address) and not Path(str(address.database)).exists()
     if is_missing:
         yield None
@@ -157,7 +142,7 @@ def existing_database(url: str, *, upgrades: bool = True) -> Iterator[Engine | N
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """One transaction that writes: all of it is durable when the block ends, or none of it.
 
     On SQLite it takes the write lock at once, so that it never fails half-way for another writer, and it fails where
@@ -170,7 +155,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
     """One transaction that reads a snapshot; it waits for no other and blocks none.
 
     Raises `StateUnavailableError` or `StateBusyError`.
@@ -182,13 +167,13 @@ def reading(engine: Engine) -> Iterator[Connection]:
             yield connection
 
 
-def free_pages(connection: Connection) -> None:
+def free_pages(connection: sa.Connection) -> None:
     """Free what SQLite has cached for this connection: two connections with full caches would break the memory budget."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA shrink_memory")
 
 
-def schema_revision(engine: Engine) -> str | None:
+def schema_revision(engine: sa.Engine) -> str | None:
     """Return the schema's revision, None where there is no schema."""
     with reading(engine) as connection:
         return _revision(connection)
@@ -206,24 +191,24 @@ def rounded(names: Collection[T]) -> Sequence[T]:
     return listed + listed[-1:] * (wanted - count)
 
 
-def insert_if_new(connection: Connection, table: Table) -> Insert:
+def insert_if_new(connection: sa.Connection, table: sa.Table) -> sa.Insert:
     """Return an insert that leaves a row with the same key as it is; on PostgreSQL it waits for one that is being made."""
     if connection.dialect.name == "postgresql":
         return postgresql.insert(table).on_conflict_do_nothing()
     return sqlite.insert(table).on_conflict_do_nothing()
 
 
-def put(connection: Connection, table: Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
+def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, object], rest: Mapping[str, object]) -> None:
     """Write a row in place of the one with the same key; of several writers at once, the last one stands."""
     connection.execute(insert_if_new(connection, table), {**key, **rest})
-    connection.execute(update(table).where(*(table.c[name] == value for name, value in key.items())).values(**rest))
+    connection.execute(sa.update(table).where(*(table.c[name] == value for name, value in key.items())).values(**rest))
 
 
-def _is_sqlite(address: URL) -> bool:
+def _is_sqlite(address: sa.URL) -> bool:
     return address.get_backend_name() == "sqlite"
 
 
-def _is_file(address: URL) -> bool:
+def _is_file(address: sa.URL) -> bool:
     """Whether it is a plain SQLite file: neither in memory nor a `file:` URI with options of its own."""
     name = address.database or ""
     return _is_sqlite(address) and bool(name) and not name.startswith((":memory:", "file:"))
@@ -236,11 +221,11 @@ def _missing_driver(error: ImportError) -> ConfigError:
     )
 
 
-def _create_engine(address: URL) -> Engine:
+def _create_engine(address: sa.URL) -> sa.Engine:
     if _is_sqlite(address):
         return _create_sqlite(address)
     try:
-        return create_engine(
+        return sa.create_engine(
             address,
             hide_parameters=True,  # they are the partner's, and belong in no message
             isolation_level="READ COMMITTED",
@@ -254,15 +239,15 @@ def _create_engine(address: URL) -> Engine:
         raise _missing_driver(error) from error
 
 
-def _create_sqlite(address: URL) -> Engine:
+def _create_sqlite(address: sa.URL) -> sa.Engine:
     """`?timeout=5` in the URL says in seconds how long SQLite waits for another process."""
     try:
         wait_s = float(str(address.query.get("timeout") or LOCK_WAIT_S))
     except ValueError as error:
         raise ConfigError("EVENTSYNC_STATE_URL: timeout is not a number of seconds", hint="for example ?timeout=30") from error
-    engine = create_engine(address, hide_parameters=True, **(_SQLITE_POOL if _is_file(address) else {}))
+    engine = sa.create_engine(address, hide_parameters=True, **(_SQLITE_POOL if _is_file(address) else {}))
 
-    @event.listens_for(engine, "connect")
+    @sa.event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         """Set what SQLite forgets between connections; `isolation_level = None` leaves BEGIN to `_begin`."""
         connection.isolation_level = None
@@ -273,15 +258,15 @@ def _create_sqlite(address: URL) -> Engine:
         if path := str(connection.execute("PRAGMA database_list").fetchone()[2] or ""):
             record.info[_FILE] = path, _identity(path)
 
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
         is_writer = connection.get_execution_options().get(_IS_WRITER, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writer else "BEGIN")
         if is_writer:
             _check_file(connection)
 
     if _is_file(address):
-        event.listen(engine, "do_connect", _open_as_allowed)
+        sa.event.listen(engine, "do_connect", _open_as_allowed)
     return engine
 
 
@@ -323,7 +308,7 @@ def _identity(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _check_file(connection: Connection) -> None:
+def _check_file(connection: sa.Connection) -> None:
     """SQLite goes on writing to a file that was deleted or replaced, which no process would ever read."""
     path, identity = connection.info.get(_FILE, ("", None))
     if not path:
@@ -336,7 +321,7 @@ def _check_file(connection: Connection) -> None:
         raise Failure.MOVED.error(path, change)
 
 
-def _bring_to_head(engine: Engine) -> None:
+def _bring_to_head(engine: sa.Engine) -> None:
     revision = schema_revision(engine)
     if revision == HEAD:
         return
@@ -376,19 +361,19 @@ def check_revision(revision: str | None, what: str) -> None:
     )
 
 
-def _lock_postgres(connection: Connection) -> None:
+def _lock_postgres(connection: sa.Connection) -> None:
     """Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours."""
-    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-    encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
     if encoding != "UTF8":
         raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
 
 
-def _refuse_while_held(connection: Connection, revision: str) -> None:
+def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
     """Do not change the tables of a run at work: it would fail in the middle."""
     is_server = connection.dialect.name == "postgresql"
-    server_now = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else null()
-    leases = select(LEASE, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    server_now = sa.func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else sa.null()
+    leases = sa.select(LEASE, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     for lease in connection.execute(leases):
         if not is_free(lease, None if is_server else boot_clock(), partial(_sqlite_now, connection)):
             raise held_by(
@@ -399,18 +384,18 @@ def _refuse_while_held(connection: Connection, revision: str) -> None:
             )
 
 
-def _sqlite_now(connection: Connection) -> datetime:
+def _sqlite_now(connection: sa.Connection) -> datetime:
     return datetime.fromisoformat(connection.exec_driver_sql("SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')").scalar_one())
 
 
-def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
         return None
-    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
 
 
 @contextmanager
-def _explained(url: URL) -> Iterator[None]:
+def _explained(url: sa.URL) -> Iterator[None]:
     """Raise the errors of drivers as ours, for people."""
     try:
         yield

@@ -9,21 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import ClassVar
 
-from sqlalchemy import (
-    BigInteger,
-    CheckConstraint,
-    Column,
-    DateTime,
-    Dialect,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-    text,
-)
+import sqlalchemy as sa
 from sqlalchemy.orm import declared_attr
 from sqlalchemy.types import TypeDecorator, TypeEngine
 from sqlmodel import Field, SQLModel
@@ -37,16 +23,16 @@ class UtcTime(TypeDecorator[datetime]):
     SQLite has no such type: there it is ISO 8601 text of one fixed width, which sorts as time does.
     """
 
-    impl = DateTime(timezone=True)
+    impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
+    def load_dialect_impl(self, dialect: sa.Dialect) -> TypeEngine[datetime] | TypeEngine[str]:
         """Text on SQLite, `timestamptz` elsewhere."""
         if dialect.name == "sqlite":
-            return dialect.type_descriptor(String(32))
-        return dialect.type_descriptor(DateTime(timezone=True))
+            return dialect.type_descriptor(sa.String(32))
+        return dialect.type_descriptor(sa.DateTime(timezone=True))
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | str | None:
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | str | None:
         """Refuse a naive time, store any other in UTC."""
         if value is None:
             return None
@@ -55,7 +41,7 @@ class UtcTime(TypeDecorator[datetime]):
         instant = value.astimezone(UTC)
         return instant.isoformat(timespec="microseconds") if dialect.name == "sqlite" else instant
 
-    def process_result_value(self, value: datetime | str | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 # the signature is SQLAlchemy's
+    def process_result_value(self, value: datetime | str | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002 # the signature is SQLAlchemy's
         """Return an aware UTC time."""
         if value is None:
             return None
@@ -65,10 +51,10 @@ class UtcTime(TypeDecorator[datetime]):
 class PlainText(TypeDecorator[str]):
     """Text that both databases take: what neither of them can keep is spelt out on the way in, see `storable`."""
 
-    impl = Text
+    impl = sa.Text
     cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 # the signature is SQLAlchemy's
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 # the signature is SQLAlchemy's
         """Spell out what cannot be kept."""
         return None if value is None else storable(value)
 
@@ -83,9 +69,9 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
-BIG_ID = BigInteger().with_variant(Integer(), "sqlite")
+BIG_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 """64-bit identity; SQLite counts by itself only in a column of the exact type INTEGER."""
-METADATA = MetaData(
+METADATA = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",
         "uq": "uq_%(table_name)s_%(column_0_N_name)s",
@@ -99,7 +85,7 @@ METADATA = MetaData(
 class Row(SQLModel):
     """The base of all tables: a catalogue of names of our own, apart from any other SQLModel in the process."""
 
-    metadata: ClassVar[MetaData] = METADATA
+    metadata: ClassVar[sa.MetaData] = METADATA
 
     @declared_attr.directive
     def __tablename__(cls) -> str:  # noqa: N805 - of the class
@@ -111,7 +97,7 @@ class BackfillHead(Row, table=True):
     """A window of a feed's past that a person asked for; `plan` is written and read by the caller."""
 
     __tablename__ = "backfill"
-    __table_args__ = (Index(None, "destination", "feed"),)
+    __table_args__ = (sa.Index(None, "destination", "feed"),)
 
     id: str = Field(primary_key=True, sa_type=PlainText)
     destination: str = Field(sa_type=PlainText)
@@ -139,9 +125,9 @@ class BackfillSlice(Row, table=True):
     finished_at: datetime | None = Field(default=None, sa_type=UtcTime)
 
 
-def _partial_index(name: str, column: str, where: str) -> Index:
+def _partial_index(name: str, column: str, where: str) -> sa.Index:
     """An index of the few entries that people look for; the many others cost nothing."""
-    return Index(f"ix_ledger_entry_{name}", "scope_id", column, sqlite_where=text(where), postgresql_where=text(where))
+    return sa.Index(f"ix_ledger_entry_{name}", "scope_id", column, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
 class Scope(Row, table=True):
@@ -153,9 +139,9 @@ class Scope(Row, table=True):
     systemic refusal and no row has passed since; "" otherwise.
     """
 
-    __table_args__ = (UniqueConstraint("destination", "feed"),)
+    __table_args__ = (sa.UniqueConstraint("destination", "feed"),)
 
-    id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
+    id: int | None = Field(default=None, sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=True))
     destination: str = Field(sa_type=PlainText)
     feed: str = Field(sa_type=PlainText)
     gate: str = Field(default=GateState.UNSTAGED.value, sa_type=PlainText)
@@ -207,8 +193,8 @@ class LedgerEntry(Row, table=True):
     """
 
     __table_args__ = (
-        UniqueConstraint("scope_id", "row_key"),
-        Index(None, "scope_id", "state", "id"),
+        sa.UniqueConstraint("scope_id", "row_key"),
+        sa.Index(None, "scope_id", "state", "id"),
         _partial_index("decision", "decision", "decision IS NOT NULL"),
         _partial_index("drift", "drift_kind", "drift_kind IS NOT NULL"),
         _partial_index("copies", "copies", "copies > 1"),
@@ -216,11 +202,11 @@ class LedgerEntry(Row, table=True):
         _partial_index("vanished", "vanished_at", "vanished_at IS NOT NULL"),
         _partial_index("removed", "removed_at", "removed_at IS NOT NULL"),
         # Of a list after IN, SQLite would make a table for every row that is written.
-        CheckConstraint(" OR ".join(f"state = '{state.value}'" for state in EntryState), name="state"),
+        sa.CheckConstraint(" OR ".join(f"state = '{state.value}'" for state in EntryState), name="state"),
         {"sqlite_autoincrement": True},
     )
 
-    id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
+    id: int | None = Field(default=None, sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
     row_key: str = Field(sa_type=PlainText)
     state: str = Field(sa_type=PlainText)
@@ -310,12 +296,12 @@ class ProblemRow(Row, table=True):
     """
 
     __table_args__ = (
-        UniqueConstraint("scope_id", "digest"),
-        Index(None, "scope_id", "listed_run", "kind", "id"),
-        Index(None, "scope_id", "kind", "row_key"),  # on PostgreSQL a hash index of warnings: keys may be long
+        sa.UniqueConstraint("scope_id", "digest"),
+        sa.Index(None, "scope_id", "listed_run", "kind", "id"),
+        sa.Index(None, "scope_id", "kind", "row_key"),  # on PostgreSQL a hash index of warnings: keys may be long
     )
 
-    id: int | None = Field(default=None, sa_column=Column(BIG_ID, primary_key=True, autoincrement=True))
+    id: int | None = Field(default=None, sa_column=sa.Column(BIG_ID, primary_key=True, autoincrement=True))
     scope_id: int = Field(foreign_key="scope.id", sa_type=BIG_ID)
     run_id: str = Field(sa_type=PlainText)
     listed_run: str = Field(default="", sa_type=PlainText)
@@ -341,7 +327,7 @@ class RowDigestPart(Row, table=True):
 class SyncRun(Row, table=True):
     """One run of one feed: who launched it, how far it came, its accounts, what it noticed of the service, how fast it went."""
 
-    __table_args__ = (Index(None, "scope_id", "started_at"),)
+    __table_args__ = (sa.Index(None, "scope_id", "started_at"),)
 
     scope_id: int = Field(foreign_key="scope.id", primary_key=True, sa_type=BIG_ID)
     id: str = Field(primary_key=True, sa_type=PlainText)
@@ -440,19 +426,19 @@ class MediaAddress(Row, table=True):
 
 NO_DRIFT: dict[str, None] = {"drift_body": None, "drift_fingerprint": None, "drift_kind": None}
 """The drift columns of an entry whose source asks for what the service shows."""
-SCOPE: Table = METADATA.tables["scope"]
-ENTRY: Table = METADATA.tables["ledger_entry"]
-DUPLICATE_MARK: Table = METADATA.tables["duplicate_mark"]
-SIDE_BY_SIDE: Table = METADATA.tables["side_by_side"]
-ROW_DIGESTS: Table = METADATA.tables["row_digest_part"]
-PROBLEM: Table = METADATA.tables["problem_row"]
-RUN: Table = METADATA.tables["sync_run"]
-LEASE: Table = METADATA.tables["lease"]
-EARLIER: Table = METADATA.tables["earlier_event"]
-ROUTE_PACE: Table = METADATA.tables["route_pace"]
-SERVICE_NOTE: Table = METADATA.tables["service_note"]
-NOTICE_SENT: Table = METADATA.tables["notice_sent"]
-MEDIA: Table = METADATA.tables["media"]
-MEDIA_ADDRESS: Table = METADATA.tables["media_address"]
-BACKFILL: Table = METADATA.tables[str(BackfillHead.__tablename__)]
-BACKFILL_SLICE: Table = METADATA.tables[str(BackfillSlice.__tablename__)]
+SCOPE: sa.Table = METADATA.tables["scope"]
+ENTRY: sa.Table = METADATA.tables["ledger_entry"]
+DUPLICATE_MARK: sa.Table = METADATA.tables["duplicate_mark"]
+SIDE_BY_SIDE: sa.Table = METADATA.tables["side_by_side"]
+ROW_DIGESTS: sa.Table = METADATA.tables["row_digest_part"]
+PROBLEM: sa.Table = METADATA.tables["problem_row"]
+RUN: sa.Table = METADATA.tables["sync_run"]
+LEASE: sa.Table = METADATA.tables["lease"]
+EARLIER: sa.Table = METADATA.tables["earlier_event"]
+ROUTE_PACE: sa.Table = METADATA.tables["route_pace"]
+SERVICE_NOTE: sa.Table = METADATA.tables["service_note"]
+NOTICE_SENT: sa.Table = METADATA.tables["notice_sent"]
+MEDIA: sa.Table = METADATA.tables["media"]
+MEDIA_ADDRESS: sa.Table = METADATA.tables["media_address"]
+BACKFILL: sa.Table = METADATA.tables[str(BackfillHead.__tablename__)]
+BACKFILL_SLICE: sa.Table = METADATA.tables[str(BackfillSlice.__tablename__)]

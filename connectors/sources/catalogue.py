@@ -20,21 +20,8 @@ from connectors.sources.files.opened_file import OpenStored
 from connectors.sources.files.source import choice_of, file_digest, open_files
 from connectors.sources.rows import ColumnRequest
 from mappings.errors import ConfigError
-from mappings.spec.source import (
-    AnySource,
-    CsvSource,
-    FileSource,
-    GoogleSheetsSource,
-    IcsSource,
-    Join,
-    JsonSource,
-    NdjsonSource,
-    SalesforceSource,
-    SourceSpec,
-    TsvSource,
-    WorkbookSource,
-    XmlSource,
-)
+from mappings.spec import source as kinds
+from mappings.spec.source import AnySource, FileSource, GoogleSheetsSource, Join, SalesforceSource, SourceSpec
 from mappings.spec.source_words import is_address, secrets_of
 
 # ruff: noqa: PLC0415  # a kind is imported when it is opened
@@ -43,7 +30,15 @@ if TYPE_CHECKING:
     from connectors.sources.salesforce.source import OrgProbe, SalesforceRecords
 
 
-FileSpec = CsvSource | TsvSource | WorkbookSource | JsonSource | NdjsonSource | XmlSource | IcsSource
+FileSpec = (
+    kinds.CsvSource
+    | kinds.TsvSource
+    | kinds.WorkbookSource
+    | kinds.JsonSource
+    | kinds.NdjsonSource
+    | kinds.XmlSource
+    | kinds.IcsSource
+)
 """The kinds that are files."""
 
 
@@ -98,23 +93,23 @@ def _salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Access, si
 
 def _read_as(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Source:
     match spec:
-        case CsvSource() | TsvSource():
+        case kinds.CsvSource() | kinds.TsvSource():
             from connectors.sources.formats.csv import CsvFile
 
             return CsvFile(spec, file, asked)
-        case WorkbookSource():
+        case kinds.WorkbookSource():
             from connectors.sources.formats.xlsx import Workbook
 
             return Workbook(spec, file, asked)
-        case JsonSource() | NdjsonSource():
+        case kinds.JsonSource() | kinds.NdjsonSource():
             from connectors.sources.formats.json import json_file
 
             return json_file(spec, file, asked)
-        case XmlSource():
+        case kinds.XmlSource():
             from connectors.sources.formats.xml import xml_file
 
             return xml_file(spec, file, asked)
-        case IcsSource():
+        case kinds.IcsSource():
             from connectors.sources.formats.ics import ics_file
 
             return ics_file(spec, file, asked)

@@ -33,6 +33,7 @@ from mappings.errors import PermanentError, TransientError
 from mappings.outcome import RowLocation, SourceRow
 
 PlainRecord = tuple[int, list[str]] | SourceRow
+"""A record of a text file: the number of its line and its cells, or a row where something is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,20 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     guesses += _field_guesses(roles)
     needed = [*key, *(roles[role].column for role in (Role.TITLE, Role.START) if role in roles)]
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
-        {role.value: roles[role].column if role in roles else None for role in Role}
-        | {"feed": feed, "sample_title": sample.title, "source": sample.source.block(sample.place), "why": sample.source.why}
-        | {"required": list(dict.fromkeys(column.name for column in needed)), "key": key, "times": times, "clocks": clocks}
-        | {"timezone": timezone, "guesses": {guess.about: guess for guess in guesses}, "most_mapped": _MOST_MAPPED}
-        | {"cancelled": _cancelled(roles.get(Role.STATUS)), "languages": _languages(roles.get(Role.COUNTRY))}
+        {role.value: roles[role].column if role in roles else None for role in Role},
+        feed=feed,
+        sample_title=sample.title,
+        source=sample.source.block(sample.place),
+        why=sample.source.why,
+        required=list(dict.fromkeys(column.name for column in needed)),
+        key=key,
+        times=times,
+        clocks=clocks,
+        timezone=timezone,
+        guesses={guess.about: guess for guess in guesses},
+        most_mapped=_MOST_MAPPED,
+        cancelled=_cancelled(roles.get(Role.STATUS)),
+        languages=_languages(roles.get(Role.COUNTRY)),
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)

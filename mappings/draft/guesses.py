@@ -1,4 +1,4 @@
-"""Which column plays which part of an event, and which columns identify a row: by their names first, if the cells fit."""
+"""What the columns of a sample say: which plays which part of an event, which identify a row, whose clocks its times are on."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _clock_span(text: str) -> tuple[object, object] | None:
 
 @dataclass(frozen=True, slots=True)
 class TimeSpelling:
-    """How dates or times are written: the formats that one step can try, the commonest first. The fields are those of `Form`."""
+    """How dates or times are written: the formats that one step can try, the commonest first. `locale`: "" for English."""
 
     kind: str
     formats: tuple[str, ...]

@@ -14,6 +14,9 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, FirstOf, From, JoinedText, ListEntry, Meta
 from mappings.steps.catalogue import STEPS
@@ -32,13 +35,23 @@ _USE = {
 _STEP_REF = {"$ref": "#/$defs/Step"}
 
 
+class _WithoutNulls(GenerateJsonSchema):
+    """An absent key is left out, never written as null: that choice and its default are dropped."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> Schema:
+        found = super().default_schema(schema)
+        return {key: value for key, value in found.items() if key != "default" or value is not None}
+
+
 def feed_json_schema() -> Schema:
     """Return the schema of one mapping file, in draft 2020-12."""
-    raw = FeedMapping.model_json_schema(by_alias=True)
-    for model in _models(Strict):
-        _describe(model, raw if model is FeedMapping else raw["$defs"].get(model.__name__, {}))
-    schema: Schema = _without_nulls(raw)
+    schema = FeedMapping.model_json_schema(by_alias=True, schema_generator=_WithoutNulls)
     definitions = schema["$defs"]
+    for model in _models(Strict):
+        _describe(model, schema if model is FeedMapping else definitions.get(model.__name__, {}))
     for step in STEPS.values():
         definition = definitions[step.__name__]
         definition["required"] = sorted({step.name, *definition.get("required", ())})
@@ -89,18 +102,3 @@ def _any_step() -> Schema:
     ]
     blocks = [{"$ref": f"#/$defs/{step.__name__}"} for step in STEPS.values()]
     return {"description": "One step of a value's way.", "oneOf": [*bare, *blocks, _USE]}
-
-
-def _without_nulls(node: Any) -> Any:
-    """An absent key is left out, never written as null: drop that choice and its default."""
-    if isinstance(node, list):
-        return [_without_nulls(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    kept = {key: _without_nulls(value) for key, value in node.items() if not (key == "default" and value is None)}
-    choices = kept.get("anyOf")
-    if not isinstance(choices, list) or {"type": "null"} not in choices:
-        return kept
-    left = [choice for choice in choices if choice != {"type": "null"}]
-    rest = {key: value for key, value in kept.items() if key != "anyOf"}
-    return {**left[0], **rest} if len(left) == 1 else {**rest, "anyOf": left}

@@ -23,7 +23,8 @@ if IS_WORKING:
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
-    from state.ledger.decisions import Found, ReconcileCandidate, read_reconcile_candidates
+    from state.ledger.decisions import Found
+    from state.ledger.standing import ReconcileCandidate, read_reconcile_candidates
 
 
 def reconcile(

@@ -21,7 +21,8 @@ from connectors.event_api.client import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from pipelines.run.options import Advance
 from pipelines.run.signals import run_async
-from state.ledger.decisions import Found, ReconcileCandidate
+from state.ledger.decisions import Found
+from state.ledger.standing import ReconcileCandidate
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
 """Fields for the key that an event was created under; another key there is another row's event."""

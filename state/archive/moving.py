@@ -21,27 +21,11 @@ from state.ledger.accounts import READS_COMPARED
 from state.ledger.duplicates import DuplicateIndex
 from state.ledger.lease import LEASE_TTL_S, Lease
 from state.ledger.ledger import Ledger
-from state.tables import (
-    BACKFILL,
-    EARLIER,
-    ENTRY,
-    LEASE,
-    MEDIA,
-    MEDIA_ADDRESS,
-    METADATA,
-    NOTICE_SENT,
-    PROBLEM,
-    ROUTE_PACE,
-    ROW_DIGESTS,
-    RUN,
-    SCOPE,
-    SERVICE_NOTE,
-    SIDE_BY_SIDE,
-)
+from state.tables import BACKFILL, EARLIER, ENTRY, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
 
 MOVER = "eventsync state migrate"
 """The holder that other runs see while a move holds their feeds."""
-_OF_NO_FEED = frozenset(table.name for table in (LEASE, MEDIA, MEDIA_ADDRESS, NOTICE_SENT, ROUTE_PACE, SERVICE_NOTE))
+_OF_NO_FEED = {"lease", "media", "media_address", "notice_sent", "route_pace", "service_note"}
 """What is learned anew by itself, and is written by commands that hold no feed; and the leases, which are ours meanwhile."""
 _BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)

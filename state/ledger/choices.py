@@ -121,8 +121,6 @@ class NotPossibleError(ConfigError):
 RESOLVED, FOUND, ADOPTED = "resolved", "reconciled", "adopted"
 """The source of an event's id, as the code of the entry's last answer: a person, the service's list, another key. A later
 decision, to ignore the row, does not make the id the service's own."""
-SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
-"""States of entries whose events may be found in the service's list."""
 _RISK_OF_FORGOTTEN_KEY = (
     "an earlier attempt was never answered. It is sent again under the same key: if the service has created the event"
     " then and has forgotten the key since, there will be two"

@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, Connection, Engine, and_, case, exists, func, or_, select, update
+from sqlalchemy import Connection, Engine, case, exists, func, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
-from mappings.row_key import FeedName, IdempotencyKey, RowKey, fingerprint, idempotency_key
+from mappings.row_key import FeedName, RowKey
 from state.database import reading
 from state.enums import Decision, EntryState, ProblemKind
 from state.holders import LeaseLostError
@@ -22,7 +21,6 @@ from state.ledger.choices import (
     ADOPTED,
     FOUND,
     RESOLVED,
-    SEEKABLE,
     Apply,
     Change,
     Choice,
@@ -42,24 +40,11 @@ from state.ledger.choices import (
     may_be_removed,
     waits_for_access,
 )
-from state.ledger.entries import (
-    IS_SET_ASIDE,
-    UNDECIDED,
-    channel_of,
-    destination_of,
-    duplicate_digest_of,
-    earlier_events,
-    ends_at_of,
-    find_owners,
-    in_pages,
-    is_forgotten,
-    mark_anew,
-    used_revisions,
-)
+from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, earlier_events, find_owners, in_pages, mark_anew
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
-from state.ledger.standing import RECORDS, FeedScope, RowRecord, as_record
-from state.ledger.undo import Record, applied, drift_against, load_undo, restored, shown_of, undo_of, wanted_of
+from state.ledger.standing import RECORDS, SEEKABLE, FeedScope, RowRecord, as_record
+from state.ledger.undo import Record, applied, drift_against, load_undo, next_key, pinned, restored, shown_of, undo_of, wanted_of
 from state.tables import EARLIER, ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)
@@ -129,26 +114,6 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class ReconcileCandidate:
-    """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
-    another feed, one that was set aside, or one that the next run asks about by itself.
-
-    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
-    """
-
-    entry_id: int
-    row_key: RowKey
-    state: EntryState
-    key: IdempotencyKey
-    revision: int
-    body: bytes
-    origin: str
-    is_rival: bool
-    baseline: bytes | None = None
-    asked: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Situation:
     """One entry as it is decided on. `giver`: the entry whose event it takes over or gives back, `other` for people."""
 
@@ -174,35 +139,6 @@ def raise_all(outcomes: Collection[Outcome]) -> None:
     if problems:
         hints = dict.fromkeys(problem.hint for problem in problems)
         raise NotPossibleError("\n".join(map(str, problems)), hint=" ".join(hints))
-
-
-def read_reconcile_candidates(
-    engine: Engine, feed: FeedScope, now: datetime, key_memory_s: float
-) -> Iterator[ReconcileCandidate]:
-    """Yield the entries of a destination whose events may be in the service's list, those of the feed and rivals.
-
-    `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is looked for; the next run asks
-    about a younger one with its key.
-    """
-    is_pending, is_seekable = ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.state.in_([state.value for state in SEEKABLE])
-    is_sought = and_(
-        SCOPE.c.feed == feed.feed, or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s))), ~IS_SET_ASIDE
-    )
-    columns: list[ColumnElement[Any]] = [ENTRY.c[name] for name in ("row_key", "revision", "body", "origin")]
-    renamed = {"entry_id": "id", "key": "idempotency_key", "baseline": "baseline_body", "asked": "drift_body"}
-    columns += [ENTRY.c[name].label(ours) for ours, name in renamed.items()]
-    entries = select(*columns, ENTRY.c.state, (~is_sought).label("is_rival")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
-    is_sent = and_(is_pending, ENTRY.c.unanswered_at.is_not(None))
-    entries = entries.where(SCOPE.c.destination == feed.destination, or_(is_seekable, is_sent)).order_by(ENTRY.c.id).limit(500)
-    after = 0
-    while True:
-        with reading(engine) as connection:
-            page = connection.execute(entries.where(ENTRY.c.id > after)).all()
-        if not page:
-            return
-        for row in page:
-            yield ReconcileCandidate(**{**row._asdict(), "state": EntryState(row.state)})
-        after = page[-1].entry_id
 
 
 class Decisions:
@@ -369,16 +305,12 @@ class Decisions:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
-        columns |= _next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
+        columns |= next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
         if row.removed_at is None:
             shown, body = shown_of(row._asdict())
             return columns | {"body": body, "fingerprint": shown}
-        # The event is created again as the source asks for it now. The next read adds its cover image: the fingerprint is that of
-        # a payload without one.
-        body = row.drift_body
-        columns |= {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None, "copies": 0}
-        columns |= {"twin_digest": duplicate_digest_of(body), "channel_id": channel_of(body), "ends_at": ends_at_of(body)}
-        return columns | NO_DRIFT | {"removed_at": None}
+        # The event is created again as the source asks for it now.
+        return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
 
     def _adopt(self, connection: Connection, situation: _Situation, change: Change) -> dict[str, Any]:
         """Move the event of another entry to this one; what the row asks for is drift against it."""
@@ -389,7 +321,7 @@ class Decisions:
         self._check_lease(giver.scope_id)
         now = self._run.now()
         given = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": row.id, "updated_at": now, "copies": 0}
-        given |= _next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
+        given |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
         given |= {"ignored_fingerprint": None, "past_at": giver.past_at or now}
         given |= _answer(ADOPTED, f"{self._by} said that its event is that of {row_key}")
         given |= undo_of(giver, given, Decision.SAME_AS)
@@ -525,14 +457,3 @@ def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:
 
 def _answer(code: str, message: str) -> dict[str, Any]:
     return {"answer": dump_answer(Answer(status=0, code=code, message=message))}
-
-
-def _next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
-    """Give an entry the next key that none of its events has, under which nothing was sent."""
-    used = used_revisions(connection, [row.id])[row.id]
-    revision = row.revision + 1
-    while revision in used:
-        revision += 1
-    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
-    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
-    return {"revision": revision, "idempotency_key": key, **unsent}

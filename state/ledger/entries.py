@@ -291,7 +291,7 @@ def read_baselines(connection: Connection, entries: Collection[int]) -> Mapping[
     return {row.id: row.body for row in rows}
 
 
-def compare_with_past(connection: Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
+def find_pasts(connection: Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
     """Return of changed rows, by entry, whether an earlier event of the row says what it says now, and whether it differs from
     the baseline in nothing but its status. With each row: whether a draft of a change is what its entry pins.
     """

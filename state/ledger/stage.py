@@ -41,41 +41,15 @@ from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.outcome import (
-    Absorbed,
-    Gone,
-    MappedRow,
-    Rejection,
-    RowLocation,
-    RowOutcome,
-    Skipped,
-    too_long_key,
-)
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.accounts import Problem, StageReport, claimed_twice, dump, held, rejected, strike, warned, write_problems
 from state.ledger.close import close_stage
-from state.ledger.entries import (
-    CANCELLED,
-    Batch,
-    Candidate,
-    Known,
-    compare_with_past,
-    drafted,
-    find_ids,
-    find_known,
-    is_of_change,
-)
+from state.ledger.entries import CANCELLED, Batch, Candidate, Known, drafted, find_ids, find_known, find_pasts, is_of_change
 from state.ledger.gate import Bookmark, is_last_read, shut
 from state.ledger.lease import FencedTransaction
-from state.ledger.reads import (
-    Mark,
-    OnChange,
-    ReadKind,
-    SourceRead,
-    StagePolicy,
-    name_rule,
-)
+from state.ledger.reads import Mark, OnChange, ReadKind, SourceRead, StagePolicy, name_rule
 from state.tables import storable
 
 
@@ -232,7 +206,7 @@ class _Comparison:
         self._candidates = read.duplicates.find(connection, unknown)
         held_for = {entry.candidate_id for entry in known.values() if entry.candidate_id}
         self._resembled = read.duplicates.by_id(connection, held_for)
-        self._pasts = _find_pasts(connection, known, rows, read.policy)
+        self._pasts = _pasts_of(connection, known, rows, read.policy)
         self._batch = Batch(read.run)
         self._problems: list[Problem] = []
         self._changed: list[RowKey] = []
@@ -447,7 +421,7 @@ def _digest_of(row: MappedRow) -> bytes:
     return b"" if row.warnings else row.row_digest
 
 
-def _find_pasts(
+def _pasts_of(
     connection: Connection, known: Mapping[str, Known], rows: Sequence[MappedRow], policy: StagePolicy
 ) -> dict[int, tuple[bool, bool]]:
     """Return, by entry, `is_said` and `is_status_only` of those rows whose change could be drafted, or was."""
@@ -461,4 +435,4 @@ def _find_pasts(
             continue
         if is_of_change(entry.revision) or (is_drafting and entry.state == EntryState.DELIVERED):
             changed[entry.entry_id] = (row, is_of_change(entry.revision))
-    return compare_with_past(connection, changed)
+    return find_pasts(connection, changed)

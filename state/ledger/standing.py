@@ -6,16 +6,17 @@ Each predicate leaves out what a person has ignored, what was removed by hand, a
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Connection, Row, and_, exists, false, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, exists, false, func, or_, select
 
 from mappings.delivery import Answer
 from mappings.row_key import FeedName, IdempotencyKey, RowKey
+from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.accounts import load_answer, load_read
 from state.ledger.entries import (
@@ -28,9 +29,11 @@ from state.ledger.entries import (
     is_forgotten,
     is_to_come,
 )
-from state.tables import EARLIER, ENTRY, PROBLEM, RUN
+from state.tables import EARLIER, ENTRY, PROBLEM, RUN, SCOPE
 
 _NAMED = 3
+
+
 # A draft that was never sent, and that no gate has let out, may still give way to the event before it.
 _IS_REPLACED = or_(EARLIER.c.is_let_out, ~IS_NEVER_SENT)
 
@@ -306,3 +309,56 @@ def as_record(row: Row[*tuple[Any, ...]]) -> RowRecord:
         is_denied=bool(row.denied_request_id),
         **columns,
     )
+
+
+SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
+"""States of entries whose events may be found in the service's list."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileCandidate:
+    """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
+    another feed, one that was set aside, or one that the next run asks about by itself.
+
+    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
+    """
+
+    entry_id: int
+    row_key: RowKey
+    state: EntryState
+    key: IdempotencyKey
+    revision: int
+    body: bytes
+    origin: str
+    is_rival: bool
+    baseline: bytes | None = None
+    asked: bytes | None = None
+
+
+def read_reconcile_candidates(
+    engine: Engine, feed: FeedScope, now: datetime, key_memory_s: float
+) -> Iterator[ReconcileCandidate]:
+    """Yield the entries of a destination whose events may be in the service's list, those of the feed and rivals.
+
+    `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is looked for; the next run asks
+    about a younger one with its key.
+    """
+    is_pending, is_seekable = ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.state.in_([state.value for state in SEEKABLE])
+    is_sought = and_(
+        SCOPE.c.feed == feed.feed, or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s))), ~IS_SET_ASIDE
+    )
+    columns: list[ColumnElement[Any]] = [ENTRY.c[name] for name in ("row_key", "revision", "body", "origin")]
+    renamed = {"entry_id": "id", "key": "idempotency_key", "baseline": "baseline_body", "asked": "drift_body"}
+    columns += [ENTRY.c[name].label(ours) for ours, name in renamed.items()]
+    entries = select(*columns, ENTRY.c.state, (~is_sought).label("is_rival")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    is_sent = and_(is_pending, ENTRY.c.unanswered_at.is_not(None))
+    entries = entries.where(SCOPE.c.destination == feed.destination, or_(is_seekable, is_sent)).order_by(ENTRY.c.id).limit(500)
+    after = 0
+    while True:
+        with reading(engine) as connection:
+            page = connection.execute(entries.where(ENTRY.c.id > after)).all()
+        if not page:
+            return
+        for row in page:
+            yield ReconcileCandidate(**{**row._asdict(), "state": EntryState(row.state)})
+        after = page[-1].entry_id

@@ -10,11 +10,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
+from sqlalchemy import Connection, Row
 
+from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.enums import Decision, DriftKind, EntryState
 from state.ledger.choices import UndoRecord
-from state.ledger.entries import CANCELLED, duplicate_digest_of, ends_at_of, kind_of_drift, may_be_pinned_anew
+from state.ledger.entries import (
+    CANCELLED,
+    channel_of,
+    duplicate_digest_of,
+    ends_at_of,
+    kind_of_drift,
+    may_be_pinned_anew,
+    used_revisions,
+)
 from state.tables import NO_DRIFT
 
 Record = Row[*tuple[Any, ...]]
@@ -38,17 +47,23 @@ def applied(row: Record) -> dict[str, Any]:
     return columns | digests | NO_DRIFT
 
 
+def pinned(body: bytes) -> dict[str, Any]:
+    """Pin a body. The next read adds its cover image: the fingerprint is that of a payload without one."""
+    columns = {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None}
+    return columns | {"twin_digest": duplicate_digest_of(body), "channel_id": channel_of(body), "ends_at": ends_at_of(body)}
+
+
 def drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
     """Return the drift columns of an entry that shows one thing and is asked for another."""
-    fingerprint, body = asked
+    wanted, body = asked
     kind: DriftKind | None = None
-    if fingerprint == CANCELLED:
+    if wanted == CANCELLED:
         body, kind = None, DriftKind.CANCELLED
-    elif fingerprint == shown[0] and not is_removed:
+    elif wanted == shown[0] and not is_removed:
         return dict(NO_DRIFT)
     elif body is not None:
         kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown[1], body)
-    return {"drift_body": body, "drift_fingerprint": fingerprint, "drift_kind": kind and kind.value}
+    return {"drift_body": body, "drift_fingerprint": wanted, "drift_kind": kind and kind.value}
 
 
 _CHANGED_BY_READS = (
@@ -131,3 +146,14 @@ def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
     if before["decision"] == Decision.IGNORE and then["ignored_fingerprint"] != asked[0]:
         before |= {"decision": None, "decided_at": None, "decided_by": None}
     return before
+
+
+def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
+    """Give an entry the next key that none of its events has, under which nothing was sent."""
+    used = used_revisions(connection, [row.id])[row.id]
+    revision = row.revision + 1
+    while revision in used:
+        revision += 1
+    key = idempotency_key(namespace, feed, RowKey(row.row_key), revision=revision)
+    unsent = {"attempts": 0, "unanswered_at": None, "refused_request_id": "", "denied_request_id": ""}
+    return {"revision": revision, "idempotency_key": key, **unsent}

@@ -16,14 +16,7 @@ from typing import Protocol, Self
 from urllib.parse import urlsplit, urlunsplit
 from zoneinfo import ZoneInfo
 
-from connectors.sources.contract import (
-    REAL_CLOCK,
-    Clock,
-    NoFolderError,
-    SourceRefusedError,
-    SourceUnavailableError,
-    stamp_of_all,
-)
+from connectors.sources.contract import REAL_CLOCK, Clock, NoFolderError, SourceRefusedError, SourceUnavailableError, stamp_of_all
 from connectors.sources.files.opened_file import StoredFile, digest_of
 from mappings.errors import SyncError
 from mappings.spec.source import AnySource, FileSource

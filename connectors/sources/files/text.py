@@ -30,6 +30,9 @@ _CHUNK_BYTES = 1024 * 1024
 _BLOCK = 32 * 1024
 """Characters that are read at once: fewer than `MOST_VALUES`, so that only a line of several blocks can hold too many cells."""
 
+_FIRST_PIECE = 64 * 1024
+"""Characters that are read at first where the caller says how many it takes."""
+
 _TOO_MANY_CELLS = f"the row that begins here has more than {MOST_VALUES} cells"
 _BOMS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -80,25 +83,21 @@ def decoded(file: OpenedFile, encodings: Sequence[str]) -> Iterator[ReadText]:
     """
     encoding = chosen_encoding(file.stream, encodings)
     text = io.TextIOWrapper(file.stream, encoding=encoding, errors="surrogateescape", newline="")
-    is_begun = False
 
     def read(size: int) -> str:
-        nonlocal is_begun
         with as_bad_source(lambda: file.name, f"the file is not {encoding} throughout", hint=_NOT_DECODED):
-            piece = text.read(size)
-        if is_begun:
-            return piece
-        is_begun = True
-        if not piece.strip("\ufeff \t\r\n"):
-            raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
-        piece = piece.lstrip("\ufeff")
-        _refuse_other_kinds(piece, file.name)
-        if "\0" in piece[:100]:
-            raise BadSourceError(file.name, f"this is not {encoding} text: it begins with NUL bytes", hint=_UTF_16)
-        return piece
+            return text.read(size)
 
     try:
-        yield read
+        first = read(_FIRST_PIECE)
+        if not first.strip("\ufeff \t\r\n"):
+            raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
+        first = first.lstrip("\ufeff")
+        _refuse_other_kinds(first, file.name)
+        if "\0" in first[:100]:
+            raise BadSourceError(file.name, f"this is not {encoding} text: it begins with NUL bytes", hint=_UTF_16)
+        pieces = iter([first])
+        yield lambda size: next(pieces, "") or read(size)
     finally:
         text.detach()
 

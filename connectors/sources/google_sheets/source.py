@@ -33,21 +33,12 @@ from connectors.sources.contract import (
     unchanged,
 )
 from connectors.sources.feed_source import masked_errors
-from connectors.sources.formats.sheet_grid import (
-    LAST_ROW,
-    Area,
-    CellFault,
-    SheetRow,
-    cells_of,
-    source_rows,
-    whole_rows,
-)
+from connectors.sources.formats.sheet_grid import LAST_ROW, Area, CellFault, SheetRow, cells_of, source_rows, whole_rows
 from connectors.sources.google_sheets.client import GridMovedError
 from connectors.sources.google_sheets.spreadsheet import (
     LOADING,
     GoogleCells,
     GoogleSpreadsheet,
-    NamedRange,
     Piece,
     SpreadsheetParts,
     Tab,
@@ -55,14 +46,7 @@ from connectors.sources.google_sheets.spreadsheet import (
     plain_value,
     quoted,
 )
-from connectors.sources.rows import (
-    ColumnRequest,
-    column_letters,
-    folded,
-    read_header,
-    wanted_columns,
-    within_limits,
-)
+from connectors.sources.rows import ColumnRequest, column_letters, folded, read_header, wanted_columns, within_limits
 from connectors.sources.service_answers import as_odd_answer, in_known_shape
 from mappings.outcome import SourceRow
 from mappings.spec.source import GoogleSheetsSource
@@ -132,8 +116,13 @@ def part_of(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Part:
         BadSourceError: the range lies outside of the tab.
     """
     named = next((found for found in parts.ranges if found.name == spec.range), None)
-    tab = _tab_of_range(spec, parts, named) if named else _tab(spec, parts)
-    area = named.area if named else _cells(spec, parts)
+    if named:
+        tab, area = _only([tab for tab in parts.tabs if tab.number == named.tab], f"gid {named.tab}", parts), named.area
+        if (spec.tab or spec.tab_number is not None) and tab != _tab(spec, parts):
+            message = f'the range "{named.name}" of {parts.title} is on the tab "{tab.title}"'
+            raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
+    else:
+        tab, area = _tab(spec, parts), _cells(spec, parts)
     if not tab.rows or not tab.columns:
         raise EmptySourceError(f"{parts.title} ({tab.title})", "the tab is empty")
     clipped = Area(area.left, area.top, min(area.right, tab.columns), min(area.bottom, tab.rows))
@@ -162,14 +151,6 @@ def _only(found: Sequence[Tab], wanted: str, parts: SpreadsheetParts) -> Tab:
     meant = f'did you mean "{near[0]}"? ' if near else ""
     shown = ", ".join(f'"{tab.title}" (gid {tab.number})' for tab in parts.tabs)
     raise SourceRefusedError(f"{parts.title} has no tab {wanted}", hint=f"{meant}Its tabs are: {shown}")
-
-
-def _tab_of_range(spec: GoogleSheetsSource, parts: SpreadsheetParts, named: NamedRange) -> Tab:
-    tab = _only([tab for tab in parts.tabs if tab.number == named.tab], f"gid {named.tab}", parts)
-    if (spec.tab or spec.tab_number is not None) and tab != _tab(spec, parts):
-        message = f'the range "{named.name}" of {parts.title} is on the tab "{tab.title}"'
-        raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
-    return tab
 
 
 def _cells(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Area:
@@ -208,7 +189,11 @@ class SheetCopy:
         """Yield the copied rows from the part's first one on, and the blank ones between them."""
         self.file.seek(0)
         merged = self.merged if self.spec.merged == "spread" else ()
-        return whole_rows(map(_parse_line, self.file), self.part.area, merged)
+        stored = map(orjson.loads, self.file)
+        rows = (
+            SheetRow(number, cells, {int(at): CellFault(*one) for at, one in faults.items()}) for number, cells, faults in stored
+        )
+        return whole_rows(rows, self.part.area, merged)
 
     def header(self, name: str) -> tuple[tuple[str, ...], int]:
         """Return the columns' names, and how many rows were read to find them."""
@@ -290,11 +275,6 @@ class SheetCopy:
         for line in self.file:
             digest.update(line)
         return digest.hexdigest()
-
-
-def _parse_line(line: bytes) -> SheetRow:
-    number, cells, faults = orjson.loads(line)
-    return SheetRow(number, cells, {int(place): CellFault(*fault) for place, fault in faults.items()})
 
 
 def column_runs(numbers: Sequence[int]) -> list[tuple[int, int]]:

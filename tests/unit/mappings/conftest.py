@@ -66,7 +66,7 @@ def mapper(build: Build) -> Callable[..., RowMapper]:
 
 @pytest.fixture
 def row() -> Callable[..., SourceRow]:
-    """Return a function from cells to a row; ID and TITLE are there unless told otherwise."""
+    """Return a function from cells to a row; ID and TITLE are there unless given."""
 
     def source_row(**cells: str) -> SourceRow:
         return SourceRow(RowLocation("sample.csv:2", 2), {"ID": "1", "TITLE": "Jazz"} | cells)

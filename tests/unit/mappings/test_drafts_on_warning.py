@@ -1,4 +1,4 @@
-"""`publish: {draft_on_warning: true}`: whatever has a warning is sent as a draft, under the same key."""
+"""`publish: {draft_on_warning: true}`: what has a warning is sent as a draft, under the same key."""
 
 from __future__ import annotations
 

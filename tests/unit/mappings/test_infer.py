@@ -1,4 +1,4 @@
-"""Guesses from a sample: whatever a partner's table holds, the draft is a mapping file that may run."""
+"""Guesses from a sample: the draft of any partner's table is a mapping file that may run."""
 
 from __future__ import annotations
 

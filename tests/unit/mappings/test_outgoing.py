@@ -1,4 +1,4 @@
-"""What the payloads of a feed can be, as its file tells: and never less than what its rows then become."""
+"""What the payloads of a feed can be, as its file shows: never less than what its rows then become."""
 
 from __future__ import annotations
 

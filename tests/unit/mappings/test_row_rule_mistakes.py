@@ -1,4 +1,4 @@
-"""What an author may write about rows by mistake, told at its place with what was probably meant; and examples of many events."""
+"""What an author may write about rows by mistake, with the place and what was probably meant; and examples."""
 
 from __future__ import annotations
 

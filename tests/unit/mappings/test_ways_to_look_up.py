@@ -1,4 +1,4 @@
-"""Lists searched by beginnings, words and patterns; values that stay; countries; yes and no; damaged texts that are told."""
+"""Lists searched by beginnings, words and patterns; values that stay; countries; yes and no; damaged texts that are reported."""
 
 from __future__ import annotations
 

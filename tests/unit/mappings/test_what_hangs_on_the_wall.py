@@ -194,3 +194,34 @@ def test_any_row_becomes_an_event_or_a_rejection(mapper: Map, row: Row, cells: d
     feed = mapper(event=HARD)
     assert isinstance(feed(row(**cells)), MappedRow | Rejection)
     assert isinstance(feed(row(**cells | {"ZONE": "Africa/Cairo"})), MappedRow | Rejection)
+
+
+STRICT = """startAt:
+  at:
+    day: {from: DAY, do: [{date: "%d/%m/%Y"}]}
+    clock: {from: HOUR, do: [{time: "%H:%M"}], on_empty: omit}
+    zone: Europe/Lisbon
+    all_day: "00:00"
+"""
+
+
+@pytest.mark.parametrize(
+    ("day", "hour", "reported"),
+    [
+        ("31/04/2026", "24:00", [("startAt", "not_a_date", "DAY"), ("startAt", "not_a_time", "HOUR")]),
+        ("31/04/2026", "20:00", [("startAt", "not_a_date", "DAY")]),
+        ("30/04/2026", "24:00", [("startAt", "not_a_time", "HOUR")]),
+        ("29/03/2026", "01:30", [("startAt", "no_such_time", "HOUR")]),
+        ("", "", [("startAt", "required", "DAY")]),
+    ],
+)
+def test_a_bad_day_and_a_bad_clock_are_reported_at_once(
+    mapper: Map, row: Row, day: str, hour: str, reported: list[tuple[str, str, str]]
+) -> None:
+    assert sorted(codes(mapper(event=STRICT)(row(DAY=day, HOUR=hour)))) == reported
+
+
+def test_a_policy_around_a_day_and_a_clock_still_decides(mapper: Map, row: Row) -> None:
+    wall = "{at: {day: {from: DAY, do: [{date: '%d/%m/%Y'}]}, clock: {from: HOUR, do: [{time: '%H:%M'}]}, zone: Europe/Lisbon}}"
+    feed = mapper(event=f"endAt: {{choose: [{{when: {{column: DAY, is: present}}, then: {wall}}}], on_error: omit}}")
+    assert isinstance(feed(row(DAY="31/04/2026", HOUR="24:00")), MappedRow)

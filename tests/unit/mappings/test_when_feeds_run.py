@@ -1,4 +1,4 @@
-"""When a feed runs by itself, as its file says it: what is no moment at all is told when the file is read."""
+"""When a feed runs by itself, as its file says it: what is no moment at all is reported as the file is read."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from connectors.event_api.lists import ListedEvent
-from mappings.row_key import FeedName, IdempotencyKey, RowKey
+from mappings.row_key import IdempotencyKey, RowKey
 from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.enums import EntryState
-from state.ledger.decisions import ReconcileCandidate
+from state.ledger.standing import ReconcileCandidate
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,
@@ -38,7 +38,6 @@ def row(*, key: str = "", is_rival: bool = False, **changed: Any) -> ReconcileCa
     number = next(_NUMBERS)
     return ReconcileCandidate(
         entry_id=number,
-        feed=FeedName("agenda"),
         row_key=RowKey(f"r{number}"),
         state=EntryState.DELIVERED_UNCONFIRMED,
         key=IdempotencyKey(key or f"es1-{number:032x}"),

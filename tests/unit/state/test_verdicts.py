@@ -6,17 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from unit.state.world import answer
 
-from mappings.delivery import (
-    Blocked,
-    Conflict,
-    Postponed,
-    Receipt,
-    Refusal,
-    Superseded,
-    Uncertain,
-    Unconfirmed,
-    Verdict,
-)
+from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
 from mappings.row_key import IdempotencyKey, RowKey
 from state.enums import EntryState

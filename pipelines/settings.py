@@ -141,9 +141,9 @@ class _Environment:
         direct = self.values.get(name, "")
         return SecretStr(direct if direct.strip() else self.read_file(f"{name}_FILE").strip("\r\n"))
 
-    def header(self, name: str) -> SecretStr:
-        """Return a secret that can stand in an HTTP header."""
-        key = self.secret(name).get_secret_value().strip()
+    def header(self, name: str, secret: SecretStr) -> SecretStr:
+        """Return a secret as it stands in an HTTP header; one that cannot stand there is a problem."""
+        key = secret.get_secret_value().strip()
         if key.isascii() and key.isprintable() and " " not in key:
             return SecretStr(key)
         where = name if self.text(name) else f"{name}_FILE"
@@ -304,7 +304,7 @@ def read_settings(environ: Mapping[str, str], cwd: Path) -> Settings:
     log_format, log_level = _log(environment)
     fields = {
         "base_url": _base_url(environment),
-        "api_key": environment.header("EVENT_API_KEY"),
+        "api_key": environment.header("EVENT_API_KEY", environment.secret("EVENT_API_KEY")),
         "feeds": (cwd / environment.text("EVENTSYNC_FEEDS", "mappings/feeds")).resolve(),
         "state_url": _state_url(environment.text("EVENTSYNC_STATE_URL", "sqlite:///.eventsync/state.db"), cwd),
         "log_format": log_format,

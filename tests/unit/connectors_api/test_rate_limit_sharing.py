@@ -96,27 +96,34 @@ def test_a_pause_that_another_worker_meets_is_kept_within_a_quarter_of_a_second(
 JUMPS_S = [-86_400.0, -3_600.0, -30.0, 30.0, 3_600.0, 86_400.0]
 
 
+def sent_while_the_clock_is_set(
+    workers: int, by_s: float, *, jump_at: float, limited_at: float, until_s: float
+) -> tuple[list[float], list[RateReport]]:
+    """When requests left while the store's clock jumped at `jump_at`, and the workers' reports."""
+    board, left = Board(), list[float]()
+
+    async def main() -> list[RateReport]:
+        limiters = [worker(board, str(one)) for one in range(workers)]
+        limits = [limited_at, *[None] * (workers - 1)]
+        running = [
+            send(limiter, left, slots=4, until_s=until_s, limited_at=at) for limiter, at in zip(limiters, limits, strict=True)
+        ]
+        await asyncio.gather(*running, jump())
+        return [limiter.report for limiter in limiters]
+
+    async def jump() -> None:
+        await asyncio.sleep(jump_at)
+        board.ahead_s += by_s
+
+    return left, at_once(main)
+
+
 @pytest.mark.parametrize("by_s", JUMPS_S)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers: int, by_s: float) -> None:
-    board, left = Board(), list[float]()
-    paces: list[RateReport] = []
-
-    async def main() -> None:
-        pacers = [worker(board, str(one)) for one in range(workers)]
-        running = [
-            send(paced, left, slots=4, until_s=20.0, limited_at=None if number else 3.0) for number, paced in enumerate(pacers)
-        ]
-        await asyncio.gather(*running, jump())
-        paces.extend(paced.report for paced in pacers)
-
-    async def jump() -> None:
-        await asyncio.sleep(8.0)
-        board.ahead_s += by_s
-
-    at_once(main)
-    assert [pace.pauses for pace in paces] == [1] * workers
-    assert all(pace.paused_s < 2.5 for pace in paces)
+    left, reports = sent_while_the_clock_is_set(workers, by_s, jump_at=8.0, limited_at=3.0, until_s=20.0)
+    assert [report.pauses for report in reports] == [1] * workers
+    assert all(report.paused_s < 2.5 for report in reports)
     after = sorted(at for at in left if at > 7.0)
     assert max(later - earlier for earlier, later in pairwise(after)) < 1.0
 
@@ -124,20 +131,7 @@ def test_a_clock_that_is_set_while_workers_send_begins_and_ends_no_pause(workers
 @pytest.mark.parametrize("by_s", JUMPS_S)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_clock_that_is_set_during_a_pause_does_not_shorten_it_or_stretch_it(workers: int, by_s: float) -> None:
-    board, left = Board(), list[float]()
-
-    async def main() -> None:
-        pacers = [worker(board, str(one)) for one in range(workers)]
-        running = [
-            send(paced, left, slots=4, until_s=12.0, limited_at=None if number else 5.0) for number, paced in enumerate(pacers)
-        ]
-        await asyncio.gather(*running, jump())
-
-    async def jump() -> None:
-        await asyncio.sleep(6.0)
-        board.ahead_s += by_s
-
-    at_once(main)
+    left, _ = sent_while_the_clock_is_set(workers, by_s, jump_at=6.0, limited_at=5.0, until_s=12.0)
     assert not [at for at in left if 5.0 + LATENCY_S + HEARD_WITHIN_S < at < 7.0]
     assert [at for at in left if 7.0 < at < 8.5]
 

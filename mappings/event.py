@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
-from mappings.outcome import ReasonCode, Refusal
+from mappings.reasons import ReasonCode, Refusal
 from mappings.strict import mistake
 from mappings.zones import find_zone
 

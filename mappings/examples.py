@@ -10,18 +10,8 @@ import orjson
 
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError
-from mappings.outcome import (
-    Absorbed,
-    Gone,
-    MappedRow,
-    ReasonCode,
-    Rejection,
-    RowLocation,
-    RowOutcome,
-    Skipped,
-    SourceRow,
-    if_unknown,
-)
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import Example, FeedMapping
 from mappings.spec.rules import Recur, Rule, WindowRule
 

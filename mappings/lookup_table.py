@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+INVISIBLE = "\u200b\u200c\u2060\ufeff\u180e\u00ad"
+SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace()) + INVISIBLE
+"""Every Unicode space, and the invisible characters that look like none."""
 Ignorable = Literal["case", "accents", "spaces", "punctuation"]
 Result = str | Mapping[str, str]
-
 _STROKES = str.maketrans("łŁøØđĐħĦı", "lLoOdDhHi")
 """Letters whose stroke or missing dot Unicode does not count as an accent, and a person at an English keyboard does."""
 

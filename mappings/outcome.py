@@ -5,135 +5,12 @@ A refusal is raised and caught inside the mapper only: a bad row leaves it as a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
 
-from rapidfuzz import fuzz, process
-
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import NO_KEY, Fingerprint, RowKey
-
-_LONGEST_SHOWN = 500
-
-
-class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an error of ours
-    """Why a value could not be had; `column`, `found` and `step` are filled in where they are known."""
-
-    def __init__(self, code: ReasonCode, hint: str = "", *, column: str = "", found: str = "", step: str = "") -> None:
-        super().__init__(code)
-        self.code = code
-        self.hint = hint
-        self.column = column
-        self.found = found
-        self.step = step
-        self.is_final = False
-        """Whether the author chose to reject the row for it, so that no other choice around the value matters."""
-
-    @property
-    def is_empty(self) -> bool:
-        """True where there was nothing to use, rather than something unusable."""
-        return self.code is ReasonCode.REQUIRED
-
-    def about(self, column: str, found: str, step: str) -> Refusal:
-        """Fill in what the raiser could not know; what it did know stays."""
-        filled = Refusal(self.code, self.hint, column=self.column or column, found=self.found or found, step=self.step or step)
-        filled.is_final = self.is_final
-        return filled
-
-    def reason(self, field: str) -> Reason:
-        """The reason shown to people, for the event's `field`."""
-        return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step)
-
-
-class Repair(Refusal):
-    """A value that is used all the same, while its row is counted and shown: it was not as its source meant it."""
-
-    def __init__(self, value: Any, hint: str) -> None:
-        super().__init__(ReasonCode.REPAIRED, hint)
-        self.value = value
-
-
-def _showable(found: str) -> str:
-    """A raw value as it can be kept and shown: Unicode, and not a whole page."""
-    if not found.isascii():
-        found = found.encode("utf-8", "replace").decode()
-    return found if len(found) <= _LONGEST_SHOWN else found[:_LONGEST_SHOWN] + "…"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that looks most like `word`, or "" if none is near.
-
-    Whole words are compared first; only then does a known word count that contains it (`Lisbon`, `Europe/Lisbon`).
-    """
-    words = list(known)
-    alike = process.extractOne(word, words, scorer=fuzz.ratio, score_cutoff=60, processor=str.casefold)
-    match = alike or process.extractOne(word, words, scorer=fuzz.WRatio, score_cutoff=85, processor=str.casefold)
-    return match[0] if match else ""
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `did you mean "x"?` for the nearest known word, or ""."""
-    near = nearest(word, known)
-    return f'did you mean "{near}"?' if near else ""
-
-
-class ReasonCode(StrEnum):
-    """Why a row could not be used. Closed: every code has one sentence for the partner's editor in `REASON_TEXTS`."""
-
-    sentence: str
-
-    def __new__(cls, code: str, sentence: str = "") -> Self:
-        """Make a member that is equal to its code."""
-        member = str.__new__(cls, code)
-        member._value_ = code
-        member.sentence = sentence
-        return member
-
-    REQUIRED = "required", "A value is needed here, and there is none."
-    NOT_A_DATE = "not_a_date", "This is not a date in one of the formats agreed for this feed."
-    NOT_A_TIME = "not_a_time", "This is not a time of day in one of the formats agreed for this feed."
-    NO_SUCH_TIME = "no_such_time", "The clocks go forward here: this time does not exist on that day."
-    AMBIGUOUS_TIME = "ambiguous_time", "The clocks go back here: this time happens twice on that day."
-    NOT_A_ZONE = "not_a_zone", "This is not the name of a time zone."
-    END_BEFORE_START = "end_before_start", "The event ends before it starts."
-    NOT_A_NUMBER = "not_a_number", "This is not a number as this feed writes them."
-    NOT_A_URL = "not_a_url", "This is not a web address."
-    NOT_IN_LOOKUP = "not_in_lookup", "This value is not in the agreed list."
-    NOT_ACCEPTED = "not_accepted", "This value is not one that the service accepts."
-    TOO_LONG = "too_long", "This text is longer than agreed."
-    BAD_TEXT = "bad_text", "This text cannot be used as it is."
-    REPAIRED = "repaired", "This text was damaged by a wrong encoding and has been mended: please look at it."
-    BAD_KEY = "bad_key", "The row's identifier cannot be used as it is."
-    DUPLICATE_KEY = "duplicate_key", "Another row of the same file has the same identifier and says something else."
-    NO_DAY = "no_day", "The row is to happen again and again, and no day comes of it."
-    TOO_MANY = "too_many", "The row stands for more events than agreed."
-    UNEVEN = "uneven", "The lists of this row belong together and differ in length."
-    TWIN = "twin", "An event with the same channel, title, start and place is already known under another identifier."
-    RAGGED = "ragged", "The row does not have as many cells as the header has columns."
-    UNDECODABLE = "undecodable", "The cell holds bytes that are not text in the agreed encoding."
-    ASSERTION = "assertion", "The row breaks a rule agreed for this feed."
-    IMAGE = "image", "The image cannot be used."
-
-
-REASON_TEXTS: Mapping[ReasonCode, str] = {code: code.sentence for code in ReasonCode}
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One problem of one row, for the person who can mend it.
-
-    `field` is the path in the event (`startAt`, `offers[0].url`) or "" where the row as a whole is meant; `column` the
-    source's own column name, "" where there is none; `found` the raw value; `step` the step that refused it, "" if
-    none did; `hint` what would be accepted, with the nearest known value where one is near.
-    """
-
-    code: ReasonCode
-    field: str
-    column: str
-    found: str
-    hint: str
-    step: str = ""
 
 
 # Made for every row, as are SourceRow and MappedRow: frozen ones take three times as long to make. They are never changed.
@@ -204,6 +81,8 @@ class Part:
 
 
 WHOLE_ROW = Part()
+
+
 """The one outcome of a row."""
 
 
@@ -301,6 +180,8 @@ def if_unknown(outcome: RowOutcome) -> RowOutcome:
 
 
 _MOST_BYTES = 2_000
+
+
 _SHOWN = 80
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
-from mappings.outcome import REASON_TEXTS, ReasonCode, did_you_mean
+from mappings.reasons import REASON_TEXTS, ReasonCode, did_you_mean
 from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
 from mappings.spec.json_schema import field_descriptions
 from mappings.spec.rules import Rule

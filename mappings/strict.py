@@ -30,9 +30,9 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from mappings.lookup_table import Table, TableError
-from mappings.outcome import did_you_mean
 from mappings.patterns import PatternError, compile_pattern
 from mappings.positions import Block
+from mappings.reasons import did_you_mean
 from mappings.zones import find_zone, zone_names
 
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from typing import Literal
 from zoneinfo import ZoneInfo
 
-from mappings.outcome import ReasonCode, Refusal
+from mappings.reasons import ReasonCode, Refusal
 
 Gap = Literal["reject", "later", "earlier"]
 Overlap = Literal["reject", "earlier", "later"]

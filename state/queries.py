@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, or_, select, tuple_
 
-from mappings.outcome import Reason
+from mappings.reasons import Reason
 from mappings.row_key import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.database import reading

@@ -11,7 +11,8 @@ from connectors.masking import Mask
 from connectors.sources.contract import BadSourceError, Ending, Reading, Source, SourceUnavailableError, stamp_of_all
 from connectors.sources.rows import ColumnRequest, folded
 from mappings.errors import SyncError
-from mappings.outcome import Reason, ReasonCode, SourceRow
+from mappings.outcome import SourceRow
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import AnySource, Join
 
 _MOST_ROWS = 500_000

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
-from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
+from mappings.outcome import RowLocation, SourceRow
 from mappings.patterns import compile_pattern
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import AnySource, GridSource
 from mappings.spec.source_words import Header
 

@@ -11,8 +11,9 @@ from operator import itemgetter
 from typing import Any, assert_never
 
 from mappings.lookup_table import Table
-from mappings.outcome import Reason, ReasonCode, Refusal, Repair, RowLocation, Silence
+from mappings.outcome import RowLocation, Silence
 from mappings.positions import MappingProblem, ValuePosition
+from mappings.reasons import Reason, ReasonCode, Refusal, Repair
 from mappings.row_key import NO_KEY, RowKey
 from mappings.spec.values import Value, Valued
 from mappings.steps.step import Kind, Run, Step

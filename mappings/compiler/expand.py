@@ -17,8 +17,9 @@ from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekd
 
 from mappings.compiler.base import CompiledValue, Compiler, Getter, RowState, as_list, lenient, nfc, nothing, read_cell, required
 from mappings.compiler.values import compile_condition
-from mappings.outcome import Reason, ReasonCode, Refusal, Silence
+from mappings.outcome import Silence
 from mappings.positions import Loc, ValuePosition
+from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key, row_key
 from mappings.spec.feed import KeyColumn
 from mappings.spec.rules import Explosion, Recurrence

@@ -18,8 +18,9 @@ from mappings.compiler.payload import Payload, Validator, compile_payload
 from mappings.compiler.rows import JoinedRows, PlacedRule, RowRules, as_one_row, compile_rules, needs_the_moment, only
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
-from mappings.outcome import REASON_TEXTS, Gone, MappedRow, Refusal, RowOutcome, Skipped, SourceRow
+from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import MappingProblem
+from mappings.reasons import REASON_TEXTS, Refusal
 from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec.feed import FeedMapping
 from mappings.spec.rules import Explode

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Getter, RowState, compile_policy, lenient, required
-from mappings.outcome import ReasonCode, Refusal
 from mappings.positions import ValuePosition
+from mappings.reasons import ReasonCode, Refusal
 from mappings.spec.values import At, Choose, FirstOf, From, InZoneValue, Value, Wall
 from mappings.steps.step import Kind
 from mappings.strict import UsePolicy

@@ -16,8 +16,9 @@ import orjson
 from mappings.compiler.base import UNSET, CompiledValue, Compiler, Flow, Getter, RowState, nfc, nothing, nothing_left, remembered
 from mappings.compiler.values import compile_condition, compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
-from mappings.outcome import MappedRow, Reason, ReasonCode, Refusal, Rejection, SourceRow, did_you_mean, nearest
+from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
+from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import duplicate_digest, fingerprint
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind

@@ -25,23 +25,9 @@ from mappings.compiler.expand import (
 from mappings.compiler.payload import compile_payload, once
 from mappings.compiler.values import Holds, columns_of, compile_condition
 from mappings.errors import ConfigError
-from mappings.outcome import (
-    Absorbed,
-    Absorption,
-    Gone,
-    MappedRow,
-    Part,
-    Reason,
-    ReasonCode,
-    Refusal,
-    Rejection,
-    RowOutcome,
-    Silence,
-    Skipped,
-    SourceRow,
-    did_you_mean,
-)
+from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
+from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping

@@ -29,9 +29,10 @@ from mappings.compiler.base import (
 )
 from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.lookup_table import normaliser
-from mappings.outcome import Cover, Reason, ReasonCode, Refusal, RowLocation, did_you_mean
+from mappings.outcome import Cover, RowLocation
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, ValuePosition
+from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.spec import values as spec
 from mappings.spec.values import Condition, TestName, Value
 from mappings.steps.lists import short_enough

@@ -16,7 +16,7 @@ from babel import Locale
 from mappings.draft.columns import Column, Role
 from mappings.draft.times import LANGUAGES
 from mappings.lookup_table import normaliser
-from mappings.outcome import Refusal
+from mappings.reasons import Refusal
 from mappings.steps.lookups import LOCAL, country_codes
 from mappings.steps.zones import read_zone
 from mappings.zones import find_zone, zone_table

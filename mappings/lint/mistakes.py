@@ -11,9 +11,9 @@ from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, ApproxLocation, City, Event, Offer, judge
 from mappings.lookup_table import Table
-from mappings.outcome import ReasonCode, did_you_mean
 from mappings.outgoing import JsonKind, Outgoing, outgoing_of
 from mappings.positions import Loc, MappingProblem, walk
+from mappings.reasons import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource, GoogleSheetsSource
 from mappings.spec.values import COMPANIONS, MARKERS, Fields, ForEach, Items, ListEntry, Value

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from mappings.compiler.mapper import RowMapper
-from mappings.outcome import did_you_mean
 from mappings.positions import Loc, MappingProblem, walk
+from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import MARKERS
 

@@ -23,8 +23,8 @@ from pydantic import (
 
 from mappings.errors import FileProblem
 from mappings.lookup_table import Table
-from mappings.outcome import ReasonCode
 from mappings.positions import plain
+from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName
 from mappings.spec.rules import Rule
 from mappings.spec.source import SourceSpec

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, WithJsonSchema, model_validator
 
-from mappings.outcome import did_you_mean
+from mappings.reasons import did_you_mean
 from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistake
 
 _TOKEN = re.compile(r"\s*+('(?:[^'\\]|\\.)*+'|[(),]|[^\s'(),]++)", re.DOTALL)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
-from mappings.outcome import did_you_mean
+from mappings.reasons import did_you_mean
 from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, mistake
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")

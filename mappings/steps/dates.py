@@ -19,9 +19,9 @@ from babel import Locale, UnknownLocaleError
 from babel.dates import get_day_names, get_month_names, get_period_names
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from mappings.outcome import ReasonCode, Refusal
+from mappings.lookup_table import SPACES
+from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.step import Family, Kind, PureStep, Run
-from mappings.steps.text import SPACES
 from mappings.strict import Text, Texts, mistake
 from mappings.zones import DAY_END
 

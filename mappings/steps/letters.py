@@ -11,7 +11,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from mappings.lookup_table import normaliser
-from mappings.outcome import ReasonCode, Refusal
+from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.step import Family, PureStep, Run
 from mappings.strict import Switch, Text, mistake
 

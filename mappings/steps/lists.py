@@ -7,11 +7,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from mappings.lookup_table import normaliser
-from mappings.outcome import ReasonCode, Refusal
+from mappings.lookup_table import SPACES, normaliser
 from mappings.patterns import compile_pattern
+from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.steps.text import SPACES, Span, text_of
+from mappings.steps.text import Span, text_of
 from mappings.strict import Pattern, Text, Texts, mistake
 
 _without_accents = normaliser(("accents", "case"))

@@ -15,8 +15,8 @@ from babel.languages import get_official_languages
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
-from mappings.outcome import ReasonCode, Refusal, nearest
 from mappings.patterns import compile_pattern
+from mappings.reasons import ReasonCode, Refusal, nearest
 from mappings.steps.lists import short_enough
 from mappings.steps.step import Family, Kind, PureStep, Run, Step
 from mappings.steps.text import text_of

@@ -17,7 +17,7 @@ from babel.core import get_global
 from pydantic import Field, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
-from mappings.outcome import ReasonCode, Refusal, did_you_mean
+from mappings.reasons import ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.strict import OneOrMany, Strict, Text, Texts, mistake
 

@@ -13,7 +13,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mappings.outcome import ReasonCode, Refusal
+from mappings.lookup_table import SPACES
+from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.dates import (
     MIDNIGHT,
     YEAR,
@@ -31,7 +32,6 @@ from mappings.steps.dates import (
     year_chooser,
 )
 from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.steps.text import SPACES
 from mappings.steps.times import HALVES, Half, TimeOptions, read_clock_span
 from mappings.strict import Texts, mistake
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import Field, create_model, model_validator
 
 from mappings.lookup_table import Table
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 from mappings.strict import Policy, Strict, Switch, mistake
 
 Run = Callable[[Any], Any]

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, reader, real_day, zone_of
 from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.strict import OneOrMany

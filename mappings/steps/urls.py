@@ -10,10 +10,10 @@ from urllib.parse import quote, unquote_plus, urljoin, urlsplit, urlunsplit
 import idna
 from pydantic import AfterValidator, Field, field_validator
 
-from mappings.outcome import ReasonCode, Refusal
+from mappings.lookup_table import SPACES
 from mappings.patterns import compile_pattern
+from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.step import Family, PureStep, Run, plain_step
-from mappings.steps.text import SPACES
 from mappings.strict import Text, Texts, mistake
 
 _SOUND = re.compile(

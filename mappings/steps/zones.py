@@ -9,9 +9,9 @@ from functools import lru_cache
 from babel.core import get_global
 from pydantic import Field
 
-from mappings.outcome import ReasonCode, Refusal, did_you_mean
+from mappings.lookup_table import SPACES
+from mappings.reasons import ReasonCode, Refusal, did_you_mean
 from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.steps.text import SPACES
 from mappings.strict import Duration, Switch, Zone
 from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
 

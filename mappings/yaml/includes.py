@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from mappings.outcome import did_you_mean
 from mappings.positions import (
     START,
     Block,
@@ -23,6 +22,7 @@ from mappings.positions import (
     read_yaml,
     walk,
 )
+from mappings.reasons import did_you_mean
 
 FRAGMENT_MARK = "_"
 """A file whose name begins so is no feed, though it may stand among feeds: it is there to be included."""

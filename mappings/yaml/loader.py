@@ -20,7 +20,6 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.lint.mistakes import find_endless_names, find_misfit_fields, find_misfits_of_source, find_problems, item_names
 from mappings.lint.warnings import find_unwise, find_warnings, without_secrets
 from mappings.lookup_table import Table, TableError, parse_table
-from mappings.outcome import did_you_mean
 from mappings.positions import (
     START,
     Block,
@@ -33,6 +32,7 @@ from mappings.positions import (
     position_after,
     read_yaml,
 )
+from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from mappings.spec.rules import RULES
 from mappings.spec.source import SOURCES

@@ -16,8 +16,8 @@ from connectors.sources.rows import ColumnRequest, matched
 from mappings.compiler.mapper import Directory, compile_with_problems
 from mappings.errors import ConfigError, SyncError
 from mappings.lint.warnings import FILL_IN
-from mappings.outcome import did_you_mean
 from mappings.outgoing import Drift, Outgoing, outgoing_of
+from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from pipelines.cli.findings import LiveFinding

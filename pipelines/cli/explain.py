@@ -15,7 +15,8 @@ if IS_WORKING:
     from connectors.sources.contract import Source
     from mappings.compiler.mapper import RowMapper, TracedStep, compile_feed, explain_row
     from mappings.errors import ConfigError
-    from mappings.outcome import SourceRow, did_you_mean, if_unknown
+    from mappings.outcome import SourceRow, if_unknown
+    from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, RowKey
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 from mappings.errors import ConfigError, FileProblem, MappingFileError
-from mappings.outcome import did_you_mean
+from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import including, is_shared
 from mappings.yaml.loader import SUFFIXES, FeedFolder, load_feed, load_folder

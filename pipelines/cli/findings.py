@@ -18,9 +18,10 @@ from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
-from mappings.outcome import REASON_TEXTS, MappedRow, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.outgoing import Drift
 from mappings.positions import MappingProblem
+from mappings.reasons import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.includes import included_by, including, is_shared
 from mappings.yaml.loader import SUFFIXES, at_places, document_of

@@ -18,15 +18,12 @@ if IS_WORKING:
     from connectors.sources.catalogue import open_source
     from mappings.compiler.mapper import RowMapper, compile_feed
     from mappings.outcome import (
-        REASON_TEXTS,
         Absorbed,
         Absorption,
         Cover,
         Gone,
         MappedRow,
         Part,
-        Reason,
-        ReasonCode,
         Rejection,
         RowLocation,
         RowOutcome,
@@ -35,6 +32,7 @@ if IS_WORKING:
         if_unknown,
         too_long_key,
     )
+    from mappings.reasons import REASON_TEXTS, Reason, ReasonCode
     from mappings.row_key import RowKey
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from

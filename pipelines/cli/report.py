@@ -25,7 +25,7 @@ if IS_WORKING:
     from pydantic_core import PydanticCustomError
 
     from mappings.errors import ConfigError
-    from mappings.outcome import REASON_TEXTS
+    from mappings.reasons import REASON_TEXTS
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole

@@ -12,7 +12,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.outcome import did_you_mean
+    from mappings.reasons import did_you_mean
     from pipelines.cli.output.console import Output
     from pipelines.cli.state_reader import open_feed_session, typed_key
     from pipelines.settings import current_settings

@@ -24,7 +24,7 @@ if IS_WORKING:
     from connectors.event_api.answers import in_short
     from mappings.delivery import Answer
     from mappings.errors import ConfigError
-    from mappings.outcome import REASON_TEXTS, Reason, ReasonCode, did_you_mean
+    from mappings.reasons import REASON_TEXTS, Reason, ReasonCode, did_you_mean
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, counted, document_from
     from pipelines.cli.state_reader import open_state

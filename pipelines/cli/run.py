@@ -25,7 +25,7 @@ if IS_WORKING:
     from pydantic_core import ErrorDetails
 
     from mappings.errors import ConfigError, MappingFileError, SyncError
-    from mappings.outcome import did_you_mean
+    from mappings.reasons import did_you_mean
     from mappings.row_key import FeedName, IdempotencyKey, RowKey
     from mappings.spec.feed import FeedMapping
     from pipelines.before_serving import prepare_dagster_home

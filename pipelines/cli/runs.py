@@ -12,7 +12,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 
 if IS_WORKING:
     from mappings.errors import ConfigError
-    from mappings.outcome import REASON_TEXTS
+    from mappings.reasons import REASON_TEXTS
     from mappings.strict import written
     from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
     from pipelines.cli.run_report import Run, run_document, show_run

@@ -22,7 +22,7 @@ if IS_WORKING:
     from pydantic_core import core_schema
 
     from mappings.errors import ConfigError
-    from mappings.outcome import did_you_mean
+    from mappings.reasons import did_you_mean
     from mappings.spec.json_schema import feed_json_schema
     from pipelines.cli.output.console import ErrorDocument, Output
 

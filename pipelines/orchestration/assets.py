@@ -24,7 +24,7 @@ from pydantic import Field
 
 from connectors.sources.catalogue import probe_source
 from mappings.errors import SyncError, TransientError
-from mappings.outcome import REASON_TEXTS
+from mappings.reasons import REASON_TEXTS
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
-from mappings.outcome import did_you_mean
+from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.spec.soql import FieldTest

@@ -18,7 +18,8 @@ from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageU
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Verdict
 from mappings.errors import SyncError
 from mappings.event import as_draft, with_cover
-from mappings.outcome import Cover, Reason, ReasonCode
+from mappings.outcome import Cover
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, idempotency_key
 from pipelines.run.systemic_failure import is_same_place, words_of
 from state.ledger.outbox import Outbox

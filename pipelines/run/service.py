@@ -25,8 +25,8 @@ from connectors.rate_limit import RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from mappings.compiler.mapper import Directory
 from mappings.errors import ConfigError, SyncError
-from mappings.outcome import nearest
 from mappings.outgoing import outgoing_of
+from mappings.reasons import nearest
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from pipelines.clock import monotonic_s, now

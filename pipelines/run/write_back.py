@@ -16,7 +16,7 @@ from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
 from mappings.compiler.expand import ReadKey, compile_key
 from mappings.delivery import Answer
 from mappings.errors import SyncError
-from mappings.outcome import REASON_TEXTS, Reason
+from mappings.reasons import REASON_TEXTS, Reason
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource

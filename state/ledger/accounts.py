@@ -15,7 +15,8 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mappings.delivery import Answer
 from mappings.errors import SyncError
-from mappings.outcome import Absorbed, Gone, MappedRow, Reason, ReasonCode, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey, names_of
 from state.database import rounded
 from state.enums import ProblemKind

@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from mappings.errors import PermanentError
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import StageReport, dump, load_report
 from state.ledger.duplicates import put_side_by_side

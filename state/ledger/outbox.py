@@ -12,7 +12,8 @@ from sqlalchemy import Boolean, Connection, and_, bindparam, case, false, func, 
 
 from mappings.delivery import Blocked, Intent, Refusal, Verdict
 from mappings.errors import SyncError
-from mappings.outcome import Cover, Reason
+from mappings.outcome import Cover
+from mappings.reasons import Reason
 from mappings.row_key import RowKey, event_key, names_of
 from state.database import reading
 from state.enums import Decision, EntryState, Phase

@@ -12,7 +12,8 @@ import orjson
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
-from mappings.outcome import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 

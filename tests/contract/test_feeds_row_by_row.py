@@ -13,7 +13,8 @@ from contract.feed_runs import REAL, events_in, outcomes_of, reasons_in
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import MissingColumnsError
-from mappings.outcome import MappedRow, ReasonCode
+from mappings.outcome import MappedRow
+from mappings.reasons import ReasonCode
 from mappings.yaml.loader import parse_feed
 
 DATA = REAL / "data"

@@ -15,7 +15,8 @@ import xlsxwriter
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome
+from mappings.outcome import MappedRow, Rejection, RowOutcome
+from mappings.reasons import ReasonCode
 from mappings.yaml.loader import parse_feed
 
 COLUMNS = ("REF", "TITLE", "DAY", "HOUR", "PRICE", "POSTCODE", "VENUE")

@@ -7,7 +7,8 @@ from pathlib import Path
 from contract.feed_runs import events_in, reasons_in
 from contract.partner_files import outcomes
 
-from mappings.outcome import MappedRow, ReasonCode
+from mappings.outcome import MappedRow
+from mappings.reasons import ReasonCode
 
 PERMITS = """
 feed: permits

@@ -10,7 +10,8 @@ import xlsxwriter
 from contract.feed_runs import accounts_of, events_in, reasons_in
 from contract.partner_files import outcomes
 
-from mappings.outcome import MappedRow, ReasonCode
+from mappings.outcome import MappedRow
+from mappings.reasons import ReasonCode
 
 PADDED = """
 feed: padded

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT, dump
-from mappings.outcome import MappedRow, ReasonCode, Refusal, Rejection, RowLocation, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, Skipped, SourceRow
+from mappings.reasons import ReasonCode, Refusal
 from mappings.yaml.loader import parse_feed
 from mappings.zones import Gap, Localise, Overlap, localiser
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowLocation, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 

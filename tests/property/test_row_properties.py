@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from mappings.compiler.expand import read_rule, rule_days
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.event import EVENT
-from mappings.outcome import Absorbed, MappedRow, Refusal, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
+from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
+from mappings.reasons import Refusal
 from mappings.yaml.loader import parse_feed
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)

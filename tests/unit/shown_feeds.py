@@ -16,8 +16,9 @@ import orjson
 
 from connectors.sources.catalogue import open_source
 from mappings.compiler.mapper import Directory, compile_feed
-from mappings.outcome import Absorbed, Gone, MappedRow, Reason, Rejection, RowOutcome, Skipped, if_unknown
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.positions import Block, plain, read_yaml
+from mappings.reasons import Reason
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 

@@ -22,7 +22,8 @@ from connectors.sources.rows import (
     wanted_columns,
     within_limits,
 )
-from mappings.outcome import Reason, ReasonCode, RowLocation
+from mappings.outcome import RowLocation
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import DelimitedSource
 
 _DELIMITERS = ";,\t|"

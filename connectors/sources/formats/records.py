@@ -23,7 +23,8 @@ from connectors.sources.rows import (
     short,
     wanted_columns,
 )
-from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import NdjsonSource, RecordSource
 
 _SAMPLE = 1000

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from connectors.sources.rows import RowChecks, column_number
-from mappings.outcome import Reason, ReasonCode, RowLocation, SourceRow
+from mappings.outcome import RowLocation, SourceRow
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import GridSource
 
 LAST_COLUMN, LAST_ROW = 16_384, 1_048_576

@@ -24,7 +24,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
-from mappings.outcome import REASON_TEXTS
+from mappings.reasons import REASON_TEXTS
 from pipelines.control_characters import escaped
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from connectors.rate_limit import RateReport
-from mappings.outcome import Reason, ReasonCode
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.output.console import Output, Progress, brake_rows, publish_line, read_line, rejection_rows
 from pipelines.cli.output.drawing import drawn_table

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.errors import ConfigError
-from mappings.outcome import Reason, ReasonCode, Rejection, RowLocation
+from mappings.outcome import Rejection, RowLocation
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from pipelines.cli.rows import CsvRow, csv_row, safe_cell, write_csv
 from pipelines.control_characters import replaced

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.rows import LARGEST_RECORD
-from mappings.outcome import ReasonCode, SourceRow
+from mappings.outcome import SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.source import CsvSource
 
 

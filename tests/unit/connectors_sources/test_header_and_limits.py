@@ -11,7 +11,7 @@ from unit.connectors_sources.reading import cells, column, read
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError
 from connectors.sources.rows import ColumnRequest, column_letters, column_names, column_number, matched
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 
 
 def test_the_header_is_the_first_row_with_a_cell_that_matches(tmp_path: Path) -> None:

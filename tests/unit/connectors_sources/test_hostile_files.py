@@ -16,7 +16,7 @@ from unit.connectors_sources.reading import count_rows, read, rows_of
 from workbooks import write_xlsx
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError, SourceUnavailableError
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 
 MEGABYTE = 2**20
 RECORDS: dict[str, dict[str, Any]] = {"json": {}, "ndjson": {}, "xml": {"records": "event"}, "ics": {}}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unit.connectors_sources.reading import column, read
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 

@@ -11,7 +11,7 @@ from unit.connectors_sources.reading import column, read, rows_of
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 from mappings.spec.source import CsvSource
 
 JOIN = {"source": {"kind": "csv", "path": "venues.csv"}, "by": {"VENUE": "id"}, "prefix": "venue."}

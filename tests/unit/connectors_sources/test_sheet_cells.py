@@ -13,7 +13,7 @@ from unit.connectors_sources.sheets_at_hand import sheet_of
 from connectors.sources.catalogue import open_source
 from connectors.sources.formats.sheet_grid import CellFault
 from connectors.sources.google_sheets.spreadsheet import GoogleCells, plain_value
-from mappings.outcome import ReasonCode
+from mappings.reasons import ReasonCode
 from mappings.spec.source import WorkbookSource
 
 

@@ -17,7 +17,8 @@ from workbooks import write_xlsx
 from connectors.sources.contract import BadSourceError
 from connectors.sources.formats.sheet_grid import CellFault, NumberFormat, number_format, plain_number
 from connectors.sources.formats.xlsx import CellTexts
-from mappings.outcome import ReasonCode, SourceRow
+from mappings.outcome import SourceRow
+from mappings.reasons import ReasonCode
 
 
 def sheet(folder: Path, fill: Callable[[Any, Any], None], *wanted: str, is_1904: bool = False, **spec: Any) -> list[SourceRow]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from mappings.outcome import Refusal
+from mappings.reasons import Refusal
 from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "time.md"

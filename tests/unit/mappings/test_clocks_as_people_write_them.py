@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.outcome import Refusal
+from mappings.reasons import Refusal
 from mappings.steps.dates import Time
 from mappings.steps.ranges import ClockRange
 from mappings.steps.times import Clock

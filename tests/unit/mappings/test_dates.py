@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from mappings.outcome import Refusal
+from mappings.reasons import Refusal
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.dates import compile_format, read_datetime
 from mappings.steps.step import Step

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from mappings.outcome import Refusal
+from mappings.reasons import Refusal
 from mappings.steps.dates import Date
 from mappings.steps.ranges import DateRange, Dates
 

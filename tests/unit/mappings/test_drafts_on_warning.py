@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.outcome import MappedRow, Reason, ReasonCode, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import fingerprint
 from mappings.spec.feed import FeedMapping
 

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from mappings.compiler.mapper import RowMapper
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
+from mappings.reasons import ReasonCode
 
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]

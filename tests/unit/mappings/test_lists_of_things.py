@@ -12,7 +12,8 @@ import pytest
 
 from mappings.compiler.mapper import Directory, compile_feed
 from mappings.errors import ConfigError, MappingFileError
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowLocation, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]

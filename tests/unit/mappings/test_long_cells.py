@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from connectors.sources.salesforce.org import one_line
 from mappings.draft.times import find_times
 from mappings.lookup_table import parse_table
-from mappings.outcome import Refusal, Repair
+from mappings.reasons import Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Step
 from mappings.steps.text import Newlines

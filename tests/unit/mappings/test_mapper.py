@@ -10,7 +10,8 @@ import pytest
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import as_draft, with_cover
-from mappings.outcome import MappedRow, Reason, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.reasons import Reason, ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import Join
 

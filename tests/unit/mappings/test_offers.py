@@ -10,7 +10,8 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed, explain_row
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, ReasonCode, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 
 Mapper = Callable[..., RowMapper]

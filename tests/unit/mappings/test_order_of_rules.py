@@ -9,7 +9,8 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]

@@ -14,7 +14,8 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from mappings.compiler.mapper import RowMapper
-from mappings.outcome import MappedRow, Refusal, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.reasons import Refusal
 from mappings.steps.catalogue import AnyStep
 from mappings.steps.ranges import BETWEEN_WORDS, OPENING_WORDS
 from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words

@@ -10,7 +10,8 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.steps.catalogue import STEPS
 from mappings.steps.step import Kind
 

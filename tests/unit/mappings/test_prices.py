@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Refusal, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, RowOutcome, SourceRow
+from mappings.reasons import Refusal
 from mappings.spec.feed import FeedMapping
 from mappings.steps.numbers import PriceReader, Sign
 

@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, Silence, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Silence, Skipped, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 
 Build = Callable[..., FeedMapping]

@@ -11,7 +11,8 @@ import pytest
 
 from mappings.compiler.mapper import Directory, RowMapper, compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
-from mappings.outcome import Absorbed, MappedRow, ReasonCode, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.reasons import ReasonCode
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 

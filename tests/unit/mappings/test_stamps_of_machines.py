@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.outcome import Refusal
+from mappings.reasons import Refusal
 from mappings.steps.times import Epoch, Iso, Serial
 from mappings.zones import DAY_END
 

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from mappings.compiler.base import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.lookup_table import parse_table
-from mappings.outcome import ReasonCode, Refusal, Repair
+from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.steps.catalogue import STEPS, AnyStep
 from mappings.steps.step import Kind, Run, Step, StepExample
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from mappings.compiler.mapper import RowMapper
-from mappings.outcome import MappedRow, Refusal, SourceRow
+from mappings.outcome import MappedRow, SourceRow
+from mappings.reasons import Refusal
 from mappings.steps.dates import Date, Datetime, Time
 
 

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, ReasonCode, Rejection, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import ALPHA_3, country_codes
 

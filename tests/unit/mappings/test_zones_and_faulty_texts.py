@@ -8,7 +8,8 @@ import pytest
 
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Refusal, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.reasons import Refusal
 from mappings.spec.feed import FeedMapping
 from mappings.steps.text import fix_mojibake
 from mappings.steps.zones import read_zone

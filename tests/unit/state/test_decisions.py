@@ -24,7 +24,8 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
-from mappings.outcome import MappedRow, Reason, ReasonCode, Skipped
+from mappings.outcome import MappedRow, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.database import reading, writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting

@@ -8,7 +8,7 @@ from sqlalchemy import Table, func, select, update
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
-from mappings.outcome import Reason, ReasonCode
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey
 from state.archive.prune import Pruned, prune
 from state.archive.verify import examine

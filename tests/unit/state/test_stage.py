@@ -9,7 +9,8 @@ from sqlalchemy import select, update
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.outcome import Cover, Reason, ReasonCode
+from mappings.outcome import Cover
+from mappings.reasons import Reason, ReasonCode
 from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind
 from state.holders import LeaseLostError

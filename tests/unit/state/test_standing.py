@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, row
 
 from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.outcome import Reason, ReasonCode
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import reading, writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting

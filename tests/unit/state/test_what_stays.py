@@ -9,7 +9,8 @@ from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.outcome import MappedRow, Reason, ReasonCode, RowLocation, Skipped
+from mappings.outcome import MappedRow, RowLocation, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind

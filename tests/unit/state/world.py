@@ -11,7 +11,8 @@ from pathlib import Path
 from sqlalchemy import Engine, select
 
 from mappings.delivery import Answer, Intent, Receipt, Verdict
-from mappings.outcome import Cover, Gone, MappedRow, Reason, ReasonCode, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.database import open_database
 from state.holders import BootClock

@@ -311,6 +311,21 @@ class _LzmaMember(Decompressor):
         return super().decompress(data, max_length)
 
 
+class _ZstandardFrame(Decompressor):
+    """One frame of Zstandard, by the module `zstd`, whose error is none of Python's own."""
+
+    def __init__(self, zstd: Any) -> None:
+        longest = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
+        super().__init__(zstd.ZstdDecompressor(options=longest))
+        self._error = zstd.ZstdError
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        try:
+            return super().decompress(data, max_length)
+        except self._error as error:
+            raise ValueError(str(error)) from error
+
+
 def _gzip() -> Decompressor:
     return _Inflate(zlib.MAX_WBITS + 16)
 
@@ -329,8 +344,7 @@ def _zstandard() -> Decompressor:
     except ImportError:
         hint = "run `pip install 'eventsync[zstd]'`"
         raise ConfigError("the file is packed with Zstandard, and nothing here unpacks that", hint=hint) from None
-    longest: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW.bit_length() - 1}
-    return Decompressor(zstd.ZstdDecompressor(options=longest))
+    return _ZstandardFrame(zstd)
 
 
 _BY_HEAD = {b"\x1f\x8b": _gzip, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}
@@ -451,9 +465,9 @@ class UnpackedStream(_CheckedStream):
     def _decompressed(self, decompressor: Decompressor, data: bytes, size: int) -> bytes:
         try:
             return decompressor.decompress(data, size)
-        except Exception as error:  # that of Zstandard has no base in common with the others
+        except (lzma.LZMAError, ValueError) as error:
             if "memory" not in str(error).casefold():
-                raise ValueError(str(error)) from error
+                raise
             message = f"it takes more than {MOST_WINDOW // 2**20} MB of memory to unpack"
             hint = "ask for it packed with a smaller dictionary, or with gzip"
             raise BadSourceError(self.name, message, hint=hint) from error

@@ -81,8 +81,6 @@ class Part:
 
 
 WHOLE_ROW = Part()
-
-
 """The one outcome of a row."""
 
 
@@ -180,8 +178,6 @@ def if_unknown(outcome: RowOutcome) -> RowOutcome:
 
 
 _MOST_BYTES = 2_000
-
-
 _SHOWN = 80
 
 

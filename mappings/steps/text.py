@@ -19,49 +19,20 @@ from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
 from mappings.strict import OneOrMany, Strict, Switch, Text, Texts, mistake
 from mappings.zones import EndOfDay
 
-
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
-
-
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
-
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-
 _MOST = 100_000
-
-
 _MOJIBAKE_ROUNDS = 3
-
-
 _MOJIBAKE = re.compile(r"[\u00c2-\u00f4][\u0080-\u00bf\u0152-\u0192\u02c6\u02dc\u2013-\u2122]")
-
-
 _MOST_LAYERS = 8
-
-
 _REFERENCE = re.compile("&[#A-Za-z]")
-
-
 """How every character reference begins."""
-
-
 _BREAKS = re.compile(r"<\s*(?:br\s*/?|/(?:p|div|li|tr|h[1-6]|ul|ol|table|blockquote|section|article))\s*>", re.IGNORECASE)
-
-
 _LINE_SPACE = re.compile(r"[^\S\n]+")
-
-
 _BACKSLASHED = re.compile(r"((?:\\u[0-9A-Fa-f]{4})+)|\\([nNrt\"'\\/,;])")
-
-
 _LETTERS = {"n": "\n", "N": "\n", "r": "\r", "t": "\t"}
-
-
 _LONGEST_MARKDOWN = 50_000
-
-
 _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 

@@ -26,8 +26,8 @@ from rich.table import Table
 from rows import COLUMNS, cells, write_tables
 from worker import FIELDS
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.event import dump, judge
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import Directory, dump, judge
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import duplicate_digest, fingerprint, row_digest
 from mappings.yaml.loader import load_feed

@@ -19,8 +19,9 @@ from publish import pin, write_feed
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.files.choice import take_snapshot
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
 from mappings.delivery import Answer, Receipt
+from mappings.event import Directory
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Required
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal, Required
 import orjson
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 from pydantic_core import ErrorDetails
-from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
+from typing_extensions import TypedDict
 
 from mappings.reasons import ReasonCode, Refusal
 from mappings.strict import mistake
@@ -46,6 +47,8 @@ _Text = Annotated[str, Field(min_length=1)]
 _Moment = Annotated[str, AfterValidator(_check_moment)]
 _ZoneName = Annotated[str, AfterValidator(_check_zone)]
 _Url = Annotated[str, Field(pattern=r"^https?://[!-~]+$")]
+
+
 # Dictionaries rather than models: every row is checked, and budget 3 has no room for building models of it.
 _open = with_config(ConfigDict(strict=True, extra="allow"))
 """Strict in the fields the spec spells out, open to the optional ones that it only names."""
@@ -98,7 +101,6 @@ _validate = EVENT.validator.validate_python
 NO_TEXT = "a text without bytes that cannot be decoded would be accepted"
 REQUIRED_FIELDS = ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation.city.placeId")
 """What no event may lack."""
-
 _A_MOMENT = (ReasonCode.NOT_A_DATE, "a date and time with its offset, such as 2026-07-01T18:00:00+01:00,")
 _ACCEPTED: Mapping[str, tuple[ReasonCode, str]] = {
     "startAt": _A_MOMENT,
@@ -162,3 +164,14 @@ def with_cover(body: bytes, media_id: int) -> bytes:
 def as_draft(body: bytes) -> bytes:
     """Return the same event as a draft."""
     return dump(orjson.loads(body) | {"status": "draft"})
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """What the service knows: channel ids by slug, and the classification slugs. None: not asked, everything is accepted.
+
+    Offline a channel's slug gets a stand-in id, the same in every run.
+    """
+
+    channels: Mapping[str, int] | None = None
+    classifications: frozenset[str] | None = None

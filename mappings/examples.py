@@ -8,8 +8,9 @@ from typing import assert_never
 
 import orjson
 
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
 from mappings.errors import ConfigError
+from mappings.event import Directory
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import ReasonCode
 from mappings.spec.feed import Example, FeedMapping

@@ -10,7 +10,8 @@ from pathlib import Path
 from unit.state.world import World
 
 from connectors.sources.contract import Ending, Reading, SourceUnavailableError
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import Directory
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed

@@ -14,8 +14,9 @@ from unit.state.world import DESTINATION, World, answer
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import REAL_CLOCK, Clock
 from connectors.sources.files.choice import take_snapshot
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.event import Directory
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed

@@ -31,6 +31,7 @@ _IN_PROGRESS = re.compile(
 )
 """What a 409 says whose first request is still at work; its exact words are not shown by the spec."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+INDEXES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
 
 
 class WireModel(BaseModel):
@@ -202,3 +203,14 @@ def in_short(answer: Answer) -> str:
     about = f"{answer.field}: {answer.issue}" if answer.issue else answer.message
     quoted = f" (request {answer.request_id})" if answer.request_id else ""
     return (f"{said}: {about}" if about and said else said or about) + quoted
+
+
+def is_same_place(theirs: str, ours: str) -> bool:
+    """Compare two paths, however the service spells them."""
+    one, other = (".".join(filter(None, re.split(r"[./]", INDEXES.sub("", path)))).casefold() for path in (theirs, ours))
+    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
+
+
+def words_of(*texts: str) -> set[str]:
+    """Return the words of texts, without regard to case."""
+    return set(re.findall(r"\w+", " ".join(texts).casefold()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -571,3 +571,12 @@ def _once_a_row(place: int, get: Getter) -> Getter:
         return known
 
     return value
+
+
+def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
+    """Report each problem of a cell once, however many fields it spoils."""
+    first: dict[tuple[str, ...], Reason] = {}
+    for reason in reasons:
+        where = (reason.column, reason.step) if reason.column else ("", "", reason.field)
+        first.setdefault((reason.code, reason.found, *where), reason)
+    return tuple(first.values())

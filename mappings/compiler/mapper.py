@@ -18,6 +18,7 @@ from mappings.compiler.payload import Payload, Validator, compile_payload
 from mappings.compiler.rows import JoinedRows, PlacedRule, RowRules, as_one_row, compile_rules, needs_the_moment, only
 from mappings.compiler.values import compile_value
 from mappings.errors import ConfigError
+from mappings.event import Directory
 from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import MappingProblem
 from mappings.reasons import REASON_TEXTS, Refusal
@@ -28,17 +29,6 @@ from mappings.zones import EndOfDay
 
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
-
-
-@dataclass(frozen=True, slots=True)
-class Directory:
-    """What the service knows: channel ids by slug, and the classification slugs. None: not asked, everything is accepted.
-
-    Offline a channel's slug gets a stand-in id, the same in every run.
-    """
-
-    channels: Mapping[str, int] | None = None
-    classifications: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

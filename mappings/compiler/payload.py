@@ -5,7 +5,7 @@ Texts are in NFC, times in ISO 8601; what is empty is left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -13,7 +13,19 @@ from typing import Any
 
 import orjson
 
-from mappings.compiler.base import UNSET, CompiledValue, Compiler, Flow, Getter, RowState, nfc, nothing, nothing_left, remembered
+from mappings.compiler.base import (
+    UNSET,
+    CompiledValue,
+    Compiler,
+    Flow,
+    Getter,
+    RowState,
+    nfc,
+    nothing,
+    nothing_left,
+    once,
+    remembered,
+)
 from mappings.compiler.values import compile_condition, compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
 from mappings.outcome import MappedRow, Rejection, SourceRow
@@ -331,15 +343,6 @@ class Validator:
     def _column_of(self, path: str) -> str:
         columns = self.payload.columns
         return columns.get(path) or next((columns[known] for known in columns if columns[known] and _is_about(path, known)), "")
-
-
-def once(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Report each problem of a cell once, however many fields it spoils."""
-    first: dict[tuple[str, ...], Reason] = {}
-    for reason in reasons:
-        where = (reason.column, reason.step) if reason.column else ("", "", reason.field)
-        first.setdefault((reason.code, reason.found, *where), reason)
-    return tuple(first.values())
 
 
 def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:

@@ -11,7 +11,18 @@ from decimal import Decimal
 from itertools import groupby
 from typing import Any, Protocol, TypeVar, assert_never
 
-from mappings.compiler.base import CompiledValue, Compiler, Flow, Getter, RowState, as_list, nothing, read_cell, unknown_name
+from mappings.compiler.base import (
+    CompiledValue,
+    Compiler,
+    Flow,
+    Getter,
+    RowState,
+    as_list,
+    nothing,
+    once,
+    read_cell,
+    unknown_name,
+)
 from mappings.compiler.expand import (
     OVER,
     TOO_FAR,
@@ -22,7 +33,7 @@ from mappings.compiler.expand import (
     compile_first_day,
     compile_recurrence,
 )
-from mappings.compiler.payload import compile_payload, once
+from mappings.compiler.payload import compile_payload
 from mappings.compiler.values import Holds, columns_of, compile_condition
 from mappings.errors import ConfigError
 from mappings.outcome import Absorbed, Absorption, Gone, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped, SourceRow

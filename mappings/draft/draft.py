@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
+from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.compiler.rows import needs_the_moment
 from mappings.draft.columns import Column, Role, read_columns
 from mappings.draft.guesses import (
@@ -30,6 +30,7 @@ from mappings.draft.guesses import (
 )
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes, TimeSpelling
+from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
 from mappings.yaml.loader import parse_feed

@@ -15,8 +15,9 @@ import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from mappings.compiler.mapper import Directory, compile_with_problems
+from mappings.compiler.mapper import compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
+from mappings.event import Directory
 from mappings.lint.mistakes import find_endless_names, find_misfit_fields, find_misfits_of_source, find_problems, item_names
 from mappings.lint.warnings import find_unwise, find_warnings, without_secrets
 from mappings.lookup_table import Table, TableError, parse_table

@@ -13,8 +13,9 @@ from connectors.notify import Message, Tone, deliver_over, find_fault
 from connectors.sources.catalogue import open_source, probe_org
 from connectors.sources.contract import MissingColumnsError
 from connectors.sources.rows import ColumnRequest, matched
-from mappings.compiler.mapper import Directory, compile_with_problems
+from mappings.compiler.mapper import compile_with_problems
 from mappings.errors import ConfigError, SyncError
+from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN
 from mappings.outgoing import Drift, Outgoing, outgoing_of
 from mappings.reasons import did_you_mean

@@ -13,8 +13,9 @@ from typing_extensions import TypedDict
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import MissingColumnsError, SourceRefusedError
-from mappings.compiler.mapper import Directory, RowMapper, compile_with_problems
+from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
+from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns

@@ -52,11 +52,10 @@ if IS_WORKING:
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
     from pipelines.run.outcome import BrakeError, ExitCode, FaultError, Outcome, faults_as_errors, outcome_of
-    from pipelines.run.publish import PublishReport
+    from pipelines.run.publish import PublishReport, outcome_of_publish
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
-    from pipelines.run.standing import outcome_of_publish
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
     from state.archive.moving import rehearsal_copy

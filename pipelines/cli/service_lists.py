@@ -15,8 +15,8 @@ from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
 from connectors.event_api.transport import key_tail, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
-from mappings.compiler.mapper import Directory
 from mappings.errors import SyncError
+from mappings.event import Directory
 from pipelines.clock import monotonic_s, now
 from pipelines.settings import Settings
 

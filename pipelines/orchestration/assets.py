@@ -30,16 +30,16 @@ from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.automation import freshness_of
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
+from pipelines.orchestration.freshness import freshness_of
 from pipelines.run.brakes import brake_error
 from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishReport
+from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
-from pipelines.run.standing import WAITING, outcome_of_publish
+from pipelines.run.standing import WAITING
 from state.enums import Waiting
 from state.holders import HeldByAnotherError, LeaseLostError
 from state.ledger.standing import FeedScope, RowRecord

@@ -10,7 +10,6 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 import dagster as dg
 import orjson
@@ -29,15 +28,12 @@ from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
 from pipelines.run.backfill import BACKFILL, SCHEDULE
 from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
-from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.queries import LedgerQueries
 
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
-GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
-"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
 NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
 LOST_AFTER = 3
@@ -80,47 +76,6 @@ def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | Non
     found = instance.get_run_records(dg.RunsFilter(tags={names.FEED_TAG: feed}, statuses=AT_WORK))
     runs = [record.dagster_run for record in found if record.dagster_run.tags.get(names.LAUNCHED_BY_TAG) != BACKFILL]
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
-
-
-@lru_cache(maxsize=512)
-def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
-    """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
-
-    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
-    request, or when its source changes: when that should be is unknown.
-
-    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it. Where no
-    cron line can name the moments by which something must be published (an hour around midnight, on some days only), the next
-    tick is the deadline of the last; the feed is then stale while its run works.
-    """
-    if schedule is None or schedule.cron is None:
-        return None
-    _, _, *days = schedule.cron.split()
-    ticks, is_daily = ticks_of_day(schedule.cron), days == [ANY] * 3
-    gaps = gaps_of_day(ticks)
-    shortest = min(gaps)
-    if is_daily and len(gaps) == 1 and shortest < DAY:
-        return dg.FreshnessPolicy.time_window(timedelta(minutes=shortest + min(shortest, GRACE[0])))
-    deadline, grace_min = schedule.cron, shortest
-    for minutes in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
-        fields = _later(ticks, minutes, is_daily=is_daily) if minutes <= shortest else None
-        if fields is not None:
-            deadline, grace_min = " ".join((*fields, *days)), minutes
-            break
-    return dg.FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
-
-
-def _later(ticks: Sequence[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
-    """Return the cron fields for minutes and hours of all these ticks, but later; None if there are none."""
-    later = {tick + grace_min for tick in ticks}
-    minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
-    if (max(later) >= DAY and not is_daily) or len(minutes) * len(hours) != len(later):
-        return None
-    return _field(minutes, HOUR), _field(hours, 24)
-
-
-def _field(values: set[int], count: int) -> str:
-    return ANY if len(values) == count else ",".join(map(str, sorted(values)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,11 +27,11 @@ from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishJob, PublishReport, publish
+from pipelines.run.publish import PublishJob, PublishReport, outcome_of_publish, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
 from pipelines.run.signals import InterruptedRunError, run_async, signals_deferred, signals_raised
 from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
-from pipelines.run.standing import outcome_of_publish, outcome_of_standing
+from pipelines.run.standing import outcome_of_standing
 from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.holders import LeaseLostError

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any, TypeGuard
 
 from connectors.errors import ServiceUnavailableError
+from connectors.event_api.answers import is_same_place, words_of
 from connectors.event_api.client import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageUnchanged
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Verdict
@@ -21,7 +22,6 @@ from mappings.event import as_draft, with_cover
 from mappings.outcome import Cover
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from pipelines.run.systemic_failure import is_same_place, words_of
 from state.ledger.outbox import Outbox
 from state.notes import MediaMemory
 

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypeVar
 
@@ -24,9 +24,12 @@ from connectors.event_api.transport import Passage
 from connectors.rate_limit import RateReport
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Superseded, Verdict
 from mappings.errors import SyncError
+from mappings.spec.feed import FeedMapping
 from pipelines.run.images import CoverImages, CoverProblem
 from pipelines.run.options import Advance
+from pipelines.run.outcome import ExitCode, Outcome, outcome_of
 from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
+from pipelines.run.standing import NAMED, copies_line, joined_lines, outcome_of_standing
 from pipelines.run.systemic_failure import CLEAR, CautiousStart, Outlook, Preflight, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
 from state.errors import StateBusyError
@@ -50,7 +53,6 @@ _TURNED_AWAY_S = 1.3
 """How long it may take until every row that waits for a slot has been turned away."""
 _MOST_USED = 1.05
 """A bucket that was full lets through a little more than its rate."""
-
 T = TypeVar("T")
 Task = asyncio.Task[Any]
 Deliver = Callable[[Intent], Awaitable[Verdict]]
@@ -410,3 +412,16 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
         if pace.used_share <= _MOST_USED:
             numbers["used_share"] = round(pace.used_share, 3)
     return numbers
+
+
+def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcome:
+    """Return the outcome of a drain: its cause if it stopped early, else by what waits for a person."""
+    if published.cause is not None:
+        outcome = outcome_of(published.cause)
+        return replace(outcome, message=joined_lines(outcome.message, copies_line(published.standing, mapping)))
+    message, problems = "", published.cover_problems
+    if problems:
+        first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])
+        more = f"(all: `eventsync rows {mapping.feed} --state warning`)"
+        message = f"{len(problems)} cover images could not be used: {first} {more}"
+    return outcome_of_standing(published.standing, mapping, Outcome("done", ExitCode.DONE, message))

@@ -23,8 +23,8 @@ from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
 from connectors.rate_limit import RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
-from mappings.compiler.mapper import Directory
 from mappings.errors import ConfigError, SyncError
+from mappings.event import Directory
 from mappings.outgoing import outgoing_of
 from mappings.reasons import nearest
 from mappings.row_key import FeedName

@@ -5,15 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from mappings.spec.feed import FeedMapping
-from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+from pipelines.run.outcome import ExitCode, Outcome
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.standing import Standing
-
-if TYPE_CHECKING:
-    from pipelines.run.publish import PublishReport  # imports the HTTP client
 
 REJECTED = ProblemKind.REJECTED.value
 RESENT = "resent"
@@ -45,19 +41,6 @@ _DRIFTS = {
 }
 
 
-def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcome:
-    """Return the outcome of a drain: its cause if it stopped early, else by what waits for a person."""
-    if published.cause is not None:
-        outcome = outcome_of(published.cause)
-        return replace(outcome, message=_lines(outcome.message, _copies_line(published.standing, mapping)))
-    message, problems = "", published.cover_problems
-    if problems:
-        first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])
-        more = f"(all: `eventsync rows {mapping.feed} --state warning`)"
-        message = f"{len(problems)} cover images could not be used: {first} {more}"
-    return outcome_of_standing(published.standing, mapping, Outcome("done", ExitCode.DONE, message))
-
-
 def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Outcome) -> Outcome:
     """Return `needs attention` where what stands is beyond the feed's limits, else `otherwise`; both name what waits."""
     limits, refused = mapping.publish.brakes, standing.refused
@@ -80,8 +63,8 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Out
     is_red = {Waiting.CONFLICT, Waiting.BLOCKED, Waiting.UNCERTAIN, *([Waiting.REFUSED] if are_many else [])}
     within = {kind: rows for kind, rows in standing.rows.items() if kind not in is_red}
     others = [f"{rows} {STANDING_TEXTS[kind]}{details.get(kind, '')}" for kind, rows in within.items()]
-    others += filter(None, [_copies_line(standing, mapping)])
-    message = _lines("; ".join(red), otherwise.message, *others)
+    others += filter(None, [copies_line(standing, mapping)])
+    message = joined_lines("; ".join(red), otherwise.message, *others)
     hint = f"see `eventsync rows {mapping.feed}`"
     if not red:
         return replace(otherwise, message=message, hint="; ".join(filter(None, (otherwise.hint, hint if others else ""))))
@@ -93,11 +76,11 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Out
     return Outcome("needs attention", ExitCode.ATTENTION, message, hint)
 
 
-def _copies_line(standing: Standing, mapping: FeedMapping) -> str:
+def copies_line(standing: Standing, mapping: FeedMapping) -> str:
     if not standing.copies.count:
         return ""
     return f"where the service ignores Idempotency-Key, {standing.copies} (`eventsync rows {mapping.feed} --state {RESENT}`)"
 
 
-def _lines(*lines: str) -> str:
+def joined_lines(*lines: str) -> str:
     return "\n".join(filter(None, lines))

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from dataclasses import dataclass, replace
 
 import structlog
 from pydantic import TypeAdapter
 
 from connectors.errors import ScopeMissingError
+from connectors.event_api.answers import INDEXES, is_same_place, words_of
 from connectors.event_api.client import EventApi
 from connectors.event_api.contract_check import compare, upload_field
 from connectors.event_api.openapi import NoPage, read_page
@@ -39,7 +39,6 @@ _ROUNDING = 1e-9
 _RULES = "3"
 """Version of the comparison: remembered results of another version are ignored."""
 _SHOWN_ERRORS = 5
-_INDEXES = re.compile(r"\[\d*\]|/\d+(?=/|$)")
 
 
 class SameRefusalError(BrakeError):
@@ -122,17 +121,6 @@ def patience_with(owed: int, bad_share: float | None) -> int:
     return min(max(SAME_REFUSALS, beyond), MOST_IN_A_ROW)
 
 
-def is_same_place(theirs: str, ours: str) -> bool:
-    """Compare two paths, however the service spells them."""
-    one, other = (".".join(filter(None, re.split(r"[./]", _INDEXES.sub("", path)))).casefold() for path in (theirs, ours))
-    return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
-
-
-def words_of(*texts: str) -> set[str]:
-    """Return the words of texts, without regard to case."""
-    return set(re.findall(r"\w+", " ".join(texts).casefold()))
-
-
 @dataclass(frozen=True, slots=True)
 class ExpectedRefusal:
     """A refusal that the service's page announces for every row.
@@ -154,7 +142,7 @@ class ExpectedRefusal:
             return False
         if answer.field:
             return any(is_same_place(answer.field, field) for field in self.fields)
-        last_names = {_INDEXES.sub("", field).rpartition(".")[2].casefold() for field in self.fields}
+        last_names = {INDEXES.sub("", field).rpartition(".")[2].casefold() for field in self.fields}
         return not last_names.isdisjoint(words_of(answer.issue, answer.message))
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from connectors.sources.catalogue import open_source
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.feed import FeedMapping

@@ -18,7 +18,8 @@ from contract.source_kinds import in_no_time
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import Access
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
+from mappings.event import Directory
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import parse_feed

@@ -14,7 +14,8 @@ import pytest
 import xlsxwriter
 
 from connectors.sources.catalogue import open_source
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome
 from mappings.reasons import ReasonCode
 from mappings.yaml.loader import parse_feed

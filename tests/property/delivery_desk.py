@@ -28,8 +28,9 @@ from connectors.event_api.transport import Passage, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from connectors.sources.contract import Reading
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import SyncError
+from mappings.event import Directory
 from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey, idempotency_key
 from mappings.spec.feed import FeedMapping
@@ -37,9 +38,8 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Drain, Publisher, PublishJob, PublishReport
+from pipelines.run.publish import Drain, Publisher, PublishJob, PublishReport, outcome_of_publish
 from pipelines.run.stage import StageJob, stage
-from pipelines.run.standing import outcome_of_publish
 from state.enums import ProblemKind
 from state.holders import BootClock
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError

@@ -19,8 +19,9 @@ from typing import NoReturn
 import pytest
 from property.mutants import FEEDS, FOLDERS, mutant, neighbour
 
-from mappings.compiler.mapper import Directory, compile_feed, explain_row
+from mappings.compiler.mapper import compile_feed, explain_row
 from mappings.errors import ConfigError, FileProblem, MappingFileError
+from mappings.event import Directory
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import FAULT, load_feed, load_folder

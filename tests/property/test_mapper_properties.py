@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.event import EVENT, dump
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import EVENT, Directory, dump
 from mappings.outcome import MappedRow, Rejection, RowLocation, Skipped, SourceRow
 from mappings.reasons import ReasonCode, Refusal
 from mappings.yaml.loader import parse_feed

@@ -6,7 +6,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
 from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping

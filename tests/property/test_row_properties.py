@@ -13,8 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mappings.compiler.expand import read_rule, rule_days
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.event import EVENT
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import EVENT, Directory
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
 from mappings.reasons import Refusal
 from mappings.yaml.loader import parse_feed

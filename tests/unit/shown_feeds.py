@@ -15,7 +15,8 @@ from typing import Any
 import orjson
 
 from connectors.sources.catalogue import open_source
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
+from mappings.event import Directory
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowOutcome, Skipped, if_unknown
 from mappings.positions import Block, plain, read_yaml
 from mappings.reasons import Reason

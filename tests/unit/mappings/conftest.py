@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
-from mappings.event import Event
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import Directory, Event
 from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema

@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import Directory
 from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import fingerprint

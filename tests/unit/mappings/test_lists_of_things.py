@@ -10,8 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
 from mappings.errors import ConfigError, MappingFileError
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
-from mappings.event import as_draft, with_cover
+from mappings.event import Directory, as_draft, with_cover
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.feed import FeedMapping

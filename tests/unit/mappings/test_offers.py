@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed, explain_row
+from mappings.compiler.mapper import RowMapper, compile_feed, explain_row
 from mappings.errors import MappingFileError
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, SourceRow
 from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping

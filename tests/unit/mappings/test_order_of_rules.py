@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import MappingFileError
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping

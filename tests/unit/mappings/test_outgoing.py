@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from connectors.sources.catalogue import open_source
-from mappings.compiler.mapper import Directory, compile_with_problems
+from mappings.compiler.mapper import compile_with_problems
+from mappings.event import Directory
 from mappings.outcome import MappedRow
 from mappings.outgoing import Outgoing, outgoing_of
 from mappings.yaml.loader import load_feed

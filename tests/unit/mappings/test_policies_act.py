@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.mapper import Directory, RowMapper
+from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
+from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow
 from mappings.reasons import ReasonCode
 from mappings.steps.catalogue import STEPS

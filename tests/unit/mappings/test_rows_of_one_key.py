@@ -9,8 +9,9 @@ from typing import Any
 import orjson
 import pytest
 
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
+from mappings.event import Directory
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import ReasonCode
 from mappings.row_key import RowKey

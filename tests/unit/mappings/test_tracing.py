@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mappings.compiler.mapper import Directory, compile_feed, explain_row
+from mappings.compiler.mapper import compile_feed, explain_row
+from mappings.event import Directory
 from mappings.outcome import SourceRow
 from mappings.spec.feed import FeedMapping
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mappings.spec.feed import Schedule
-from pipelines.orchestration.automation import freshness_of
+from pipelines.orchestration.freshness import freshness_of
 
 ZONE = "Europe/Warsaw"
 

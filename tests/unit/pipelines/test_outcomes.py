@@ -23,9 +23,8 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.run.outcome import BrakeError, ExitCode, outcome_of
-from pipelines.run.publish import PublishReport
+from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.signals import InterruptedRunError
-from pipelines.run.standing import outcome_of_publish
 from state.enums import DriftKind
 from state.holders import HeldByAnotherError, LeaseLostError
 from state.ledger.accounts import ImbalanceError, PublishAccount

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from connectors.sources.catalogue import open_source
-from mappings.compiler.mapper import Directory, compile_feed
+from mappings.compiler.mapper import compile_feed
+from mappings.event import Directory
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import ReadInputs, ReadPlan, plan_read

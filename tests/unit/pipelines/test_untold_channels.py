@@ -10,7 +10,8 @@ from unit.connectors_api.wired import api_over, told
 from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.yaml.loader import load_feed
 from pipelines.run.service import ServiceLists, ask_lists

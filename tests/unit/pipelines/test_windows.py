@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceUnavailableError
 from connectors.sources.files.source import NO_FILES
-from mappings.compiler.mapper import Directory, RowMapper, compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
+from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SalesforceSource

@@ -63,15 +63,6 @@ def read(address: str, since: str = "", waits: Waits | None = None, **spec: Any)
         return rows, reading.is_whole, reading.ending()
 
 
-def test_a_file_on_an_sftp_server_is_read_and_left_alone_while_it_has_not_changed(sftp: Sftp) -> None:
-    put(sftp, "agenda.csv", "id\n1\n")
-    rows, is_whole, first = read(sftp.address("/in/agenda.csv"))
-    assert (rows, is_whole) == ([["agenda.csv:2", "1"]], True)
-    assert read(sftp.address("/in/agenda.csv"), first.cursor)[:2] == ([], False)
-    put(sftp, "agenda.csv", "id\n2\n", (1_700_000_100, 1_700_000_100))
-    assert read(sftp.address("/in/agenda.csv"), first.cursor)[:2] == ([["agenda.csv:2", "2"]], True)
-
-
 def test_a_pattern_means_the_files_of_a_folder_elsewhere(sftp: Sftp) -> None:
     for number in (1, 9, 10):
         put(sftp, f"agenda-{number}.csv", f"id\n{number}\n")
@@ -94,11 +85,6 @@ def test_a_folder_that_is_not_there_is_refused_and_an_empty_one_as_well(sftp: Sf
         read(sftp.address("/out/*.csv"))
     with pytest.raises(SourceRefusedError, match="no file matches"):
         read(sftp.address("/in/*.csv"))
-
-
-def test_a_file_that_is_not_there_is_refused(sftp: Sftp) -> None:
-    with pytest.raises(SourceRefusedError, match=r"no file matches sftp://127\.0\.0\.1:\d+/in/agenda\.csv"):
-        read(sftp.address("/in/agenda.csv"))
 
 
 def test_a_file_still_being_written_is_waited_for_and_told(sftp: Sftp) -> None:

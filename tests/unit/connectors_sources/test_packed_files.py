@@ -54,9 +54,9 @@ def test_a_workbook_in_an_archive_is_read(tmp_path: Path) -> None:
     assert column(read(tmp_path, content, kind="xlsx", member="*.xlsx"), "id") == ["7"]
 
 
-def test_a_file_packed_with_zstandard_that_is_cut_off_or_damaged_is_bad(tmp_path: Path) -> None:
+def test_a_packed_file_that_is_cut_off_or_damaged_is_bad(tmp_path: Path) -> None:
     packed = zstd.compress(b"id\n" + b"1\n" * 100_000)
-    for broken in (packed[:-4], packed[:12] + b"\xff" * 8 + packed[20:]):
+    for broken in (packed[:-4], packed[:12] + b"\xff" * 8 + packed[20:], gzip.compress(b"id\n" + b"1\n" * 100)[:-9]):
         with pytest.raises(BadSourceError, match="damaged or cut off"):
             read(tmp_path, broken)
 

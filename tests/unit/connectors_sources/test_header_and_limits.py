@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
-from connectors.sources.contract import BadSourceError, MissingColumnsError
+from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
 from connectors.sources.rows import ColumnRequest, column_names, matched
 from mappings.reasons import ReasonCode
+from pipelines.run.outcome import outcome_of
 
 
 def test_the_header_is_the_first_row_with_a_cell_that_matches(tmp_path: Path) -> None:
@@ -110,3 +111,25 @@ def test_texts_that_mean_nothing_are_empty_cells(tmp_path: Path) -> None:
 def test_the_mark_of_each_of_several_files_put_together_is_gone(tmp_path: Path) -> None:
     part = b'\xef\xbb\xbf"id",text\n1,x\n'
     assert column(read(tmp_path, part + part), "id") == ["1", "id", "1"]
+
+
+def test_a_file_of_no_bytes_stops_like_a_source_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(EmptySourceError, match="empty") as caught:
+        read(tmp_path, "")
+    assert outcome_of(caught.value).exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("header", "nearest"),
+    [
+        ("ID,TITLE,DATE,HOUR", {"DAY": "DATE"}),
+        ("ID,TITEL,DAY,HOUR", {"TITLE": "TITEL"}),
+        ("ID,EVENT_TITLE,DAY,HOUR,NOTE", {"TITLE": "EVENT_TITLE"}),
+        ("Id ,Title,day,START HOUR", {"HOUR": "START HOUR"}),
+        ("ID,TITLE,HOUR", {}),
+    ],
+)
+def test_a_renamed_column_is_sought_among_those_that_are_not_needed(tmp_path: Path, header: str, nearest: dict[str, str]) -> None:
+    with pytest.raises(MissingColumnsError) as caught:
+        read(tmp_path, f"{header}\n", "ID", "TITLE", "DAY", "HOUR")
+    assert caught.value.nearest == nearest

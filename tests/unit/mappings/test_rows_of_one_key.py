@@ -1,24 +1,19 @@
-"""Rows that have one key: made one event, or chosen among; and the rules that look at a row's condition or at its times."""
+"""Rows of one key: made one event, or chosen among; and rules about a row's condition or its times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
-import orjson
 import pytest
+from unit.mappings.conftest import Build, Mapper, event_of
 
-from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.compiler.mapper import compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
 from mappings.event import Directory
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import ReasonCode
 from mappings.row_key import RowKey
-from mappings.spec.feed import FeedMapping
-
-Build = Callable[..., FeedMapping]
-Mapper = Callable[..., RowMapper]
 
 GROUP = "rows:\n  - group: {collect: [offers, classifications]%s}\n"
 OFFERS = """classifications: {from: KIND, on_empty: omit}
@@ -32,12 +27,6 @@ def rows(*cells: dict[str, str]) -> list[SourceRow]:
     """Rows of a sheet, from its second line on; the key is 1 unless they say otherwise."""
     usual = {"ID": "1", "TITLE": "Jazz", "KIND": "music"}
     return [SourceRow(RowLocation(f"sample.csv:{line}", line), usual | one) for line, one in enumerate(cells, 2)]
-
-
-def event(outcome: RowOutcome) -> dict[str, Any]:
-    assert isinstance(outcome, MappedRow), outcome
-    found: dict[str, Any] = orjson.loads(outcome.body)
-    return found
 
 
 def told(outcomes: Iterable[RowOutcome]) -> list[tuple[str, str]]:
@@ -62,9 +51,9 @@ def test_rows_of_one_key_are_one_event_whose_lists_are_gathered_from_all_of_them
         {"TITLE": "", "OFFER": "Adult", "KIND": "art"},
         {"OFFER": "Child", "LINK": "www.a.example"},
     ]
-    outcomes = list(mapper(top=GROUP % "", event=OFFERS).over(rows(*cells)))
+    outcomes = list(mapper(top=GROUP % "", event_of=OFFERS).over(rows(*cells)))
     assert told(outcomes) == [("MappedRow", "2"), ("grouped", "4"), ("grouped", "5"), ("MappedRow", "3")]
-    first = event(outcomes[0])
+    first = event_of(outcomes[0])
     assert (first["title"], first["classifications"]) == ("Jazz", ["music", "art"])
     assert first["offers"] == [{"name": "Child"}, {"name": "Adult"}, {"name": "Child", "url": "https://www.a.example"}]
 
@@ -78,7 +67,7 @@ def test_what_is_gathered_is_held_against_what_the_service_accepts(mapper: Mappe
 
 
 def test_what_any_row_of_a_group_says_counts_for_whether_it_has_changed(mapper: Mapper) -> None:
-    grouping = mapper(top=GROUP % "", event=OFFERS)
+    grouping = mapper(top=GROUP % "", event_of=OFFERS)
     digests = set()
     for offer in ("Child", "Adult"):
         (outcome, _) = grouping.over(rows({}, {"OFFER": offer}))
@@ -88,7 +77,7 @@ def test_what_any_row_of_a_group_says_counts_for_whether_it_has_changed(mapper: 
 
 
 def test_a_bad_part_rejects_the_event_and_names_the_row_that_it_came_from(mapper: Mapper) -> None:
-    outcome, absorbed = mapper(top=GROUP % "", event=OFFERS).over(rows({}, {"LINK": "mailto:a@b.example"}))
+    outcome, absorbed = mapper(top=GROUP % "", event_of=OFFERS).over(rows({}, {"LINK": "mailto:a@b.example"}))
     assert isinstance(outcome, Rejection)
     assert isinstance(absorbed, Absorbed)
     (reason,) = outcome.reasons
@@ -99,17 +88,17 @@ def test_a_bad_part_rejects_the_event_and_names_the_row_that_it_came_from(mapper
 def test_rows_that_are_left_out_and_rows_without_a_usable_key_join_nothing(mapper: Mapper) -> None:
     top = GROUP % "" + "  - skip: {column: KIND, equals: online}\n    because: online only\n"
     cells = [{"KIND": "online", "OFFER": "Stream"}, {"ID": "9.18E+11"}, {"OFFER": "Hall"}, {"ID": "", "TITLE": "", "KIND": ""}]
-    outcomes = list(mapper(top=top, event=OFFERS).over(rows(*cells)))
+    outcomes = list(mapper(top=top, event_of=OFFERS).over(rows(*cells)))
     assert told(outcomes) == [("online only", "2"), ("Rejection", "3"), ("blank row", "5"), ("MappedRow", "4")]
-    assert event(outcomes[-1])["offers"] == [{"name": "Hall"}]
+    assert event_of(outcomes[-1])["offers"] == [{"name": "Hall"}]
 
 
 def test_a_group_is_called_off_only_if_all_of_its_rows_are(mapper: Mapper) -> None:
     top = GROUP % "" + "  - cancelled: {column: STATE, equals: off}\n"
-    grouping = mapper(top=top, event=OFFERS)
+    grouping = mapper(top=top, event_of=OFFERS)
     some = list(grouping.over(rows({"STATE": "off", "OFFER": "Child"}, {"OFFER": "Adult"})))
     assert told(some) == [("MappedRow", "3"), ("grouped", "2")]
-    assert event(some[0])["offers"] == [{"name": "Adult"}]
+    assert event_of(some[0])["offers"] == [{"name": "Adult"}]
     every = list(grouping.over(rows({"STATE": "off"}, {"STATE": "off"})))
     assert told(every) == [("cancelled", "2"), ("grouped", "3")]
 
@@ -122,8 +111,8 @@ def test_a_sorted_file_is_grouped_as_it_comes(mapper: Mapper) -> None:
             read.append(row.cells["ID"])
             yield row
 
-    outcomes = mapper(top=GROUP % ", sorted: true", event=OFFERS).over(source())
-    assert event(next(outcomes))["offers"] == [{"name": "Adult"}]
+    outcomes = mapper(top=GROUP % ", sorted: true", event_of=OFFERS).over(source())
+    assert event_of(next(outcomes))["offers"] == [{"name": "Adult"}]
     assert read == ["1", "1", "2"]
     assert told(outcomes) == [("grouped", "3"), ("MappedRow", "4"), ("MappedRow", "5")]
 
@@ -136,12 +125,12 @@ def test_more_rows_than_memory_should_hold_are_an_error_that_says_what_helps() -
 
 def test_a_group_may_recur(build: Build) -> None:
     top = GROUP % "" + '  - recur: {from: "2026-05-04", until: "2026-05-05"}\n'
-    mapping = build(top=top, event=OFFERS + 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
+    mapping = build(top=top, event_of=OFFERS + 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
     outcomes = list(
         compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC)).over(rows({"OFFER": "a"}, {"OFFER": "b"}))
     )
     assert [outcome.row_key for outcome in outcomes] == ["1|2026-05-04", "1|2026-05-05", "1"]
-    assert [len(event(outcome)["offers"]) for outcome in outcomes[:2]] == [2, 2]
+    assert [len(event_of(outcome)["offers"]) for outcome in outcomes[:2]] == [2, 2]
     assert isinstance(outcomes[2], Absorbed)
 
 
@@ -158,7 +147,7 @@ NEWEST = "keep: newest, by: {from: ON, do: [{date: '%Y-%m-%d'}]}"
 @pytest.mark.parametrize(("keep", "title"), [("keep: first", "old"), ("keep: last", "odd"), (NEWEST, "new")])
 def test_of_rows_with_one_key_the_first_the_last_or_the_newest_counts(keep: str, title: str, mapper: Mapper) -> None:
     outcomes = list(mapper(top=CHOOSE % keep).over(rows(*VERSIONS)))
-    titles = {outcome.row_key: event(outcome)["title"] for outcome in outcomes if isinstance(outcome, MappedRow)}
+    titles = {outcome.row_key: event_of(outcome)["title"] for outcome in outcomes if isinstance(outcome, MappedRow)}
     assert titles == {"1": title, "2": "Jazz"}
     assert [what for what, _ in told(outcomes)].count("duplicate") == 2
 
@@ -188,7 +177,7 @@ def test_each_event_of_a_row_that_is_called_off_is(build: Build) -> None:
   - cancelled: {column: STATE, equals: "off"}
   - recur: {from: {from: DAY, do: [{date: "%Y-%m-%d"}]}, until: "2026-05-05"}
 """
-    mapping = build(top=top, event='startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
+    mapping = build(top=top, event_of='startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
     mapper = compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC))
     outcomes = list(mapper.over(rows({"STATE": "off", "DAY": "2026-05-04"}, {"ID": "2", "STATE": "off", "DAY": "soon"})))
     assert [(outcome.row_key, outcome.is_cancelled) for outcome in outcomes if isinstance(outcome, Skipped)] == [
@@ -211,21 +200,21 @@ def test_an_assertion_speaks_to_the_editor_and_weighs_what_the_file_says(
     message: five hundred is a typing error
     severity: {severity}
 """
-    demanding = mapper(top=top, event="status: published")
+    demanding = mapper(top=top, event_of="status: published")
     fine, dear = demanding.over(rows({"PRICE": "12"}, {"PRICE": "1200"}))
-    assert event(fine)["status"] == "published"
+    assert event_of(fine)["status"] == "published"
     assert type(dear).__name__ == kind
-    reasons = dear.reasons if isinstance(dear, Rejection) else dear.warnings  # type: ignore[union-attr] # an event then
+    reasons = dear.reasons if isinstance(dear, Rejection) else dear.warnings  # type: ignore[union-attr] # an event_of then
     assert [(reason.code, reason.column, reason.found, reason.hint) for reason in reasons] == [
         (ReasonCode.ASSERTION, "PRICE", "1200", "five hundred is a typing error")
     ]
-    assert status is None or event(dear)["status"] == status
+    assert status is None or event_of(dear)["status"] == status
 
 
 def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> None:
     def outcome(on_longer: str) -> RowOutcome:
         window = f"rows:\n  - window: {{longest: 400d, on_longer: {on_longer}}}\n"
-        mapping = build(top=window, event="endAt: {from: END}")
+        mapping = build(top=window, event_of="endAt: {from: END}")
         return compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC))(rows({"END": "2036-07-01T18:00:00+01:00"})[0])
 
     left_out, rejected = if_unknown(outcome("skip")), outcome("reject")
@@ -248,6 +237,6 @@ def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> N
 )
 def test_a_row_goes_to_the_channel_that_a_rule_or_a_table_says(channel: str, build: Build) -> None:
     files = {"routes.csv": "kind,channel\nmusic,city-music\n"}
-    mapping = build(event=f"channelId: {channel}", files=files)
+    mapping = build(event_of=f"channelId: {channel}", files=files)
     routed = compile_feed(mapping, Directory(channels={"city-music": 5, "city-agenda": 6}))
-    assert [event(outcome)["channelId"] for outcome in routed.over(rows({}, {"ID": "2", "KIND": "art"}))] == [5, 6]
+    assert [event_of(outcome)["channelId"] for outcome in routed.over(rows({}, {"ID": "2", "KIND": "art"}))] == [5, 6]

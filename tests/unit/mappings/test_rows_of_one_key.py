@@ -51,7 +51,7 @@ def test_rows_of_one_key_are_one_event_whose_lists_are_gathered_from_all_of_them
         {"TITLE": "", "OFFER": "Adult", "KIND": "art"},
         {"OFFER": "Child", "LINK": "www.a.example"},
     ]
-    outcomes = list(mapper(top=GROUP % "", event_of=OFFERS).over(rows(*cells)))
+    outcomes = list(mapper(top=GROUP % "", event=OFFERS).over(rows(*cells)))
     assert told(outcomes) == [("MappedRow", "2"), ("grouped", "4"), ("grouped", "5"), ("MappedRow", "3")]
     first = event_of(outcomes[0])
     assert (first["title"], first["classifications"]) == ("Jazz", ["music", "art"])
@@ -67,7 +67,7 @@ def test_what_is_gathered_is_held_against_what_the_service_accepts(mapper: Mappe
 
 
 def test_what_any_row_of_a_group_says_counts_for_whether_it_has_changed(mapper: Mapper) -> None:
-    grouping = mapper(top=GROUP % "", event_of=OFFERS)
+    grouping = mapper(top=GROUP % "", event=OFFERS)
     digests = set()
     for offer in ("Child", "Adult"):
         (outcome, _) = grouping.over(rows({}, {"OFFER": offer}))
@@ -77,7 +77,7 @@ def test_what_any_row_of_a_group_says_counts_for_whether_it_has_changed(mapper: 
 
 
 def test_a_bad_part_rejects_the_event_and_names_the_row_that_it_came_from(mapper: Mapper) -> None:
-    outcome, absorbed = mapper(top=GROUP % "", event_of=OFFERS).over(rows({}, {"LINK": "mailto:a@b.example"}))
+    outcome, absorbed = mapper(top=GROUP % "", event=OFFERS).over(rows({}, {"LINK": "mailto:a@b.example"}))
     assert isinstance(outcome, Rejection)
     assert isinstance(absorbed, Absorbed)
     (reason,) = outcome.reasons
@@ -88,14 +88,14 @@ def test_a_bad_part_rejects_the_event_and_names_the_row_that_it_came_from(mapper
 def test_rows_that_are_left_out_and_rows_without_a_usable_key_join_nothing(mapper: Mapper) -> None:
     top = GROUP % "" + "  - skip: {column: KIND, equals: online}\n    because: online only\n"
     cells = [{"KIND": "online", "OFFER": "Stream"}, {"ID": "9.18E+11"}, {"OFFER": "Hall"}, {"ID": "", "TITLE": "", "KIND": ""}]
-    outcomes = list(mapper(top=top, event_of=OFFERS).over(rows(*cells)))
+    outcomes = list(mapper(top=top, event=OFFERS).over(rows(*cells)))
     assert told(outcomes) == [("online only", "2"), ("Rejection", "3"), ("blank row", "5"), ("MappedRow", "4")]
     assert event_of(outcomes[-1])["offers"] == [{"name": "Hall"}]
 
 
 def test_a_group_is_called_off_only_if_all_of_its_rows_are(mapper: Mapper) -> None:
     top = GROUP % "" + "  - cancelled: {column: STATE, equals: off}\n"
-    grouping = mapper(top=top, event_of=OFFERS)
+    grouping = mapper(top=top, event=OFFERS)
     some = list(grouping.over(rows({"STATE": "off", "OFFER": "Child"}, {"OFFER": "Adult"})))
     assert told(some) == [("MappedRow", "3"), ("grouped", "2")]
     assert event_of(some[0])["offers"] == [{"name": "Adult"}]
@@ -111,7 +111,7 @@ def test_a_sorted_file_is_grouped_as_it_comes(mapper: Mapper) -> None:
             read.append(row.cells["ID"])
             yield row
 
-    outcomes = mapper(top=GROUP % ", sorted: true", event_of=OFFERS).over(source())
+    outcomes = mapper(top=GROUP % ", sorted: true", event=OFFERS).over(source())
     assert event_of(next(outcomes))["offers"] == [{"name": "Adult"}]
     assert read == ["1", "1", "2"]
     assert told(outcomes) == [("grouped", "3"), ("MappedRow", "4"), ("MappedRow", "5")]
@@ -125,7 +125,7 @@ def test_more_rows_than_memory_should_hold_are_an_error_that_says_what_helps() -
 
 def test_a_group_may_recur(build: Build) -> None:
     top = GROUP % "" + '  - recur: {from: "2026-05-04", until: "2026-05-05"}\n'
-    mapping = build(top=top, event_of=OFFERS + 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
+    mapping = build(top=top, event=OFFERS + 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
     outcomes = list(
         compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC)).over(rows({"OFFER": "a"}, {"OFFER": "b"}))
     )
@@ -177,7 +177,7 @@ def test_each_event_of_a_row_that_is_called_off_is(build: Build) -> None:
   - cancelled: {column: STATE, equals: "off"}
   - recur: {from: {from: DAY, do: [{date: "%Y-%m-%d"}]}, until: "2026-05-05"}
 """
-    mapping = build(top=top, event_of='startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
+    mapping = build(top=top, event='startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
     mapper = compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC))
     outcomes = list(mapper.over(rows({"STATE": "off", "DAY": "2026-05-04"}, {"ID": "2", "STATE": "off", "DAY": "soon"})))
     assert [(outcome.row_key, outcome.is_cancelled) for outcome in outcomes if isinstance(outcome, Skipped)] == [
@@ -200,7 +200,7 @@ def test_an_assertion_speaks_to_the_editor_and_weighs_what_the_file_says(
     message: five hundred is a typing error
     severity: {severity}
 """
-    demanding = mapper(top=top, event_of="status: published")
+    demanding = mapper(top=top, event="status: published")
     fine, dear = demanding.over(rows({"PRICE": "12"}, {"PRICE": "1200"}))
     assert event_of(fine)["status"] == "published"
     assert type(dear).__name__ == kind
@@ -214,7 +214,7 @@ def test_an_assertion_speaks_to_the_editor_and_weighs_what_the_file_says(
 def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> None:
     def outcome(on_longer: str) -> RowOutcome:
         window = f"rows:\n  - window: {{longest: 400d, on_longer: {on_longer}}}\n"
-        mapping = build(top=window, event_of="endAt: {from: END}")
+        mapping = build(top=window, event="endAt: {from: END}")
         return compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC))(rows({"END": "2036-07-01T18:00:00+01:00"})[0])
 
     left_out, rejected = if_unknown(outcome("skip")), outcome("reject")
@@ -237,6 +237,6 @@ def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> N
 )
 def test_a_row_goes_to_the_channel_that_a_rule_or_a_table_says(channel: str, build: Build) -> None:
     files = {"routes.csv": "kind,channel\nmusic,city-music\n"}
-    mapping = build(event_of=f"channelId: {channel}", files=files)
+    mapping = build(event=f"channelId: {channel}", files=files)
     routed = compile_feed(mapping, Directory(channels={"city-music": 5, "city-agenda": 6}))
     assert [event_of(outcome)["channelId"] for outcome in routed.over(rows({}, {"ID": "2", "KIND": "art"}))] == [5, 6]

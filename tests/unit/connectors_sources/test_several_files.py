@@ -10,7 +10,7 @@ import xlsxwriter
 from unit.connectors_sources.reading import column, read, rows_of
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
+from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceUnavailableError
 from mappings.reasons import ReasonCode
 from mappings.spec.source import CsvSource
 
@@ -39,11 +39,6 @@ def test_a_column_that_one_of_the_files_lacks_is_told_before_any_row(folder: Pat
     source = open_source(CsvSource(kind="csv", path="events-*.csv"), folder, frozenset({"c1"}))
     with pytest.raises(MissingColumnsError, match=r"events-9\.csv lacks"), source.read():
         pytest.fail("the block was entered")
-
-
-def test_a_pattern_without_files_is_refused(folder: Path) -> None:
-    with pytest.raises(SourceRefusedError, match=r"no file matches .*agenda-\*\.csv"):
-        rows_of(folder, kind="csv", path="agenda-*.csv")
 
 
 def test_files_of_one_name_are_told_apart_by_their_folder(folder: Path) -> None:

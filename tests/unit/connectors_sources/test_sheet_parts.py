@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
-from pydantic import ValidationError
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
 from mappings.compiler.values import file_of, tab_of
 from mappings.outcome import RowLocation
-from mappings.spec.source import GoogleSheetsSource
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
 
@@ -186,17 +184,3 @@ def test_rules_for_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> 
         join = {"source": {"kind": "google_sheets", "spreadsheet": ID, "tab": "Venues"}, "by": {"venue": "code"}, "prefix": "v."}
         rows = desk.rows("id", "venue", "v.city", empty_if="n/a", join=join)
     assert [(row.cells["venue"], row.cells["v.city"]) for row in rows] == [("K", "Lisboa"), ("", "")]
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        ({"spreadsheet": "https://example.org/sheet"}, "is not the address of a Google spreadsheet"),
-        ({"range": "B3-H9"}, "neither a range of cells nor the name of one"),
-        ({"range": "$"}, "neither a range of cells nor the name of one"),
-        ({"tab": "Programme", "gid": "3"}, "named in two ways"),
-    ],
-)
-def test_a_mapping_file_that_names_no_place_is_told_so(words: dict[str, str], told: str) -> None:
-    with pytest.raises(ValidationError, match=told):
-        GoogleSheetsSource.model_validate({"kind": "google_sheets", "spreadsheet": ID, **words})

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx
 import pytest
-from empty_books import lay_out
 from sqlalchemy import Engine
 from unit.connectors_api.wired import SECRET, api_over, page
 from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
@@ -20,18 +17,10 @@ from virtual_time import at_once, clock
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.run.systemic_failure import CLEAR, Outlook, Preflight
-from state.database import open_database
 from state.notes import ServiceNotes
 
 HERE = "https://events.example.org#default"
 MAPPING = load_feed(ROOT / "mappings" / "feeds" / "lisbon-agenda.yaml")
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
-    yield opened
-    opened.dispose()
 
 
 def _notes(engine: Engine) -> ServiceNotes:

@@ -1,4 +1,4 @@
-"""Windows of a feed's past: how they are cut, by what a feed's days are told, and which of its rows are in them."""
+"""Backfills: how windows of a feed's past are cut and read, and who gives way to whom."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sqlalchemy import Engine
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceUnavailableError
@@ -18,14 +19,13 @@ from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import ConfigError
 from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from mappings.spec.source import SalesforceSource
 from mappings.yaml.loader import load_feed
-from pipelines.run.backfill import cut, default_way, narrow_to
-from pipelines.run.options import By, RunOptions, Window
-from pipelines.run.stage import ReadInputs, WindowFilter, plan_read
-from state.ledger.gate import Bookmark
-from state.ledger.reads import ReadKind
+from pipelines.run.backfill import cut, default_way, is_awaited, narrow_to, note_waiting
+from pipelines.run.options import By, Window
+from pipelines.run.stage import WindowFilter
+from state.notes import ServiceNotes
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
 CSV = "{kind: csv, path: events.csv}"
@@ -87,34 +87,6 @@ def test_too_many_slices_are_refused_with_a_longer_one_to_use() -> None:
 @pytest.mark.parametrize(("source", "way"), [(CSV, "event"), (DATED, "file"), (DELIVERED, "file"), (ORG, "cursor")])
 def test_a_feeds_days_are_told_by_what_its_source_can(tmp_path: Path, source: str, way: str) -> None:
     assert default_way(feed(tmp_path, source).source) == way
-
-
-def test_a_window_moves_no_bookmark_and_is_no_whole_read(tmp_path: Path) -> None:
-    mapping = feed(tmp_path, ORG)
-    known = ReadInputs(mapping, compiled(mapping), "", NOW)
-    approach = plan_read(known, RunOptions(window=window("cursor", "2031-01-01", "2031-01-02")), Bookmark("far", known.fit, NOW))
-    assert (approach.kind, approach.since, approach.bookmark("later", is_full=False)) == (ReadKind.CHOSEN, "", None)
-
-
-def test_an_org_is_asked_for_what_changed_in_the_window_and_for_no_more(tmp_path: Path) -> None:
-    mapping = feed(tmp_path, ORG)
-    narrowed = narrow_to(mapping, window("cursor", "2031-01-01", "2031-01-31"), compiled(mapping)).source
-    assert isinstance(narrowed, SalesforceSource)
-    assert [(test.field, test.op, test.value) for test in narrowed.where] == [
-        ("LastModifiedDate", ">=", ("2031-01-01T00:00:00+00:00",)),
-        ("LastModifiedDate", "<", ("2031-02-01T00:00:00+00:00",)),
-    ]
-    assert narrowed.incremental is None
-
-
-@pytest.mark.parametrize(
-    ("source", "by", "hint"), [(CSV, "file", "--by event"), (CSV, "cursor", "--column"), (DATED, "cursor", "--by file")]
-)
-def test_what_a_source_cannot_tell_is_refused_with_what_it_can(tmp_path: Path, source: str, by: By, hint: str) -> None:
-    mapping = feed(tmp_path, source)
-    with pytest.raises(ConfigError) as refused:
-        narrow_to(mapping, window(by, "2031-01-01", "2031-01-02"), compiled(mapping))
-    assert hint in refused.value.hint
 
 
 def test_rows_that_make_one_event_together_are_not_torn_apart(tmp_path: Path) -> None:
@@ -193,3 +165,24 @@ def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
     assert [row.cells["id"] for row in sieve.rows(told)] == ["plain", "zoned"]
     assert sieve.without_day == 2
     assert any("which belong to no window: 2" in notice for notice in sieve.notices())
+
+
+HALL, HARBOUR = FeedName("town-hall"), FeedName("harbour")
+
+
+@pytest.fixture
+def notes(engine: Engine) -> ServiceNotes:
+    return ServiceNotes(engine, "https://events.example#default", lambda: NOW)
+
+
+def test_a_backfill_gives_way_to_a_run_that_asked_for_its_feed_a_moment_ago(notes: ServiceNotes) -> None:
+    assert not is_awaited(notes, HALL, NOW)
+    note_waiting(notes, HALL, "run 7, launched by cli", NOW)
+    assert is_awaited(notes, HALL, NOW + timedelta(seconds=3))
+    assert not is_awaited(notes, HALL, NOW + timedelta(seconds=30))
+    assert not is_awaited(notes, HARBOUR, NOW)
+
+
+def test_a_backfill_never_gives_way_to_its_own_next_slice(notes: ServiceNotes) -> None:
+    note_waiting(notes, HALL, "run 7, launched by backfill", NOW)
+    assert not is_awaited(notes, HALL, NOW)

@@ -17,7 +17,7 @@ from unit.connectors_api.wired import SECRET
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.client import EventApi
-from connectors.event_api.transport import ServiceHttp, open_http
+from connectors.event_api.transport import Exchange, ServiceHttp, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 
@@ -128,3 +128,10 @@ def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> E
         sleep=no_wait,
         random=lambda: 0.0,
     )
+
+
+async def asked_once(url: str, *, attempt_s: float = PATIENCE_S, **timeouts: float) -> object:
+    async with opened(url) as http:
+        http.timeouts = httpx.Timeout(PATIENCE_S, **timeouts)
+        exchange = Exchange(http, attempt_s=attempt_s)
+        return await exchange(exchange.request("POST", exchange.url("/events"), content=b"x" * 1_000_000))

@@ -9,7 +9,6 @@ import struct
 from dataclasses import dataclass
 from functools import partial
 
-import httpx
 import pytest
 from contract.raw_server import (
     CREATED,
@@ -18,6 +17,7 @@ from contract.raw_server import (
     PATIENCE_S,
     Behaviour,
     Seen,
+    asked_once,
     creates,
     opened,
     run,
@@ -205,13 +205,6 @@ def test_words_that_a_terminal_would_obey_are_not_kept() -> None:
     assert isinstance(verdict, Refusal)
     assert verdict.answer.message.isprintable()
     assert verdict.answer.request_id == "a\ufffdb"
-
-
-async def asked_once(url: str, *, attempt_s: float = PATIENCE_S, **timeouts: float) -> object:
-    async with opened(url) as http:
-        http.timeouts = httpx.Timeout(PATIENCE_S, **timeouts)
-        exchange = Exchange(http, attempt_s=attempt_s)
-        return await exchange(exchange.request("POST", exchange.url("/events"), content=b"x" * 1_000_000))
 
 
 @pytest.mark.parametrize(

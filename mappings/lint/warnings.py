@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from mappings.compiler.mapper import RowMapper
 from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
@@ -199,10 +198,13 @@ def _texts(condition: Mapping[str, Any]) -> frozenset[str]:
 _EDITED = ("title", "startAt", "endAt", "locationName")
 
 
-def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingProblem]:
-    """Yield what is unwise in a mapping that may run: keys that partners edit, examples that prove nothing."""
+def find_warnings(mapping: FeedMapping, columns: Collection[str], field_columns: Mapping[str, str]) -> Iterator[MappingProblem]:
+    """Yield what is unwise in a mapping that may run: keys that partners edit, examples that prove nothing.
+
+    `columns`: all that the mapping reads; `field_columns`: the column of each field of the event that has one alone.
+    """
     for position, part in enumerate(mapping.key_columns):
-        filled = [field for field in _EDITED if mapper.field_columns.get(field) == part.column]
+        filled = [field for field in _EDITED if field_columns.get(field) == part.column]
         if filled:
             message = f'the key uses "{part.column}", which partners edit (it fills {filled[0]})'
             yield MappingProblem(("key", position), message, "an edit makes the row look new: prefer an identifier that stays")
@@ -210,7 +212,7 @@ def find_warnings(mapping: FeedMapping, mapper: RowMapper) -> Iterator[MappingPr
         yield MappingProblem(("feed",), "the feed has no examples", "add a row with its event, and one that must be rejected")
     elif all(example.rejected is None for example in mapping.examples):
         yield MappingProblem(("examples",), "no example is a rejection", "add a row that must be rejected, and why")
-    yield from _misspelt_columns(mapping, mapper.columns)
+    yield from _misspelt_columns(mapping, columns)
 
 
 def _misspelt_columns(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:

@@ -170,7 +170,9 @@ def _parsed(text: str, path: Path, shelf: Shelf) -> FeedMapping:
     problems += _placed(document, find_misfits_of_source(mapping, mapper.columns))
     if problems:
         raise _error(path, text, problems, unwise)
-    warnings = _file_problems(path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper))])
+    warnings = _file_problems(
+        path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper.columns, mapper.field_columns))]
+    )
     return mapping.loaded(path, mapping.digest, context.tables, warnings)
 
 

@@ -25,6 +25,7 @@ from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
+from pipelines.orchestration.jobs import ENDED
 from pipelines.run.backfill import BACKFILL, SCHEDULE
 from pipelines.run.context import OpenContext
 from pipelines.settings import Settings
@@ -33,7 +34,6 @@ from state.queries import LedgerQueries
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
 AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
-ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 NOTICES_SENSOR = "tell_owners"
 EVERY_S = 60
 LOST_AFTER = 3

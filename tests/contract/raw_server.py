@@ -1,7 +1,4 @@
-"""A raw server on loopback that behaves as told for each request, and a client wired to it: what the wire's tests stand on.
-
-No claim about the worker stands here; those are the tests'.
-"""
+"""A raw server on loopback with a behaviour for each request, and a client wired to it."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import httpx
 import pytest
-from unit.connectors_api.wired import SECRET, Scripted, Service, api_over, created, intent, page, told
-from virtual_time import EPOCH, at_once
+from unit.connectors_api.wired import SECRET, Scripted, Service, answers_to, ask, created, deliver, intent, page, told
+from virtual_time import EPOCH
 
 from connectors.errors import (
     KeyRefusedError,
@@ -20,6 +20,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
+from connectors.event_api.client import EventApi
 from connectors.retry import RetryPolicy
 from mappings.delivery import (
     Answer,
@@ -40,6 +41,8 @@ TIMEOUT = httpx.ReadTimeout("no answer")
 RESET = httpx.ReadError("connection reset")
 NO_CONNECTION = httpx.ConnectError("connection refused")
 CONFLICT = told(409, "conflict", request_id="req_c")
+ELSEWHERE = httpx.Response(307, headers={"location": "https://elsewhere.example/x"})
+A_DAYS_PAUSE = told(429, "rate_limited", headers={"retry-after": "86400"})
 UNREADABLE = [
     httpx.Response(201, content=b""),
     httpx.Response(204),
@@ -90,17 +93,7 @@ class Row:
     verdict: type[Verdict]
     requests: int
     intent: Intent = FIRST
-
-
-def answers_to(*says: Scripted, for_intent: Intent | None = None, **wired: object) -> tuple[Verdict, Service]:
-    service = Service(says)
-
-    async def main() -> Verdict:
-        api, http = api_over(service, **wired)  # type: ignore[arg-type]
-        async with http:
-            return await api.deliver(for_intent or intent())
-
-    return at_once(main), service
+    cause: type[Exception] | None = None
 
 
 SIX = RetryPolicy().attempts
@@ -114,15 +107,17 @@ TABLE = {
     "an unprocessable body is refused at once": Row([told(422, "invalid_request")], Refusal, 1),
     "a wrong method is refused at once": Row([told(405, "invalid_request")], Refusal, 1),
     "a resource gone for good is refused at once": Row([told(410, "gone")], Refusal, 1),
-    "a rejected key postpones": Row([told(401, "invalid_api_key")], Postponed, 1),
+    "a rejected key postpones": Row([told(401, "invalid_api_key")], Postponed, 1, cause=KeyRefusedError),
     "a rejected key postpones, even in a stranger's words": Row([page(401)], Postponed, 1),
-    "a missing scope postpones": Row([told(403, "insufficient_scope")], Postponed, 1),
+    "a missing scope postpones": Row([told(403, "insufficient_scope")], Postponed, 1, cause=ScopeMissingError),
     "a forbidden channel blocks": Row([told(403, "forbidden")], Blocked, 1),
     "a 403 of an unknown code blocks": Row([told(403, "no_way")], Blocked, 1),
     "a channel not found blocks": Row([told(404, "not_found")], Blocked, 1),
-    "a page not found, on first contact, is another host": Row([page(404)], Postponed, 1),
-    "a redirect postpones": Row([httpx.Response(307, headers={"location": "https://elsewhere.example/x"})], Postponed, 1),
+    "a page not found, on first contact, is another host": Row([page(404)], Postponed, 1, cause=NotTheServiceError),
+    "a redirect postpones": Row([ELSEWHERE], Postponed, 1, cause=RedirectRefusedError),
     "not modified postpones as well": Row([httpx.Response(304)], Postponed, 1),
+    "a page that forbids, on first contact, is another host": Row([page(403)], Postponed, 1, cause=NotTheServiceError),
+    "a limit of a day postpones": Row([A_DAYS_PAUSE], Postponed, 1, cause=PausedError),
     "a conflict without a past is a conflict": Row([CONFLICT], Conflict, 1),
     "a conflict after a timeout of ours is asked about, then unconfirmed": Row([TIMEOUT, CONFLICT], Unconfirmed, 1 + ASKED),
     "a conflict after a reset that ends in the document is delivered": Row([RESET, CONFLICT, CONFLICT, created()], Receipt, 4),
@@ -161,7 +156,7 @@ TABLE = {
     "a refusal after a timeout is a refusal": Row([TIMEOUT, told(400, "invalid_request")], Refusal, 2),
     "timeouts to the end are uncertain": Row([TIMEOUT], Uncertain, SIX),
     "resets to the end are uncertain": Row([RESET], Uncertain, SIX),
-    "no connection to the end is postponed": Row([NO_CONNECTION], Postponed, SIX),
+    "no connection to the end is postponed": Row([NO_CONNECTION], Postponed, SIX, cause=ServiceUnavailableError),
     "no connection after one timeout is uncertain": Row([TIMEOUT, NO_CONNECTION], Uncertain, SIX),
     "a protocol error is uncertain": Row([httpx.RemoteProtocolError("no HTTP")], Uncertain, SIX),
     "a rejected key after a timeout leaves the row pending": Row([TIMEOUT, told(401, "invalid_api_key")], Postponed, 2),
@@ -187,9 +182,13 @@ TABLE = {
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
 def test_every_answer_leads_to_its_verdict_by_repeating_one_request(row: Row) -> None:
-    verdict, service = answers_to(*row.says, for_intent=row.intent)
+    verdict, service = answers_to(*row.says, row=row.intent)
     assert isinstance(verdict, row.verdict), verdict
     assert len(service.requests) == row.requests
+    if row.cause:
+        assert isinstance(verdict, Postponed)
+        assert isinstance(verdict.cause, row.cause)
+        assert verdict.cause.hint
     limited = sum(isinstance(one, httpx.Response) and one.status_code == 429 for one in row.says)
     assert verdict.attempts == row.requests - limited, "attempts count what was not paced away"
     sent = {
@@ -200,12 +199,6 @@ def test_every_answer_leads_to_its_verdict_by_repeating_one_request(row: Row) ->
     assert sent == {expected}
 
 
-def test_a_receipt_carries_the_events_id() -> None:
-    verdict, _ = answers_to(created(981_273))
-    assert isinstance(verdict, Receipt)
-    assert verdict.event_id == 981_273
-
-
 def test_a_refusal_keeps_what_a_person_needs() -> None:
     verdict, _ = answers_to(told(400, "invalid_request", request_id="req_77", field="classifications", issue="no slug `jaz`"))
     assert verdict == Refusal(
@@ -213,63 +206,28 @@ def test_a_refusal_keeps_what_a_person_needs() -> None:
     )
 
 
-CAUSES = {
-    "401": ([told(401, "invalid_api_key")], KeyRefusedError),
-    "scope": ([told(403, "insufficient_scope")], ScopeMissingError),
-    "redirect": ([httpx.Response(308, headers={"location": "https://elsewhere.example/"})], RedirectRefusedError),
-    "another host": ([page(404)], NotTheServiceError),
-    "another host that forbids": ([page(403)], NotTheServiceError),
-    "no connection": ([NO_CONNECTION], ServiceUnavailableError),
-    "a day's pause": ([told(429, "rate_limited", headers={"retry-after": "86400"})], PausedError),
-}
-
-
-@pytest.mark.parametrize(("says", "cause"), CAUSES.values(), ids=CAUSES.keys())
-def test_a_postponed_row_names_why_the_route_stops(says: list[Scripted], cause: type[Exception]) -> None:
-    verdict, _ = answers_to(*says)
-    assert isinstance(verdict, Postponed)
-    assert isinstance(verdict.cause, cause)
-    assert verdict.cause.hint
-
-
 @pytest.mark.parametrize("stopper", [told(401, "invalid_api_key"), httpx.Response(302), page(404)])
 def test_what_concerns_everyone_stops_the_route_for_everyone(stopper: httpx.Response) -> None:
     service = Service([stopper])
 
-    async def main() -> tuple[list[Verdict], bool]:
-        api, http = api_over(service)
-        async with http:
-            verdicts = [await api.deliver(intent(number=number)) for number in range(5)]
-            return verdicts, api.stopped is not None
+    async def five(api: EventApi) -> tuple[list[Verdict], bool]:
+        return [await api.deliver(intent(number=number)) for number in range(5)], api.stopped is not None
 
-    verdicts, is_stopped = at_once(main)
-    assert len(service.requests) == 1
-    assert is_stopped
+    verdicts, is_stopped = ask(service, five)
+    assert (len(service.requests), is_stopped) == (1, True)
     assert all(isinstance(verdict, Postponed) and verdict.attempts == (not number) for number, verdict in enumerate(verdicts))
 
 
 def test_a_blocked_channel_and_a_refused_row_leave_the_route_open() -> None:
     service = Service([told(403, "forbidden"), told(400, "invalid_request"), CONFLICT, created()])
-
-    async def main() -> list[Verdict]:
-        api, http = api_over(service)
-        async with http:
-            return [await api.deliver(intent(number=number)) for number in range(4)]
-
-    assert [type(verdict) for verdict in at_once(main)] == [Blocked, Refusal, Conflict, Receipt]
+    verdicts = deliver(service, *(intent(number=number) for number in range(4)))
+    assert [type(verdict) for verdict in verdicts] == [Blocked, Refusal, Conflict, Receipt]
 
 
 @pytest.mark.parametrize(("status", "verdict"), [(413, Refusal), (400, Refusal), (404, Uncertain), (403, Uncertain)])
 def test_once_acquainted_a_proxys_page_is_no_other_host(status: int, verdict: type[Verdict]) -> None:
-    service = Service([created(), page(status)])
-
-    async def main() -> Verdict:
-        api, http = api_over(service)
-        async with http:
-            await api.deliver(intent(number=1))
-            return await api.deliver(intent(number=2))
-
-    assert isinstance(at_once(main), verdict)
+    verdicts = deliver(Service([created(), page(status)]), intent(number=1), intent(number=2))
+    assert isinstance(verdicts[1], verdict)
 
 
 def test_a_pause_beyond_the_feeds_patience_says_when_to_come_back() -> None:
@@ -282,9 +240,9 @@ def test_a_pause_beyond_the_feeds_patience_says_when_to_come_back() -> None:
 
 def test_limits_do_not_count_as_attempts() -> None:
     many = [told(429, "rate_limited", headers={"retry-after": "2"})] * 20
-    verdict, service = answers_to(*many, TIMEOUT, created(), policy=RetryPolicy(attempts=2))
+    verdict, service = answers_to(*many, TIMEOUT, created(981_273), policy=RetryPolicy(attempts=2))
     assert isinstance(verdict, Receipt)
-    assert verdict.attempts == 2
+    assert (verdict.attempts, verdict.event_id) == (2, 981_273)
     assert len(service.requests) == 22
 
 
@@ -333,16 +291,14 @@ def test_a_cancelled_delivery_is_cancelled_and_nothing_else() -> None:
         await asyncio.sleep(3600)
         return created()
 
-    async def main() -> None:
-        api, http = api_over(hang, policy=RetryPolicy(attempt_s=9999))
-        async with http:
-            task = asyncio.ensure_future(api.deliver(intent()))
-            await asyncio.sleep(1)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+    async def cancelled(api: EventApi) -> None:
+        task = asyncio.ensure_future(api.deliver(intent()))
+        await asyncio.sleep(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
-    at_once(main)
+    ask(hang, cancelled, policy=RetryPolicy(attempt_s=9999))
 
 
 def test_one_attempt_ends_in_time_even_if_bytes_keep_dripping() -> None:
@@ -350,26 +306,49 @@ def test_one_attempt_ends_in_time_even_if_bytes_keep_dripping() -> None:
         await asyncio.sleep(10_000)
         return created()
 
-    async def main() -> Verdict:
-        api, http = api_over(drip, policy=RetryPolicy(attempts=2, attempt_s=20))
-        async with http:
-            return await api.deliver(intent())
-
-    verdict = at_once(main)
+    (verdict,) = deliver(drip, intent(), policy=RetryPolicy(attempts=2, attempt_s=20))
     assert isinstance(verdict, Uncertain)
     assert verdict.answer.code == "timeout"
 
 
 def test_an_outage_stops_the_route_instead_of_burning_through_every_row() -> None:
     service = Service([page(503)])
+    *_, last = deliver(service, *(intent(number=number) for number in range(200)))
+    assert isinstance(last, Postponed)
+    assert isinstance(last.cause, OutageError)
+    assert len(service.requests) == 2 * RetryPolicy().attempts
 
-    async def main() -> tuple[list[Verdict], int]:
-        api, http = api_over(service)
-        async with http:
-            verdicts = [await api.deliver(intent(number=number)) for number in range(200)]
-            return verdicts, len(service.requests)
 
-    verdicts, requests = at_once(main)
-    assert isinstance(verdicts[-1], Postponed)
-    assert isinstance(verdicts[-1].cause, OutageError)
-    assert requests == 2 * RetryPolicy().attempts
+LIST = httpx.Response(200, json={"version": "2026-01-01", "docs": []})
+STRANGERS = {
+    "a page": page(400),
+    "plain text": httpx.Response(413, content=b"too large"),
+    "a list": httpx.Response(422, json=["title is bad"]),
+    "an envelope without a code": httpx.Response(400, json={"error": {"message": "bad"}}),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS.keys())
+@pytest.mark.parametrize("listed", [LIST, told(401, "invalid_api_key")], ids=["lists are open", "lists want a key"])
+def test_the_very_first_row_may_be_refused_by_a_proxy_and_the_others_go_on(
+    stranger: httpx.Response, listed: httpx.Response
+) -> None:
+    async def service(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            return LIST if "authorization" in request.headers else listed
+        return stranger if request.headers["idempotency-key"] == intent(number=1).key else created()
+
+    verdicts = deliver(service, intent(number=1), intent(number=2))
+    assert [type(verdict) for verdict in verdicts] == [Refusal, Receipt]
+
+
+def test_another_host_that_refuses_everything_stops_the_route_and_is_not_given_the_key_again() -> None:
+    asked: list[httpx.Request] = []
+
+    async def host(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return page(400)
+
+    verdicts = deliver(host, intent(number=1), intent(number=2))
+    assert [type(verdict) for verdict in verdicts] == [Postponed, Postponed]
+    assert sum("authorization" in request.headers for request in asked) == 1

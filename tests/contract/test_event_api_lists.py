@@ -1,14 +1,17 @@
-"""The account's lists as the service gives them: pages, versions, and every way in which they go wrong."""
+"""The account's lists as the service gives them: pages, versions, changes meanwhile, and every way in which they go wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from operator import methodcaller
+from typing import Any
 
 import httpx
 import pytest
-from unit.connectors_api.wired import Scripted, Service, api_over, created, intent, page, told
-from virtual_time import at_once
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.connectors_api.wired import Handler, Scripted, Service, ask, created, intent, page, told
 
 from connectors.errors import (
     KeyRefusedError,
@@ -20,28 +23,18 @@ from connectors.errors import (
     ServiceUnavailableError,
 )
 from connectors.event_api.client import EventApi
-from connectors.event_api.lists import Classifications
+from connectors.event_api.lists import Classifications, EventList, ListedEvent
+from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Receipt
 
-T = TypeVar("T")
-
-
-def asked(service: Callable[[httpx.Request], Awaitable[httpx.Response]], question: Callable[[EventApi], Awaitable[T]]) -> T:
-    async def main() -> T:
-        api, http = api_over(service)
-        async with http:
-            return await question(api)
-
-    return at_once(main)
+CHANNELS, CLASSIFICATIONS = methodcaller("channels"), methodcaller("classifications")
 
 
 def channels(number: int) -> list[dict[str, Any]]:
     return [{"id": one, "name": f"Channel {one}", "slug": f"channel-{one}", "followers": 3} for one in range(1, number + 1)]
 
 
-def paged(
-    documents: list[dict[str, Any]], *, most: int = 100, is_minimal: bool = False
-) -> Callable[[httpx.Request], Awaitable[httpx.Response]]:
+def paged(documents: list[dict[str, Any]], *, most: int = 100, is_minimal: bool = False) -> Handler:
     async def answer(request: httpx.Request) -> httpx.Response:
         number, limit = int(request.url.params["page"]), min(int(request.url.params["limit"]), most)
         docs = documents[(number - 1) * limit : number * limit]
@@ -57,7 +50,7 @@ def paged(
 @pytest.mark.parametrize("most", [100, 30])
 @pytest.mark.parametrize("is_minimal", [False, True])
 def test_all_channels_are_found_however_they_are_paged(number: int, most: int, is_minimal: bool) -> None:  # a parameter
-    found = asked(paged(channels(number), most=most, is_minimal=is_minimal), lambda api: api.channels())
+    found = ask(paged(channels(number), most=most, is_minimal=is_minimal), CHANNELS)
     assert found == {f"channel-{one}": one for one in range(1, number + 1)}
 
 
@@ -65,14 +58,14 @@ def test_a_list_that_repeats_itself_is_refused_rather_than_believed() -> None:
     same = httpx.Response(200, json={"docs": channels(3), "page": 1, "limit": 3, "hasNextPage": True})
     service = Service([same])
     with pytest.raises(NotTheServiceError, match="does not end"):
-        asked(service, lambda api: api.channels())
+        ask(service, CHANNELS)
     assert len(service.requests) == 2
 
 
 def test_two_channels_of_one_slug_are_not_guessed_between() -> None:
     docs = [{"id": 1, "name": "a", "slug": "x"}, {"id": 2, "name": "b", "slug": "x"}]
     with pytest.raises(RequestRefusedError, match="share the slug x"):
-        asked(Service([httpx.Response(200, json={"docs": docs, "hasNextPage": False})]), lambda api: api.channels())
+        ask(Service([httpx.Response(200, json={"docs": docs, "hasNextPage": False})]), CHANNELS)
 
 
 TROUBLES: dict[str, tuple[list[Scripted], type[Exception]]] = {
@@ -96,7 +89,7 @@ TROUBLES: dict[str, tuple[list[Scripted], type[Exception]]] = {
 @pytest.mark.parametrize(("says", "error"), TROUBLES.values(), ids=TROUBLES.keys())
 def test_each_trouble_has_its_error_and_a_hint(says: list[Scripted], error: type[Exception]) -> None:
     with pytest.raises(error) as raised:
-        asked(Service(says), lambda api: api.channels())
+        ask(Service(says), CHANNELS)
     assert raised.value.hint  # type: ignore[attr-defined]
 
 
@@ -105,7 +98,7 @@ def test_a_passing_trouble_is_waited_out() -> None:
     service = Service(
         [page(502), httpx.ReadTimeout("x"), page(200), told(429, "rate_limited", headers={"retry-after": "9"}), listed]
     )
-    assert asked(service, lambda api: api.channels()) == {"channel-1": 1}
+    assert ask(service, CHANNELS) == {"channel-1": 1}
 
 
 def test_the_lists_pauses_are_not_the_events_pauses() -> None:
@@ -117,7 +110,7 @@ def test_the_lists_pauses_are_not_the_events_pauses() -> None:
             await api.channels()
         return await api.deliver(intent())
 
-    assert isinstance(asked(answer, both), Receipt)
+    assert isinstance(ask(answer, both), Receipt)
 
 
 LIST = {"version": "2026-02-01", "docs": [{"slug": "music", "name": "Music", "description": "m"}, {"slug": "workshop"}]}
@@ -125,7 +118,7 @@ LIST = {"version": "2026-02-01", "docs": [{"slug": "music", "name": "Music", "de
 
 def test_classifications_are_asked_without_the_key_first() -> None:
     service = Service([httpx.Response(200, json=LIST)])
-    assert asked(service, lambda api: api.classifications()) == Classifications("2026-02-01", frozenset({"music", "workshop"}))
+    assert ask(service, CLASSIFICATIONS) == Classifications("2026-02-01", frozenset({"music", "workshop"}))
     assert "authorization" not in service.requests[0].headers
 
 
@@ -134,10 +127,204 @@ def test_classifications_are_asked_without_the_key_first() -> None:
 )
 def test_classifications_are_asked_with_the_key_where_it_is_wanted(refusal: httpx.Response) -> None:
     service = Service([refusal, httpx.Response(200, json=LIST)])
-    assert asked(service, lambda api: api.classifications()).version == "2026-02-01"
+    assert ask(service, CLASSIFICATIONS).version == "2026-02-01"
     assert [("authorization" in request.headers) for request in service.requests] == [False, True]
 
 
 def test_a_key_that_is_refused_for_classifications_is_told() -> None:
     with pytest.raises(KeyRefusedError):
-        asked(Service([told(401, "invalid_api_key")]), lambda api: api.classifications())
+        ask(Service([told(401, "invalid_api_key")]), CLASSIFICATIONS)
+
+
+@dataclass
+class Listing:
+    """A service that lists events, oldest first unless told otherwise; `between` happens before each page but the first."""
+
+    ids: list[int]
+    most: int = 100
+    is_newest_first: bool = False
+    between: Callable[[Listing], None] = lambda _listing: None
+    left_out: tuple[str, ...] = ()
+    asked: list[tuple[int, int]] = field(default_factory=list)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if self.asked:
+            self.between(self)
+        number, limit = int(request.url.params["page"]), min(int(request.url.params["limit"]), self.most)
+        self.asked.append((number, limit))
+        ordered = sorted(self.ids, reverse=self.is_newest_first)
+        docs = [{"id": one, "title": f"Event {one}"} for one in ordered[(number - 1) * limit : number * limit]]
+        envelope = {"docs": docs, "page": number, "limit": limit, "totalDocs": len(ordered)}
+        return httpx.Response(200, json={name: value for name, value in envelope.items() if name not in self.left_out})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What came of a reading."""
+
+    events: list[ListedEvent]
+    list: EventList
+
+    @property
+    def ids(self) -> list[int]:
+        return [one.event_id for one in self.events]
+
+
+def read(service: Handler) -> Reading:
+    async def reading(api: EventApi) -> Reading:
+        listed = api.events()
+        return Reading([one async for some in listed.pages() for one in some], listed)
+
+    return ask(service, reading)
+
+
+@pytest.mark.parametrize("number", [0, 1, 99, 100, 101, 250])
+@pytest.mark.parametrize("is_newest_first", [False, True])
+@pytest.mark.parametrize(
+    ("most", "left_out"),
+    [(100, ()), (30, ()), (30, ("totalDocs",)), (30, ("page",)), (100, ("limit", "totalDocs"))],
+)
+def test_every_event_is_read_once(number: int, most: int, left_out: tuple[str, ...], is_newest_first: bool) -> None:
+    service = Listing(list(range(1, number + 1)), most, is_newest_first, left_out=left_out)
+    found = read(service)
+    assert sorted(found.ids) == service.ids
+    assert (found.list.read, found.list.is_whole) == (number, True)
+    assert len(service.asked) <= number // most + 2
+
+
+def _grow(listing: Listing) -> None:
+    listing.ids.append(max(listing.ids) + 1)
+
+
+@pytest.mark.parametrize("is_newest_first", [False, True])
+def test_a_list_that_grows_while_it_is_read_hides_nothing(is_newest_first: bool) -> None:
+    service = Listing(list(range(1, 351)), 100, is_newest_first, _grow)
+    found = read(service)
+    assert set(range(1, 351)) <= set(found.ids)
+    assert len(found.ids) == len(set(found.ids))
+
+
+def test_what_was_added_at_the_front_is_found_by_reading_the_first_page_again() -> None:
+    def grow_once(listing: Listing) -> None:
+        if max(listing.ids) == 350:
+            _grow(listing)
+
+    service = Listing(list(range(1, 351)), 100, is_newest_first=True, between=grow_once)
+    found = read(service)
+    assert sorted(found.ids) == list(range(1, 352))
+    assert found.list.is_whole
+    assert [number for number, _ in service.asked] == [1, 2, 3, 4, 1]
+
+
+def test_an_event_that_moves_past_the_reader_is_found_by_reading_again() -> None:
+    def remove(listing: Listing) -> None:
+        listing.ids[:] = [one for one in listing.ids if one != 50]
+
+    found = read(Listing(list(range(1, 301)), 100, between=remove))
+    assert set(range(1, 301)) - {50} <= set(found.ids)
+    assert found.list.is_whole
+
+
+def test_a_list_that_never_stands_still_is_read_three_times_and_told_to_be_incomplete() -> None:
+    def churn(listing: Listing) -> None:
+        listing.ids.pop(0)
+
+    service = Listing(list(range(1, 801)), 100, between=churn)
+    found = read(service)
+    assert not found.list.is_whole
+    assert [number for number, _ in service.asked].count(1) == 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    changes=st.lists(st.integers(-3, 3), max_size=8),
+    number=st.integers(0, 60),
+    most=st.sampled_from([7, 10, 100]),
+    newest=st.booleans(),
+)
+def test_whatever_happens_meanwhile_a_list_called_whole_has_every_event_that_was_there_all_the_time(
+    changes: list[int], number: int, most: int, newest: bool
+) -> None:
+    pending: Iterator[int] = iter(changes)
+
+    def change(listing: Listing) -> None:
+        by = next(pending, 0)
+        if by > 0:
+            start = max(listing.ids, default=0) + 1
+            listing.ids.extend(range(start, start + by))
+        elif by < 0:
+            del listing.ids[:-by]
+
+    service = Listing(list(range(1, number + 1)), most, newest, change)
+    found = read(service)
+    assert len(found.ids) == len(set(found.ids))
+    if found.list.is_whole:
+        assert set(service.ids) & set(range(1, number + 1)) <= set(found.ids)
+
+
+def test_a_service_that_does_not_turn_pages_is_not_asked_for_ever() -> None:
+    same = httpx.Response(200, json={"docs": [{"id": 1}, {"id": 2}], "page": 1, "limit": 2, "totalDocs": 9})
+    service = Service([same])
+    found = read(service)
+    assert (found.ids, found.list.is_whole) == ([1, 2], False)
+    assert len(service.requests) < 10
+
+
+def test_items_are_taken_as_they_come_and_those_without_an_id_are_counted() -> None:
+    docs: list[Any] = [
+        {"id": 1, "startAt": "x", "nested": {"a": [1]}},
+        {"id": "17"},
+        {"title": "no id"},
+        {"id": True},
+        {"id": None},
+        {"id": 1 << 63},
+        {"id": -4},
+    ]
+    found = read(Service([httpx.Response(200, json={"docs": docs, "page": 1, "limit": 100, "totalDocs": 7})]))
+    assert found.ids == [1, 17]
+    assert found.events[0].fields == docs[0]
+    assert found.list.without_id == 5
+
+
+def test_pages_longer_than_is_read_of_an_answer_are_asked_for_in_smaller_ones() -> None:
+    async def answer(request: httpx.Request) -> httpx.Response:
+        number, limit = int(request.url.params["page"]), int(request.url.params["limit"])
+        docs = [{"id": one, "description": "x" * 80_000} for one in range(1, 61)][(number - 1) * limit : number * limit]
+        return httpx.Response(200, json={"docs": docs, "page": number, "limit": limit, "totalDocs": 60})
+
+    assert sorted(read(answer).ids) == list(range(1, 61))
+
+
+def test_an_item_that_is_longer_than_is_read_of_an_answer_ends_the_reading() -> None:
+    long = httpx.Response(
+        200, json={"docs": [{"id": 1, "description": "x" * LONGEST_BODY}], "page": 1, "limit": 1, "totalDocs": 1}
+    )
+    with pytest.raises(NotTheServiceError, match="has an item of more than"):
+        read(Service([long]))
+
+
+EVENT_TROUBLES: dict[str, tuple[list[Scripted], type[Exception], str]] = {
+    "a missing scope": ([told(403, "insufficient_scope")], ScopeMissingError, "ask the key's owner"),
+    "a missing scope in other words": ([told(403, "forbidden")], ScopeMissingError, "ask the key's owner"),
+    "a rejected key": ([told(401, "invalid_api_key")], KeyRefusedError, "EVENT_API_KEY"),
+    "an invalid request": ([told(400, "invalid_request")], RequestRefusedError, "request id"),
+    "another host's page": ([page(200)], NotTheServiceError, "EVENT_API_BASE_URL"),
+    "a service that is down": ([told(500, "internal_error")], ServiceUnavailableError, "run again"),
+}
+
+
+@pytest.mark.parametrize(("answers", "kind", "hint"), EVENT_TROUBLES.values(), ids=EVENT_TROUBLES.keys())
+def test_a_list_of_events_that_is_refused_says_what_would_help(answers: list[Scripted], kind: type[Exception], hint: str) -> None:
+    with pytest.raises(kind) as raised:
+        read(Service(answers))
+    assert hint in raised.value.hint  # type: ignore[attr-defined]
+
+
+def test_a_limit_on_reading_is_kept_and_everything_read() -> None:
+    listing, turns = Listing(list(range(1, 301))), iter([True, False, True, True, False])
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        limited = next(turns, False)
+        return told(429, "rate_limited", headers={"retry-after": "2"}) if limited else await listing(request)
+
+    assert sorted(read(answer).ids) == listing.ids

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 import httpx
 import pytest
-from unit.connectors_api.test_pictures import gif, jpeg, png, webp_extended
-from unit.connectors_api.wired import SECRET, Service, api_over, page, told
-from virtual_time import at_once
+from unit.connectors_api.test_pictures import animated_gif, gif, jpeg, png, webp_extended
+from unit.connectors_api.wired import SECRET, Service, ask, page, told
 
 from connectors.addresses import is_public
 from connectors.errors import KeyRefusedError
+from connectors.event_api.client import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageLimits, ImageProblem, ImageUnchanged
 from mappings.errors import SyncError
 
@@ -149,21 +149,11 @@ def test_a_passing_trouble_is_tried_again() -> None:
     assert len(site.asked) == 2
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "x",
-        "mailto:a@example.org",
-        "ftp://example.org/a.png",
-        "file:///etc/passwd",
-        "http://",
-        "https://[::1",
-        "http://u:p@example.org/",
-        "//example.org/a",
-        "http://exa mple.org:99999999/",
-    ],
-)
+NO_URLS = ["", "x", "mailto:a@example.org", "ftp://example.org/a.png", "file:///etc/passwd", "http://", "https://[::1"]
+NO_PLAIN_URLS = ["http://u:p@example.org/", "//example.org/a", "http://exa mple.org:99999999/"]
+
+
+@pytest.mark.parametrize("url", NO_URLS + NO_PLAIN_URLS)
 def test_what_is_no_plain_web_address_is_refused_without_a_request(url: str) -> None:
     site = Site({})
     problem = fetched(site, url)
@@ -180,90 +170,41 @@ def test_redirects_are_followed_up_to_three_times() -> None:
     assert "redirects more than 3 times" in problem.reason
 
 
-PRIVATE = [
-    "127.0.0.1",
-    "10.1.2.3",
-    "172.16.0.1",
-    "192.168.1.1",
-    "169.254.169.254",
-    "100.64.0.1",
-    "0.0.0.0",
-    "224.0.0.1",
-    "255.255.255.255",
-    "240.0.0.1",
-    "::1",
-    "::",
-    "fe80::1",
-    "fe80::1%eth0",
-    "fc00::1",
-    "ff02::1",
-    "::ffff:127.0.0.1",
-    "::ffff:10.0.0.1",
-    "64:ff9b::7f00:1",
-    "2002:7f00:1::",
-    "2001:db8::1",
-    "3fff::1",
-    "fec0::1",
-    "::7f00:1",
-    "::ffff:0:7f00:1",
-    "64:ff9b:1::7f00:1",
-    "2001:0:5db8:d822::80ff:fffe",
-    "2002:c0a8:101::1",
-    "2a00::5efe:7f00:1",
-    "2a00::200:5efe:a00:1",
-    "192.88.99.1",
-    "192.0.0.8",
-    "198.18.0.1",
-    "203.0.113.9",
-]
-PUBLIC = [
-    "93.184.216.34",
-    "2a00::5efe:5db8:d822",
-    "2002:5db8:d822::1",
-    "1.1.1.1",
-    "2606:4700:4700::1111",
-    "::ffff:1.1.1.1",
-    "64:ff9b::101:101",
-]
+PRIVATE = {
+    "private IPv4": ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1"],
+    "reserved IPv4": ["0.0.0.0", "224.0.0.1", "255.255.255.255", "240.0.0.1", "192.88.99.1", "192.0.0.8", "198.18.0.1"],
+    "documentation": ["203.0.113.9", "2001:db8::1", "3fff::1"],
+    "private IPv6": ["::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "fec0::1"],
+    "mapped IPv4": ["::ffff:127.0.0.1", "::ffff:10.0.0.1", "::7f00:1", "::ffff:0:7f00:1"],
+    "NAT64 and 6to4": ["64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::", "2002:c0a8:101::1"],
+    "Teredo and ISATAP": ["2001:0:5db8:d822::80ff:fffe", "2a00::5efe:7f00:1", "2a00::200:5efe:a00:1"],
+    "no address": ["not an address"],
+}
+PUBLIC = ["93.184.216.34", "1.1.1.1", "2606:4700:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101"]
+PUBLIC_IN_TUNNELS = ["2a00::5efe:5db8:d822", "2002:5db8:d822::1"]
 
 
-@pytest.mark.parametrize("address", [*PRIVATE, "not an address", *PUBLIC])
-def test_a_private_address_is_told_from_a_public_one(address: str) -> None:
-    assert is_public(address) == (address in PUBLIC)
+@pytest.mark.parametrize("addresses", PRIVATE.values(), ids=PRIVATE.keys())
+def test_a_private_address_is_not_public(addresses: list[str]) -> None:
+    assert [one for one in addresses if is_public(one)] == []
 
 
-SNEAKY = [
-    r"127.0.0.1",
-    r"localhost",
-    r"[::1]",
-    r"127.1",
-    r"2130706433",
-    r"0x7f.0.0.1",
-    r"0177.0.0.1",
-    r"0",
-    r"0.0.0.0",
-    r"[::ffff:127.0.0.1]",
-    r"１２７.0.0.1",
-    r"127。0。0。1",
-    r"localhost.",
-    r"LOCALHOST",
-    r"127.0.0.1.",
-    r"0x7f000001",
-    r"0x7F.1",
-    r"017700000001",
-    r"[::127.0.0.1]",
-    r"[64:ff9b::7f00:1]",
-    r"[::ffff:7f00:1]",
-    r"①②⑦.0.0.1",
-    r"127.0.0.1%2F@images.example.org",
-    r"images.example.org@127.0.0.1",
-    r"127.0.0.1%00.example.org",
-    r"127.0.0.1\@images.example.org",
-    r"[::1%25lo]",
-]
+def test_a_public_address_is_public_in_each_of_its_forms() -> None:
+    assert [one for one in PUBLIC + PUBLIC_IN_TUNNELS if not is_public(one)] == []
 
 
-@pytest.mark.parametrize("host", SNEAKY)
+SNEAKY = {
+    "names": ["localhost", "localhost.", "LOCALHOST"],
+    "digits": ["127.0.0.1", "127.1", "2130706433", "0", "0.0.0.0", "127.0.0.1."],
+    "hexadecimal and octal": ["0x7f.0.0.1", "0177.0.0.1", "0x7f000001", "0x7F.1", "017700000001"],
+    "IPv6": ["[::1]", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[::ffff:7f00:1]", "[::1%25lo]"],
+    "wide characters": ["１２７.0.0.1", "127。0。0。1", "①②⑦.0.0.1"],
+    "other names beside it": ["127.0.0.1%2F@images.example.org", "images.example.org@127.0.0.1"],
+    "cut short": ["127.0.0.1%00.example.org", r"127.0.0.1\@images.example.org"],
+}
+
+
+@pytest.mark.parametrize("host", [host for hosts in SNEAKY.values() for host in hosts])
 def test_no_spelling_leads_into_our_own_network(host: str) -> None:
     site = Site({"/a": ok(PNG)})
     outcome = fetched(site, f"http://{host}:PORT/a", limits=ImageLimits(timeout_s=60))
@@ -334,13 +275,6 @@ def test_a_redirect_from_https_to_plain_http_is_refused() -> None:
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize("port", [22, 25, 445, 1023])
-def test_a_port_where_no_images_are_served_is_not_asked(port: int) -> None:
-    outcome, asked = walked(httpx.Response(200, content=PNG), url=f"http://images.example.org:{port}/a.png")
-    assert isinstance(outcome, ImageProblem)
-    assert not asked
-
-
 def shown() -> httpx.Response:
     return httpx.Response(200, stream=httpx.ByteStream(PNG))
 
@@ -351,9 +285,13 @@ def test_a_redirect_to_no_address_is_a_problem_of_the_image(location: str) -> No
     assert isinstance(outcome, ImageProblem)
 
 
-@pytest.mark.parametrize("port", [80, 443, 8080, 9000])
-def test_a_port_where_images_may_be_served_is_asked(port: int) -> None:
-    assert isinstance(walked(shown(), url=f"http://images.example.org:{port}/a.png")[0], Image)
+@pytest.mark.parametrize(
+    ("port", "is_asked"), [*((port, False) for port in (22, 25, 445, 1023)), *((port, True) for port in (80, 443, 8080, 9000))]
+)
+def test_only_a_port_where_images_may_be_served_is_asked(port: int, *, is_asked: bool) -> None:
+    outcome, asked = walked(shown(), url=f"http://images.example.org:{port}/a.png")
+    assert isinstance(outcome, Image if is_asked else ImageProblem)
+    assert bool(asked) is is_asked
 
 
 @pytest.mark.parametrize("packing", ["gzip", "br", "deflate, gzip", "zstd"])
@@ -366,15 +304,9 @@ def test_a_packed_image_is_not_unpacked(packing: str) -> None:
     assert "accept-encoding: identity" in site.heads[0].lower()
 
 
-def moving(frames: int, width: int = 2000, height: int = 2000) -> bytes:
-    frame = b"\x2c" + b"\x00" * 9 + b"\x02" + b"\x02\x4c\x01\x00"
-    control = b"\x21\xf9\x04\x00\x00\x00\x00\x00"
-    return gif(width, height)[:-1] + (control + frame) * frames + b";"
-
-
 def test_a_picture_with_too_many_frames_is_refused() -> None:
-    assert isinstance(fetched(Site({"/a": ok(moving(60))}), "http://127.0.0.1:PORT/a"), Image)
-    outcome = fetched(Site({"/a": ok(moving(63))}), "http://127.0.0.1:PORT/a")
+    assert isinstance(fetched(Site({"/a": ok(animated_gif(60, 2000, 2000))}), "http://127.0.0.1:PORT/a"), Image)
+    outcome = fetched(Site({"/a": ok(animated_gif(63, 2000, 2000))}), "http://127.0.0.1:PORT/a")
     assert isinstance(outcome, ImageProblem)
     assert "63 frames" in outcome.reason
 
@@ -422,14 +354,8 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:
     """What was looked at is what is connected to; and whatever is looked up anew is looked at anew."""
-    site = Site({"/a": ok(PNG)})
-    nowhere = "2a0f:ffff:ffff:ffff::1"
-    outcome = fetched(
-        site,
-        "http://images.example.org:PORT/a",
-        limits=ImageLimits(timeout_s=0.2),
-        resolve=resolver([nowhere], ["127.0.0.1"]),
-    )
+    site, resolve = Site({"/a": ok(PNG)}), resolver(["2a0f:ffff:ffff:ffff::1"], ["127.0.0.1"])
+    outcome = fetched(site, "http://images.example.org:PORT/a", limits=ImageLimits(timeout_s=0.2), resolve=resolve)
     assert outcome == ImageProblem("The image's address leads into a private network.")
     assert not site.asked
 
@@ -449,16 +375,19 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to() -> None:
     assert "host: images.example.org:" in site.heads[0].lower()
 
 
-IMAGE = Image(PNG, "image/png", "png", hashlib.blake2b(PNG, digest_size=16).digest())
+def image_of(content: bytes) -> Image:
+    return Image(content, "image/png", "png", hashlib.blake2b(content, digest_size=16).digest())
+
+
+IMAGE = image_of(PNG)
+UPLOADED = httpx.Response(201, json={"doc": {"id": 9}})
 
 
 def uploaded(service: Service, times: int = 1) -> list[int | ImageProblem]:
-    async def main() -> list[int | ImageProblem]:
-        api, http = api_over(service)
-        async with http:
-            return [await api.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
+    async def upload(api: EventApi) -> list[int | ImageProblem]:
+        return [await api.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
 
-    return at_once(main)
+    return ask(service, upload)
 
 
 @pytest.mark.parametrize("body", [{"doc": {"id": 9, "url": "x"}}, {"id": 9}, {"data": {"id": 9}}])
@@ -467,7 +396,7 @@ def test_the_documents_id_is_found_where_it_stands(body: dict[str, object]) -> N
 
 
 def test_an_image_goes_as_a_form_with_one_file() -> None:
-    service = Service([httpx.Response(201, json={"doc": {"id": 9}})])
+    service = Service([UPLOADED])
     uploaded(service)
     request = service.requests[0]
     assert request.headers["content-type"].startswith("multipart/form-data; boundary=")
@@ -480,7 +409,7 @@ def test_an_image_goes_as_a_form_with_one_file() -> None:
 @pytest.mark.parametrize("refusal", [told(400, "invalid_request"), told(415, "invalid_request"), page(415)])
 def test_an_image_goes_raw_where_forms_are_refused_and_that_is_remembered(refusal: httpx.Response) -> None:
     acquainted = [told(404, "not_found")] if refusal.headers["content-type"] == "text/html" else []
-    service = Service([*acquainted, refusal, httpx.Response(201, json={"doc": {"id": 9}})])
+    service = Service([*acquainted, refusal, UPLOADED])
     outcomes = uploaded(service, times=3)
     assert outcomes[-1] == 9
     assert service.requests[-1].headers["content-type"] == "image/png"
@@ -490,17 +419,10 @@ def test_an_image_goes_raw_where_forms_are_refused_and_that_is_remembered(refusa
 
 
 def test_a_repeated_upload_is_the_same_request() -> None:
-    service = Service([httpx.ReadTimeout("x"), page(502), httpx.Response(201, json={"doc": {"id": 9}})])
+    service = Service([httpx.ReadTimeout("x"), page(502), UPLOADED])
     assert uploaded(service) == [9]
-    assert (
-        len(
-            {
-                (request.content, request.headers["idempotency-key"], request.headers["content-type"])
-                for request in service.requests
-            }
-        )
-        == 1
-    )
+    sent = {(one.content, one.headers["idempotency-key"], one.headers["content-type"]) for one in service.requests}
+    assert len(sent) == 1
 
 
 UPLOAD_PROBLEMS = {
@@ -520,3 +442,69 @@ def test_an_image_that_cannot_be_uploaded_is_a_value(
     assert isinstance(problem, ImageProblem)
     assert reason in problem.reason
     assert (problem.cause is None) if cause is None else isinstance(problem.cause, cause)
+
+
+Takes = Callable[[httpx.Request], bool]
+
+
+def _uploads(takes: Takes, images: int, shown_field: str = "") -> tuple[list[int | ImageProblem], list[httpx.Request]]:
+    """Upload so many images at once to a service that takes one encoding, and answers the first image long before the rest.
+
+    `shown_field`: where the service's page wants an image.
+    """
+    requests: list[httpx.Request] = []
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        await asyncio.sleep(0.1 if request.headers["idempotency-key"].startswith("key-0") else 3.0)
+        if takes(request):
+            return UPLOADED
+        return told(400, "invalid_request", field="file", issue="missing")
+
+    async def upload(api: EventApi) -> list[int | ImageProblem]:
+        api.expect_upload_in(shown_field)
+        return await asyncio.gather(*(api.upload(image_of(b"\x89PNG %d" % number), f"key-{number}") for number in range(images)))
+
+    return ask(service, upload), requests
+
+
+TAKES: dict[str, Takes] = {
+    "a form with a file": lambda request: b'name="file"' in request.content,
+    "the image itself": lambda request: request.headers["content-type"] == "image/png",
+    "a form with an image": lambda request: b'name="image"' in request.content,
+}
+
+
+@pytest.mark.parametrize("takes", TAKES.values(), ids=TAKES.keys())
+def test_uploads_side_by_side_all_find_the_encoding_that_the_service_takes(takes: Takes) -> None:
+    ids, requests = _uploads(takes, images=5)
+    assert ids == [9] * 5
+    sent = {(request.headers["idempotency-key"], request.content) for request in requests}
+    assert len(sent) == len({key for key, _ in sent}), "one key never carries two bodies"
+
+
+def test_an_image_that_no_encoding_carries_is_told_in_the_first_words_of_the_service() -> None:
+    (problem,), requests = _uploads(lambda _: False, images=1)
+    assert isinstance(problem, ImageProblem)
+    assert "file: missing" in problem.reason
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "key"), [("media", "key-0-field"), ("files.image", "key-0-field"), ("file", "key-0"), ("image", "key-0-image")]
+)
+def test_the_field_that_the_page_shows_is_tried_first(field: str, key: str) -> None:
+    ids, requests = _uploads(lambda request: f'name="{field}"'.encode() in request.content, 1, field)
+    assert (ids, [request.headers["idempotency-key"] for request in requests]) == ([9], [key])
+
+
+@pytest.mark.parametrize("takes", TAKES.values(), ids=TAKES.keys())
+def test_a_page_that_shows_a_wrong_field_hinders_nothing(takes: Takes) -> None:
+    ids, _ = _uploads(takes, 3, "picture")
+    assert ids == [9] * 3
+
+
+@pytest.mark.parametrize("field", ['a"; filename="b', "a\r\nx: y", "", "x" * 65])
+def test_what_is_no_name_of_a_field_is_not_put_into_a_form(field: str) -> None:
+    ids, requests = _uploads(TAKES["a form with a file"], 1, field)
+    assert (ids, len(requests)) == ([9], 1)

@@ -23,7 +23,7 @@ from lookalikes.salesforce_reader import event, org_of, reader_of
 from lookalikes.sheets import Google, google_on, programme
 from lookalikes.threaded import served
 from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, swallowed, swapped, with_nuls
-from unit.connectors_sources.waiting_clock import Waits
+from unit.connectors_sources.reading import Waits
 
 from connectors.sources.contract import Access, GoogleAccess
 from connectors.sources.google_sheets.source import GoogleSheet

@@ -96,9 +96,9 @@ def animated_png(frames: int) -> bytes:
     return still[:33] + control + still[33:]
 
 
-def animated_gif(frames: int) -> bytes:
+def animated_gif(frames: int, width: int = 10, height: int = 10) -> bytes:
     frame = b"\x2c" + b"\x00" * 8 + b"\x80" + b"\x00" * 6 + b"\x02\x02\x4c\x01\x00"
-    return gif(10, 10)[:10] + b"\x80\x00\x00" + b"\x00" * 6 + (b"\x21\xf9\x04\x00\x00\x00\x00\x00" + frame) * frames + b";"
+    return gif(width, height)[:10] + b"\x80\x00\x00" + b"\x00" * 6 + (b"\x21\xf9\x04\x00\x00\x00\x00\x00" + frame) * frames + b";"
 
 
 def animated_webp(frames: int) -> bytes:

@@ -1,26 +1,26 @@
-"""A service that answers from a script, and a client wired to it on virtual time: what these tests stand on.
-
-No claim about the worker stands here; those are the tests'.
-"""
+"""A service that answers from a script, and a client wired to it on virtual time."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, TypeVar
 
 import httpx
 from pydantic import SecretStr
-from virtual_time import clock, now
+from virtual_time import at_once, clock, now
 
+from connectors.concurrency import ConcurrencyLimit
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
-from mappings.delivery import Intent
+from mappings.delivery import Intent, Verdict
 from mappings.row_key import IdempotencyKey, RowKey
 
+T = TypeVar("T")
 SECRET = "sk_live_9f8e7d6c5b4a_last"
 
 
@@ -94,3 +94,46 @@ def api_over(
     limiter = RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), max_pause_s=max_pause_s)
     api = EventApi(http, limiter=limiter, policy=policy or RetryPolicy(), now=now, sleep=asyncio.sleep, random=lambda: 1.0)
     return api, http
+
+
+def ask(handler: Handler, question: Callable[[EventApi], Awaitable[T]], **wired: Any) -> T:
+    """Put a question to the client over `handler`, on virtual time."""
+
+    async def main() -> T:
+        api, http = api_over(handler, **wired)
+        async with http:
+            return await question(api)
+
+    return at_once(main)
+
+
+def deliver(handler: Handler, *rows: Intent, **wired: Any) -> list[Verdict]:
+    """Deliver the rows one after the other."""
+
+    async def one_by_one(api: EventApi) -> list[Verdict]:
+        return [await api.deliver(row) for row in rows]
+
+    return ask(handler, one_by_one, **wired)
+
+
+def answers_to(*says: Scripted, row: Intent | None = None, **wired: Any) -> tuple[Verdict, Service]:
+    """Deliver one row to a service that answers from this script."""
+    service = Service(says)
+    (verdict,) = deliver(service, row or intent(), **wired)
+    return verdict, service
+
+
+def deliver_for_a_minute(handler: Handler, *, in_flight: int) -> None:
+    """Keep so many rows in flight, whatever becomes of them."""
+    numbers = count(1)
+
+    async def drive(api: EventApi) -> None:
+        api._events.limiter.concurrency = ConcurrencyLimit(in_flight)
+
+        async def work() -> None:
+            while clock() < 60:
+                await api.deliver(intent(number=next(numbers)))
+
+        await asyncio.gather(*(work() for _ in range(in_flight)))
+
+    ask(handler, drive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -41,9 +42,22 @@ def _set(path: str, value: object) -> Change:
     return _put("components", "schemas", "EventCreate", *path.split("/"), value)
 
 
-def _new_field(tree: Tree) -> None:
-    event(tree)["properties"]["organizer"] = {"type": "string"}
-    event(tree)["required"].append("organizer")
+def _add(**properties: object) -> Change:
+    """Add or replace properties of the create payload."""
+    return lambda tree: event(tree)["properties"].update(properties)
+
+
+def _both(*changes: Change) -> Change:
+    return lambda tree: [change(tree) for change in changes]
+
+
+def _require(*names: str) -> Change:
+    return lambda tree: event(tree)["required"].extend(names)
+
+
+def _composed(compose: Callable[[Tree], Tree]) -> Change:
+    """Let the payload be composed of the one that it was and of others."""
+    return lambda tree: _put(*_SCHEMAS, "EventCreate", compose(event(tree)))(tree)
 
 
 def _renamed_title(tree: Tree) -> None:
@@ -51,20 +65,8 @@ def _renamed_title(tree: Tree) -> None:
     event(tree)["required"] = [*(set(event(tree)["required"]) - {"title"}), "headline"]
 
 
-def _closed_without_status(tree: Tree) -> None:
-    del event(tree)["properties"]["status"]
-    event(tree)["additionalProperties"] = False
-
-
-def _in_all_of(tree: Tree) -> None:
-    more = {"type": "object", "required": ["organizer"], "properties": {"organizer": {"$ref": "#/components/schemas/City"}}}
-    tree["components"]["schemas"]["EventCreate"] = {"allOf": [event(tree), more]}
-
-
-def _in_every_alternative(tree: Tree) -> None:
-    tree["components"]["schemas"]["EventCreate"] = {
-        "oneOf": [{"allOf": [event(tree), {"required": ["organizer"]}]}, {"type": "string"}]
-    }
+def _closed_without(name: str) -> Change:
+    return _both(lambda tree: event(tree)["properties"].pop(name), _set("additionalProperties", False))
 
 
 def _no_media(tree: Tree) -> None:
@@ -79,37 +81,32 @@ def _form(**properties: dict[str, str]) -> Change:
 
 _SCHEMAS = ("components", "schemas")
 _CREATED = ("components", "responses", "EventCreated", "content", "application/json", "schema")
+_BODY = ("paths", "/events", "post", "requestBody", "content")
+_CITY = {"$ref": "#/components/schemas/City"}
+_OFFER = {"$ref": "#/components/schemas/Offer"}
+_ORGANIZER = {"type": "object", "required": ["organizer"], "properties": {"organizer": _CITY}}
+_TENANT = {"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}}
+_IN_A_HEADER = {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
 _media_field = _form(picture={"type": "string"})
-_media_file = _form(caption={"type": "string"}, picture={"type": "string", "format": "binary"})
-_other_answer = _put(*_CREATED, {"type": "object", "properties": {"event": {"type": "object"}}})
-_id_of_text = _put(*_SCHEMAS, "CreatedEvent", "properties", "id", {"type": "string", "format": "uuid"})
-_text_ids = _put(*_SCHEMAS, "Channel", "properties", "id", {"type": "string"})
-_other_envelope = _put(*_SCHEMAS, "ErrorEnvelope", {"type": "object", "properties": {"errors": {"type": "array"}}})
-_key_in_a_header = _put("components", "securitySchemes", "apiKey", {"type": "apiKey", "in": "header", "name": "X-Api-Key"})
-_moved = _put("servers", [{"url": "https://events.example.org/api/public/v2"}])
-_no_key_header = _put("paths", "/events", "post", "parameters", [])
-_forms_only = _put("paths", "/events", "post", "requestBody", "content", {"application/x-www-form-urlencoded": {"schema": {}}})
-_small_pages = _put("components", "parameters", "Limit", "schema", "maximum", 50)
-_number = _set("properties/channelId", {"type": "number", "minimum": 1})
-_words_of_another_language = _set("properties/title", {"type": "text", "format": "markdown"})
-
-
-def _tenant_header(tree: Tree) -> None:
-    create(tree)["parameters"].append({"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}})
-
-
-def _short_keys(tree: Tree) -> None:
-    create(tree)["parameters"][0]["schema"]["maxLength"] = 32
+_loops = _both(_put(*_SCHEMAS, "Offer", _OFFER), _put(*_SCHEMAS, "City", {"allOf": [_CITY] * 4}))
+_hostile_pattern = _both(
+    _set("properties/timezone/pattern", "^(a+)+$(?<name>x)"),
+    _set("properties/status/pattern", "^(([a-z])+.)+[A-Z]([a-z])+$|" + "x*" * 200),
+)
 
 
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
-        (_new_field, "organizer", "`organizer` is required"),
-        (_in_all_of, "organizer", "`organizer` is required"),
-        (_in_every_alternative, "organizer", "`organizer` is required"),
+        (_both(_add(organizer={"type": "string"}), _require("organizer")), "organizer", "`organizer` is required"),
+        (_composed(lambda own: {"allOf": [own, _ORGANIZER]}), "organizer", "`organizer` is required"),
+        (
+            _composed(lambda own: {"oneOf": [{"allOf": [own, {"required": ["organizer"]}]}, {"type": "string"}]}),
+            "organizer",
+            "`organizer` is required",
+        ),
         (_renamed_title, "headline", "perhaps `title` was renamed to it"),
-        (_closed_without_status, "status", "no field `status`, and others are not allowed"),
+        (_closed_without("status"), "status", "no field `status`, and others are not allowed"),
         (_set("properties/channelId", {"type": "string", "format": "uuid"}), "channelId", "of the type string"),
         (_set("properties/channelId", {"type": ["string", "null"]}), "channelId", "of the type string"),
         (_set("properties/classifications/items", {"type": "integer"}), "classifications[]", "of the type integer"),
@@ -131,14 +128,17 @@ def test_what_would_refuse_every_row_is_an_error_that_names_its_field(change: Ch
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (_moved, "POST /api/public/v2/events"),
-        (_other_answer, "it has no `doc`"),
-        (_id_of_text, "`doc.id` is of the type `string`"),
-        (_key_in_a_header, "no bearer key"),
-        (_tenant_header, "`X-Tenant` is required"),
-        (_forms_only, "we send application/json"),
-        (_short_keys, "at most 32 characters"),
-        (_text_ids, "`docs[].id` is of the type `string`"),
+        (_put("servers", [{"url": "https://events.example.org/api/public/v2"}]), "POST /api/public/v2/events"),
+        (_put(*_CREATED, {"type": "object", "properties": {"event": {"type": "object"}}}), "it has no `doc`"),
+        (
+            _put(*_SCHEMAS, "CreatedEvent", "properties", "id", {"type": "string", "format": "uuid"}),
+            "`doc.id` is of the type `string`",
+        ),
+        (_put("components", "securitySchemes", "apiKey", _IN_A_HEADER), "no bearer key"),
+        (lambda tree: create(tree)["parameters"].append(_TENANT), "`X-Tenant` is required"),
+        (_put(*_BODY, {"application/x-www-form-urlencoded": {"schema": {}}}), "we send application/json"),
+        (lambda tree: create(tree)["parameters"][0]["schema"].update(maxLength=32), "at most 32 characters"),
+        (_put(*_SCHEMAS, "Channel", "properties", "id", {"type": "string"}), "`docs[].id` is of the type `string`"),
     ],
 )
 def test_what_the_worker_cannot_do_without_is_an_error_of_the_whole_request(change: Change, says: str) -> None:
@@ -157,12 +157,15 @@ def test_what_the_worker_cannot_do_without_is_an_error_of_the_whole_request(chan
         (_set("properties/locationName", {"type": "string", "enum": ["Town hall"]}), "one of `Town hall`"),
         (_set("properties/classifications/maxItems", 2), "at most 2 items"),
         (_set("properties/classifications/items", {"enum": ["music", "dance"]}), "we may send"),
-        (lambda tree: event(tree)["required"].append("locationName"), "rows without it would be refused"),
+        (_require("locationName"), "rows without it would be refused"),
         (lambda tree: event(tree)["properties"].pop("locationName"), "may be ignored"),
         (lambda tree: create(tree).update(deprecated=True), "it is deprecated"),
-        (_no_key_header, "no header `Idempotency-Key`"),
-        (_small_pages, "at most 50"),
-        (_other_envelope, "we read `error.code`"),
+        (_put("paths", "/events", "post", "parameters", []), "no header `Idempotency-Key`"),
+        (_put("components", "parameters", "Limit", "schema", "maximum", 50), "at most 50"),
+        (
+            _put(*_SCHEMAS, "ErrorEnvelope", {"type": "object", "properties": {"errors": {"type": "array"}}}),
+            "we read `error.code`",
+        ),
     ],
 )
 def test_what_concerns_some_rows_or_none_yet_is_a_warning(change: Change, says: str) -> None:
@@ -182,35 +185,23 @@ def test_the_media_route_matters_to_feeds_with_covers_only(tmp_path: Path) -> No
         assert (found.severity, says in str(found)) == ("warning", True)
 
 
-def test_the_field_for_images_is_read_from_the_page() -> None:
-    assert upload_field(page(tree_with())) == "file"
-    assert upload_field(page(tree_with(_media_file))) == "picture"
-    assert upload_field(page(tree_with(_media_field))) == ""
-    assert upload_field(page(tree_with(_no_media))) == ""
-
-
-def _nullable_30(tree: Tree) -> None:
-    event(tree)["properties"]["endAt"]["nullable"] = True
-    event(tree)["properties"]["locationName"] = {"allOf": [{"type": "string"}], "nullable": True}
-
-
-def _nullable_31(tree: Tree) -> None:
-    tree["openapi"] = "3.1.0"
-    event(tree)["properties"]["endAt"] = {"oneOf": [{"type": "string", "format": "date-time"}, {"type": "null"}]}
-    event(tree)["properties"]["title"] = {"type": ["string", "null"]}
-    event(tree)["properties"]["approxLocation"] = {"$ref": "#/components/schemas/ApproxLocation", "description": "Where."}
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda _: None, "file"),
+        (_form(caption={"type": "string"}, picture={"type": "string", "format": "binary"}), "picture"),
+        (_media_field, ""),
+        (_no_media, ""),
+    ],
+)
+def test_the_field_for_images_is_read_from_the_page(change: Change, field: str) -> None:
+    assert upload_field(page(tree_with(change))) == field
 
 
 def _optional_growth(tree: Tree) -> None:
-    event(tree)["properties"]["audience"] = {"type": "string"}
-    event(tree)["properties"]["id"] = {"type": "integer", "readOnly": True}
-    event(tree)["required"].append("id")
+    _add(audience={"type": "string"}, id={"type": "integer", "readOnly": True})(tree)
+    _require("id")(tree)
     tree["paths"]["/venues"] = {"get": {"responses": {}}}
-
-
-def _alternatives(tree: Tree) -> None:
-    other = {"type": "object", "required": ["ics"], "properties": {"ics": {"type": "string"}}}
-    tree["components"]["schemas"]["EventCreate"] = {"anyOf": [other, event(tree)]}
 
 
 def _whole_paths(tree: Tree) -> None:
@@ -218,42 +209,30 @@ def _whole_paths(tree: Tree) -> None:
     tree["servers"] = [{"url": "https://{region}.example.org/"}]
 
 
-def _no_servers(tree: Tree) -> None:
-    del tree["servers"]
-
-
-def _loops(tree: Tree) -> None:
-    tree["components"]["schemas"]["Offer"] = {"$ref": "#/components/schemas/Offer"}
-    tree["components"]["schemas"]["City"] = {"allOf": [{"$ref": "#/components/schemas/City"}] * 4}
-
-
-def _broken_references(tree: Tree) -> None:
-    event(tree)["properties"]["title"] = {"$ref": "https://elsewhere.example/title.yaml"}
-    event(tree)["properties"]["offers"] = {"$ref": "#/components/schemas/Nowhere~1"}
-
-
-def _hostile_pattern(tree: Tree) -> None:
-    event(tree)["properties"]["timezone"]["pattern"] = "^(a+)+$(?<name>x)"
-    event(tree)["properties"]["status"]["pattern"] = "^(([a-z])+.)+[A-Z]([a-z])+$|" + "x*" * 200
-
-
-def _described_others(tree: Tree) -> None:
-    event(tree)["properties"].pop("locationName")
-    event(tree)["additionalProperties"] = {"type": "string"}
+_TEXT: Tree = {"type": "string"}
+_nullable_30 = _add(endAt={**_TEXT, "format": "date-time", "nullable": True}, locationName={"allOf": [_TEXT], "nullable": True})
+_nullable_31 = _both(
+    _put("openapi", "3.1.0"),
+    _add(endAt={"oneOf": [{**_TEXT, "format": "date-time"}, {"type": "null"}]}, title={"type": ["string", "null"]}),
+    _set("properties/approxLocation", {"$ref": "#/components/schemas/ApproxLocation", "description": "Where."}),
+)
+_broken_references = _add(
+    title={"$ref": "https://elsewhere.example/title.yaml"}, offers={"$ref": "#/components/schemas/Nowhere~1"}
+)
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        _described_others,
-        _words_of_another_language,
+        _both(_closed_without("locationName"), _set("additionalProperties", _TEXT)),
+        _set("properties/title", {"type": "text", "format": "markdown"}),
         _nullable_30,
         _nullable_31,
         _optional_growth,
-        _alternatives,
-        _number,
+        _composed(lambda own: {"anyOf": [{"type": "object", "required": ["ics"], "properties": {"ics": _TEXT}}, own]}),
+        _set("properties/channelId", {"type": "number", "minimum": 1}),
         _whole_paths,
-        _no_servers,
+        lambda tree: tree.pop("servers"),
         _loops,
         _broken_references,
         _hostile_pattern,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import os
 from pathlib import Path
@@ -12,31 +11,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from unit.connectors_sources.reading import cells, read, rows_of
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, MissingColumnsError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.rows import LARGEST_RECORD
-from mappings.outcome import SourceRow
 from mappings.reasons import ReasonCode
 from mappings.spec.source import CsvSource
-
-
-def read(folder: Path, content: bytes | str, *wanted: str, **spec: Any) -> list[SourceRow]:
-    (folder / "events.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
-    source = open_source(CsvSource(kind="csv", path="events.csv", **spec), folder, frozenset(wanted))
-    with source.read() as reading:
-        return list(reading.rows)
-
-
-def cells(rows: list[SourceRow]) -> list[list[str]]:
-    return [list(row.cells.values()) for row in rows]
 
 
 def test_a_row_is_found_on_the_line_on_which_it_begins(tmp_path: Path) -> None:
     content = 'id,text\r\n1,"two\nlines"\r\n\r\n2,x\r3,"a\r\n\r\nb"\n\n4,last'
     rows = read(tmp_path, content)
     assert [(row.cells["id"], row.location.number) for row in rows] == [("1", 2), ("", 4), ("2", 5), ("3", 6), ("", 9), ("4", 10)]
-    assert str(rows[0].location) == "events.csv:2"
+    assert str(rows[0].location) == "events.file:2"
 
 
 @given(
@@ -71,10 +59,6 @@ def test_byte_order_marks_at_the_start_vanish_and_decide(tmp_path: Path, marks: 
     assert dict(read(tmp_path, content, encoding=[encoding])[0].cells) == {"id": "1", "text": "Łódź"}
 
 
-def test_utf_16_is_known_by_its_mark_whatever_the_mapping_says(tmp_path: Path) -> None:
-    assert cells(read(tmp_path, "id,text\n1,Łódź\n".encode("utf-16"))) == [["1", "Łódź"]]
-
-
 def test_the_first_encoding_that_decodes_the_whole_file_wins(tmp_path: Path) -> None:
     late = b"id,text\n" + b"1,plain\n" * 200_000 + "2,café\n".encode("windows-1252")
     assert cells(read(tmp_path, late, encoding=["utf-8", "windows-1252"]))[-1] == ["2", "café"]
@@ -97,20 +81,10 @@ def test_an_undecodable_header_can_still_be_told(tmp_path: Path) -> None:
     assert str(caught.value).encode()
 
 
-def test_a_file_cut_in_the_middle_of_a_character_is_bad_and_says_where(tmp_path: Path) -> None:
-    with pytest.raises(BadSourceError, match=r"events\.csv:\d+: .*not utf-16"):
-        read(tmp_path, "id\n1\n".encode("utf-16") + b"a")
-
-
 def test_header_names_are_trimmed_numbered_and_found_by_any_spelling(tmp_path: Path) -> None:
     content = "\u200bREF\u00a0,, Nome do  Evento ,REF,,INI\u0301CIO\n1,2,3,4,5,6\n"
     (row,) = read(tmp_path, content, "ref", "NOME DO EVENTO", "INÍCIO", "#5")
     assert dict(row.cells) == {"ref": "1", "#2": "2", "NOME DO EVENTO": "3", "REF#2": "4", "#5": "5", "INÍCIO": "6"}
-
-
-def test_a_column_can_be_wanted_by_its_position(tmp_path: Path) -> None:
-    (row,) = read(tmp_path, "Girl Scouts,Start\nx,y\n", "#1")
-    assert dict(row.cells) == {"#1": "x", "Start": "y"}
 
 
 def test_two_columns_that_differ_in_case_only_are_not_guessed_between(tmp_path: Path) -> None:
@@ -136,26 +110,20 @@ def test_required_columns_are_asked_for_like_mapped_ones(tmp_path: Path) -> None
         read(tmp_path, "id\n1\n", required=["LINK"])
 
 
-def test_a_wrong_delimiter_is_guessed_at_in_the_hint(tmp_path: Path) -> None:
-    with pytest.raises(MissingColumnsError) as caught:
-        read(tmp_path, "id;text\n1;x\n", "id")
-    assert "';'" in caught.value.hint
-
-
-def test_short_rows_are_filled_up(tmp_path: Path) -> None:
-    assert cells(read(tmp_path, "a,b,c\n1\n")) == [["1", "", ""]]
-
-
-def test_trailing_delimiters_are_no_surplus(tmp_path: Path) -> None:
-    (row,) = read(tmp_path, "a,b\n1,2,, \u00a0,\n")
-    assert (list(row.cells.values()), row.problems) == (["1", "2"], ())
-
-
-def test_a_surplus_rejects_the_row_unless_the_mapping_says_cut(tmp_path: Path) -> None:
-    (row,) = read(tmp_path, "a,b\n1,2,3\n")
-    assert [(problem.code, problem.found) for problem in row.problems] == [(ReasonCode.RAGGED, "3")]
-    (cut,) = read(tmp_path, "a,b\n1,2,3\n", long_rows="cut")
-    assert (list(cut.cells.values()), cut.problems) == (["1", "2"], ())
+@pytest.mark.parametrize(
+    ("line", "cell", "how", "surplus"),
+    [
+        ("1", "", {}, []),
+        ("1,2,, \u00a0,", "2", {}, []),
+        ("1,2,3", "2", {}, [(ReasonCode.RAGGED, "3")]),
+        ("1,2,3", "2", {"long_rows": "cut"}, []),
+    ],
+    ids=["a short row is filled up", "trailing delimiters are no surplus", "a surplus rejects its row", "a surplus is cut"],
+)
+def test_a_row_of_another_length(tmp_path: Path, line: str, cell: str, how: Any, surplus: list[tuple[ReasonCode, str]]) -> None:
+    (row,) = read(tmp_path, f"a,b\n{line}\n", **how)
+    assert list(row.cells.values()) == ["1", cell]
+    assert [(problem.code, problem.found) for problem in row.problems] == surplus
 
 
 def test_broken_quotes_within_a_line_reject_that_row_only(tmp_path: Path) -> None:
@@ -169,21 +137,21 @@ def test_broken_quotes_within_a_line_reject_that_row_only(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('id,text,end\n1,x,y\n2,"open,y\n3,x,y\n', r"events\.csv:3: .*column 2 is never closed"),
-        ('id,text,end\n1,"open,y\n2,x,y\n3,"closed",y\n', r"events\.csv:2: .*breaks on line 4"),
-        ('id,text,end\n1,"a "b" c\nd",y\n2,x,y\n', r"events\.csv:2: .*breaks on line 2"),
-        ('id,"text\n1,x\n', r"events\.csv:1: .*column 2 is never closed"),
-        ("", "events.csv.*empty"),
-        ("\ufeff", "events.csv.*empty"),
+        ('id,text,end\n1,x,y\n2,"open,y\n3,x,y\n', r"events\.file:3: .*column 2 is never closed"),
+        ('id,text,end\n1,"open,y\n2,x,y\n3,"closed",y\n', r"events\.file:2: .*breaks on line 4"),
+        ('id,text,end\n1,"a "b" c\nd",y\n2,x,y\n', r"events\.file:2: .*breaks on line 2"),
+        ('id,"text\n1,x\n', r"events\.file:1: .*column 2 is never closed"),
+        ("\ufeff", "events.file.*empty"),
         ("\n\n", r"row 1 should hold the names"),
         ("\0\0", "NUL"),
-        ("id,text\n1,x\n".encode("utf-16-le"), r"events\.csv:1: character 2 is a NUL"),
+        ("id,text\n1,x\n".encode("utf-16-le"), r"events\.file:1: character 2 is a NUL"),
         ("  <!DOCTYPE html><html>", "web page"),
-        ("<html>", "web page"),
-        (",".join("x" * 16_385), "16385 columns"),
-        pytest.param("id,text\n1," + "x" * (10 * 2**20 + 1), r"events\.csv:2: the cell in column 2 is larger", id="giant"),
-        pytest.param("id\n" + "x" * LARGEST_RECORD, r"events\.csv:2: the line is longer", id="endless line"),
-        pytest.param('id,"' + ("x" * 99 + "\n") * 120_000, r"events\.csv:1: the cell in column 2 is larger", id="giant header"),
+        (b"PK\x03\x04\x14\x00\x06\x00", "the zip archive is damaged or cut off"),
+        (b"%PDF-1.7\n", "this is a PDF, not rows of text"),
+        ("id\n1\n".encode("utf-16") + b"a", r"events\.file:\d+: .*not utf-16"),
+        pytest.param("id,text\n1," + "x" * (10 * 2**20 + 1), r"events\.file:2: the cell in column 2 is larger", id="giant"),
+        pytest.param("id\n" + "x" * LARGEST_RECORD, r"events\.file:2: the line is longer", id="endless line"),
+        pytest.param('id,"' + ("x" * 99 + "\n") * 120_000, r"events\.file:1: the cell in column 2 is larger", id="giant header"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_as_csv_is_refused_as_a_whole(tmp_path: Path, content: bytes | str, said: str) -> None:
@@ -191,14 +159,12 @@ def test_what_cannot_be_read_as_csv_is_refused_as_a_whole(tmp_path: Path, conten
         read(tmp_path, content)
 
 
-def test_a_file_without_header_and_rows_is_bad_too(tmp_path: Path) -> None:
-    with pytest.raises(BadSourceError, match="empty"):
-        read(tmp_path, "", header={"row": 0, "names": ["id"]})
-
-
-def test_a_header_below_the_end_of_the_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadSourceError, match="before row 5"):
-        read(tmp_path, "id\n1\n", header={"row": 5})
+@pytest.mark.parametrize(
+    ("content", "header", "said"), [("", {"row": 0, "names": ["id"]}, "empty"), ("id\n1\n", {"row": 5}, "before row 5")]
+)
+def test_a_file_without_the_row_of_its_header_is_bad(tmp_path: Path, content: str, header: Any, said: str) -> None:
+    with pytest.raises(BadSourceError, match=said):
+        read(tmp_path, content, header=header)
 
 
 def test_quotes_mean_nothing_where_the_mapping_says_so(tmp_path: Path) -> None:
@@ -211,36 +177,14 @@ def test_large_cells_are_read_whatever_limit_stood_before(tmp_path: Path) -> Non
     assert (len(row.cells["text"]), row.problems) == (1_000_000, ())
 
 
-@pytest.mark.parametrize("kind", ["folder", "pipe"])
-def test_what_is_no_file_is_refused(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("what", ["a pipe", "a file we may not read", "a path through a file"])
+def test_what_cannot_be_opened_is_refused(tmp_path: Path, what: str) -> None:
     path = tmp_path / "events.csv"
-    path.mkdir() if kind == "folder" else os.mkfifo(path)
-    with (
-        pytest.raises(SourceRefusedError, match=r"folder|regular"),
-        open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset()).read(),
-    ):
-        pytest.fail("the block was entered")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_we_may_not_read_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "events.csv").touch(mode=0o000)
-    source = open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset())
-    with pytest.raises(SourceRefusedError, match="may not"), source.read():
-        pytest.fail("the block was entered")
-
-
-def test_a_path_through_a_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "events.csv").touch()
-    source = open_source(CsvSource(kind="csv", path="events.csv/inner.csv"), tmp_path, frozenset())
-    with pytest.raises(SourceRefusedError, match="may not"), source.read():
-        pytest.fail("the block was entered")
-
-
-def test_an_absolute_path_does_not_need_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id\n1\n")
-    with open_source(CsvSource(kind="csv", path=str(tmp_path / "a.csv")), Path("/nowhere"), frozenset()).read() as reading:
-        assert cells(list(reading.rows)) == [["1"]]
+    os.mkfifo(path) if what == "a pipe" else path.touch(mode=0o000)
+    if what == "a file we may not read" and os.access(path, os.R_OK):
+        return  # root may read everything
+    with pytest.raises(SourceRefusedError, match="regular" if what == "a pipe" else "may not"):
+        rows_of(tmp_path, kind="csv", path="events.csv/inner.csv" if "through" in what else "events.csv")
 
 
 @pytest.mark.parametrize("added", ["3\n", '3\n"half a r'])
@@ -288,17 +232,3 @@ def test_bytes_that_are_no_japanese_cost_their_row_and_become_no_letters(tmp_pat
     assert broken.problems
     if encoding != "shift_jis":
         assert (broken.problems[0].found, sound.cells["NAME"], sound.problems) == (f"春の\\x{byte:02x}祭り", "髙橋①～", ())
-
-
-@pytest.mark.parametrize(
-    ("content", "what"),
-    [
-        (b"PK\x03\x04\x14\x00\x06\x00", "the zip archive is damaged or cut off"),
-        (gzip.compress(gzip.compress(b"ID,NAME\n1,a\n")), "this is compressed with gzip, not rows of text"),
-        (b"%PDF-1.7\n", "this is a PDF, not rows of text"),
-    ],
-    ids=["xlsx", "gz", "pdf"],
-)
-def test_a_file_of_another_kind_is_called_by_its_kind(tmp_path: Path, content: bytes, what: str) -> None:
-    with pytest.raises(BadSourceError, match=what):
-        read(tmp_path, content, "ID", "NAME")

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.connectors_sources.reading import SPEC
-from unit.connectors_sources.waiting_clock import Waits
+from unit.connectors_sources.reading import SPEC, Waits
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import BadSourceError, Ending, Source, SourceRefusedError, SourceUnavailableError

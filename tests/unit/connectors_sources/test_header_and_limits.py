@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unit.connectors_sources.reading import cells, column, read
 
-from connectors.sources.contract import BadSourceError, MissingColumnsError
-from connectors.sources.rows import ColumnRequest, column_letters, column_names, column_number, matched
+from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError
+from connectors.sources.rows import ColumnRequest, column_names, matched
 from mappings.reasons import ReasonCode
+from pipelines.run.outcome import outcome_of
 
 
 def test_the_header_is_the_first_row_with_a_cell_that_matches(tmp_path: Path) -> None:
@@ -54,9 +55,9 @@ def test_a_column_can_be_asked_for_by_its_letter_or_position(tmp_path: Path) -> 
     assert dict(row.cells) == {"a": "1", "#2": "2", "#C": "3"}
 
 
-@given(st.integers(1, 20_000))
-def test_letters_and_numbers_of_columns_are_each_other_s_inverse(number: int) -> None:
-    assert column_number(column_letters(number)) == number
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_an_encoding_is_known_by_its_mark_whatever_the_mapping_says(tmp_path: Path, encoding: str) -> None:
+    assert cells(read(tmp_path, "id,text\n1,Łódź\n".encode(encoding))) == [["1", "Łódź"]]
 
 
 @given(st.lists(st.sampled_from(["a", "a#2", "b", "", "#2", " a "]), max_size=8))
@@ -112,5 +113,23 @@ def test_the_mark_of_each_of_several_files_put_together_is_gone(tmp_path: Path) 
     assert column(read(tmp_path, part + part), "id") == ["1", "id", "1"]
 
 
-def test_utf_32_is_known_by_its_mark(tmp_path: Path) -> None:
-    assert cells(read(tmp_path, "id,text\n1,Łódź\n".encode("utf-32"))) == [["1", "Łódź"]]
+def test_a_file_of_no_bytes_stops_like_a_source_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(EmptySourceError, match="empty") as caught:
+        read(tmp_path, "")
+    assert outcome_of(caught.value).exit_code == 5
+
+
+@pytest.mark.parametrize(
+    ("header", "nearest"),
+    [
+        ("ID,TITLE,DATE,HOUR", {"DAY": "DATE"}),
+        ("ID,TITEL,DAY,HOUR", {"TITLE": "TITEL"}),
+        ("ID,EVENT_TITLE,DAY,HOUR,NOTE", {"TITLE": "EVENT_TITLE"}),
+        ("Id ,Title,day,START HOUR", {"HOUR": "START HOUR"}),
+        ("ID,TITLE,HOUR", {}),
+    ],
+)
+def test_a_renamed_column_is_sought_among_those_that_are_not_needed(tmp_path: Path, header: str, nearest: dict[str, str]) -> None:
+    with pytest.raises(MissingColumnsError) as caught:
+        read(tmp_path, f"{header}\n", "ID", "TITLE", "DAY", "HOUR")
+    assert caught.value.nearest == nearest

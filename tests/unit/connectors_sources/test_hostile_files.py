@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import tracemalloc
 import zipfile
@@ -51,16 +50,20 @@ def workbook(tmp_path: Path, sheet: Callable[[bytes], bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_of_no_bytes_is_empty_and_no_list_without_rows(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(EmptySourceError, match="empty"):
-        read(tmp_path, b"", kind=kind, **KINDS[kind])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_login_page_is_called_a_web_page(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadSourceError, match="web page") as caught:
-        read(tmp_path, "<!DOCTYPE html><html><body>Please log in", kind=kind, **KINDS[kind])
-    assert "login" in caught.value.hint
+@pytest.mark.parametrize(
+    ("content", "error", "said", "hint"),
+    [
+        pytest.param(b"", EmptySourceError, "empty", "", id="no bytes are not a list without rows"),
+        pytest.param(b"<!DOCTYPE html><html><body>Please log in", BadSourceError, "web page", "login", id="a login page"),
+        pytest.param(bytes(range(256)) * 50, BadSourceError, None, "", id="any binary"),
+    ],
+)
+def test_what_is_no_file_of_rows_is_refused(
+    tmp_path: Path, kind: str, content: bytes, error: type[BadSourceError], said: str | None, hint: str
+) -> None:
+    with pytest.raises(error, match=said) as caught:
+        read(tmp_path, content, *(["id"] if content else []), kind=kind, **KINDS[kind])
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -77,29 +80,6 @@ def test_a_disk_that_fails_is_worth_another_attempt(tmp_path: Path, kind: str) -
         rows_of(tmp_path, kind=kind, path="/proc/self/mem", **KINDS[kind])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_binary_is_refused(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadSourceError):
-        read(tmp_path, bytes(range(256)) * 50, "id", kind=kind, **KINDS[kind])
-
-
-@pytest.mark.parametrize("kind", RECORDS)
-@pytest.mark.parametrize("size", [1, 30, 60])
-def test_a_file_that_was_cut_off_never_ends_quietly(tmp_path: Path, kind: str, size: int) -> None:
-    whole = {
-        "json": '[{"id": "1", "text": "some words"},\n {"id": "2", "text": "some words"}]',
-        "ndjson": '{"id": "1", "text": "some words"}\n{"id": "2", "text": "some words"}',
-        "xml": "<agenda><event><id>1</id><text>words</text></event><event><id>2</id></event></agenda>",
-        "ics": "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\nSUMMARY:some words\nEND:VEVENT\nEND:VCALENDAR\n",
-    }[kind]
-    assert read(tmp_path, whole, kind=kind, **RECORDS[kind])
-    try:
-        rows = read(tmp_path, whole[:size], kind=kind, **RECORDS[kind])
-    except BadSourceError:
-        return
-    assert any(row.problems for row in rows)
-
-
 def test_a_nul_byte_costs_its_row_only(tmp_path: Path) -> None:
     before, bad, unmapped, after = read(tmp_path, "id,text,note\n1,x,y\n2,x\0,y\n3,x,\0\n4,x,y\n", "id", "text")
     assert [(problem.code, problem.column, problem.found) for problem in bad.problems] == [
@@ -108,12 +88,6 @@ def test_a_nul_byte_costs_its_row_only(tmp_path: Path) -> None:
     assert (bad.location.number, bad.cells["text"]) == (3, "x\ufffd")
     assert (before.problems, unmapped.problems, after.problems) == ((), (), ())
     assert [warning.column for warning in unmapped.warnings] == ["note"]
-
-
-def test_the_line_on_which_a_quote_opens_is_named(tmp_path: Path) -> None:
-    content = 'id,text\n1,x\n2,"never closed\n' + "3,x\n" * 1000
-    with pytest.raises(BadSourceError, match=r"events\.file:3: the quote that opens the cell in column 2 is never closed"):
-        read(tmp_path, content)
 
 
 @pytest.mark.parametrize("count", [16_385, 150_000])
@@ -151,7 +125,6 @@ def test_nonsense_in_a_sheet_is_a_row_or_a_problem_and_never_a_crash(tmp_path: P
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ('<!DOCTYPE a [<!ENTITY b "b"><!ENTITY c "&b;&b;">]><a><event>&c;</event></a>', 'entity of its own, "b"'),
         ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a>', "entity of its own"),
         ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a>', "entity of its own"),
         ("<a><event>&nbsp;</event></a>", "undefined entity"),
@@ -172,7 +145,6 @@ def test_xml_that_cannot_be_trusted_is_refused(tmp_path: Path, content: str, sai
     ("content", "said"),
     [
         ("[" * 100_000, "nests too deeply"),
-        ('[{"a": ' + "[" * 100_000, "nests too deeply"),
         ('[{"a": 1}, {"a": nope}]', r":1: this is not JSON: Expecting value"),
         ('[{"a": 1}\n {"a": 2}]', r':2: "," should stand here'),
         ('[{"a": 1}] more', "something follows"),
@@ -180,7 +152,7 @@ def test_xml_that_cannot_be_trusted_is_refused(tmp_path: Path, content: str, sai
         ('"text"', "list of records should begin here"),
         ('[{"a": "' + "x" * (70 * MEGABYTE), "longer than 64 million"),
     ],
-    ids=range(8),
+    ids=range(7),
 )  # fmt: skip
 def test_json_that_cannot_be_read_is_refused_and_its_place_told(tmp_path: Path, content: str, said: str) -> None:
     with pytest.raises(BadSourceError, match=said):
@@ -192,8 +164,3 @@ def test_a_record_that_nests_too_deeply_costs_itself_only(tmp_path: Path) -> Non
     first, bad, last = read(tmp_path, f'[{{"a": 1}}, {{"a": {deep}}}, {{"a": 3}}]', "a", kind="json")
     assert "too deeply" in bad.problems[0].hint
     assert (first.problems, last.problems, last.cells["a"]) == ((), (), "3")
-
-
-def test_a_packed_file_that_was_cut_off_is_damaged(tmp_path: Path) -> None:
-    with pytest.raises(BadSourceError, match="damaged or cut off"):
-        read(tmp_path, gzip.compress(b"id\n" + b"1\n" * 100)[:-9])

@@ -12,7 +12,7 @@ from unit.connectors_sources.sheets_at_hand import sheet_of
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.formats.sheet_grid import CellFault
-from connectors.sources.google_sheets.spreadsheet import GoogleCells, plain_value
+from connectors.sources.google_sheets.spreadsheet import GoogleCells
 from mappings.reasons import ReasonCode
 from mappings.spec.source import WorkbookSource
 
@@ -134,17 +134,6 @@ def test_a_column_reads_alike_whether_its_prices_were_typed_as_numbers_or_as_tex
     with sheet_of(tmp_path, [["price"], ["12,50"], [Cell(12.5, "NUMBER", "0.00", shown="12,50")], [12.456]]) as desk:
         desk.book.locale = "de_DE"
         assert desk.cells("price") == [("12,50",), ("12,50",), ("12,456",)]
-
-
-def test_a_value_is_the_same_whichever_way_it_is_asked_for() -> None:
-    assert [plain_value(cell_data(one)) for one in ("x", 5, 1.5, True, None, Cell(error="REF"))] == [
-        "x",
-        5,
-        1.5,
-        True,
-        None,
-        "#REF!",
-    ]
 
 
 def test_a_row_with_an_error_in_a_used_column_is_rejected_and_in_another_is_not(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from lookalikes.sheets import Fault
 from lookalikes.sheets_book import Cell, Content
 from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 
@@ -90,13 +89,6 @@ def test_a_reading_that_was_begun_anew_says_so(desk: Desk) -> None:
     with desk.source("id").read() as reading:
         assert list(reading.rows)
         assert reading.ending().notices == ()
-
-
-def test_a_drive_that_does_not_answer_costs_the_stamp_only(desk: Desk) -> None:
-    desk.google.faults.append(Fault("/drive/", status=500, times=10**9))
-    with desk.source("id", "title").read() as reading:
-        assert reading.stamp == ""
-        assert len(list(reading.rows)) == COUNT
 
 
 def test_columns_that_move_during_a_reading_end_it(desk: Desk) -> None:

@@ -81,18 +81,6 @@ def test_another_spreadsheet_of_the_same_title_is_another(desk: Desk) -> None:
     assert found(read(desk, first.cursor, spreadsheet="Town programme")) == WHOLE
 
 
-def test_a_whole_reading_of_a_small_sheet_takes_one_request_more_than_its_cells(desk: Desk) -> None:
-    assert len(read(desk).asked) == 3
-
-
-def test_a_changed_sheet_is_read_whole_and_has_another_cursor(desk: Desk) -> None:
-    first = read(desk)
-    desk.sheet.put(4, 1, "3")
-    again = read(desk, first.cursor)
-    assert found(again) == (3, True)
-    assert again.cursor not in {"", first.cursor}
-
-
 def test_a_change_between_the_question_and_the_cells_is_found_by_the_next_reading(desk: Desk) -> None:
     desk.google.edits[1] = lambda: desk.sheet.put(4, 1, "3")
     first = read(desk)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 from jsonschema import Draft202012Validator
 
 from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.errors import MappingFileError
 from mappings.event import Directory, Event
-from mappings.outcome import RowLocation, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
+from mappings.reasons import ReasonCode
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema
 from mappings.yaml.loader import parse_feed
@@ -27,8 +31,9 @@ EVENT = """event:
   classifications: [music]
   approxLocation.city.placeId: pt-lisboa
 """
-
 Build = Callable[..., FeedMapping]
+Mapper = Callable[..., RowMapper]
+Row = Callable[..., SourceRow]
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +60,7 @@ def build(tmp_path: Path) -> Build:
 
 
 @pytest.fixture
-def mapper(build: Build) -> Callable[..., RowMapper]:
+def mapper(build: Build) -> Mapper:
     """Return a function from extra YAML to a compiled feed."""
 
     def compiled(*, directory: Directory | None = None, **parts: object) -> RowMapper:
@@ -65,13 +70,41 @@ def mapper(build: Build) -> Callable[..., RowMapper]:
 
 
 @pytest.fixture
-def row() -> Callable[..., SourceRow]:
+def row() -> Row:
     """Return a function from cells to a row; ID and TITLE are there unless given."""
 
     def source_row(**cells: str) -> SourceRow:
         return SourceRow(RowLocation("sample.csv:2", 2), {"ID": "1", "TITLE": "Jazz"} | cells)
 
     return source_row
+
+
+def mapped(outcome: object) -> MappedRow:
+    assert isinstance(outcome, MappedRow), outcome
+    return outcome
+
+
+def rejected(outcome: object) -> Rejection:
+    assert isinstance(outcome, Rejection), outcome
+    return outcome
+
+
+def event_of(outcome: object) -> dict[str, Any]:
+    """Return the payload that a row became."""
+    event: dict[str, Any] = orjson.loads(mapped(outcome).body)
+    return event
+
+
+def reasons_of(outcome: object) -> list[tuple[str, ReasonCode, str]]:
+    """Return field, code and column of each reason for a rejection."""
+    return [(reason.field, reason.code, reason.column) for reason in rejected(outcome).reasons]
+
+
+def mistakes(load: Callable[..., object], **parts: object) -> str:
+    """Return what is said of a feed that cannot be loaded."""
+    with pytest.raises(MappingFileError) as refused:
+        load(**parts)
+    return str(refused.value)
 
 
 def _declared(event: str, top: str) -> str:

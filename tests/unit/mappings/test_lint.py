@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from unit.mappings.conftest import EVENT, HEAD
+from unit.mappings.conftest import EVENT, HEAD, Build, mistakes
 
 from mappings.errors import MappingFileError
-from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
-
-Build = Callable[..., FeedMapping]
 
 
 def warned(build: Build, **parts: object) -> list[str]:
@@ -114,9 +110,7 @@ def test_a_secret_in_an_address_is_told_and_not_repeated(tmp_path: Path, path: s
 )
 def test_a_field_that_the_page_does_not_spell_out_is_a_mistake(build: Build, event: str, told: str) -> None:
     cities = {"cities.csv": "city,placeId,mayor\nLisboa,pt-lisboa,somebody\n"}
-    with pytest.raises(MappingFileError) as caught:
-        build(event=event, top="extra: []\n", files=cities)
-    assert told in str(caught.value)
+    assert told in mistakes(build, event=event, top="extra: []\n", files=cities)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +138,7 @@ def test_a_field_that_the_feed_declares_is_sent(build: Build, event: str, extra:
     ],
 )
 def test_a_declared_field_that_no_event_has_is_a_mistake(build: Build, extra: str, told: str) -> None:
-    with pytest.raises(MappingFileError) as caught:
-        build(event="description: {from: D}", top=f"extra: {extra}\n")
-    assert told in str(caught.value)
+    assert told in mistakes(build, event="description: {from: D}", top=f"extra: {extra}\n")
 
 
 @pytest.mark.parametrize(

@@ -1,39 +1,26 @@
+"""What a row becomes: an event, a draft, a skipped row, or a rejection."""
+
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
+from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, reasons_of, rejected
 
-from mappings.compiler.mapper import RowMapper, compile_feed
-from mappings.errors import ConfigError
+from mappings.compiler.mapper import RowMapper, compile_feed, explain_row
+from mappings.errors import ConfigError, MappingFileError
 from mappings.event import Directory, as_draft, with_cover
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import Cover, MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import Reason, ReasonCode
-from mappings.spec.feed import FeedMapping
+from mappings.row_key import fingerprint
 from mappings.spec.source import Join
-
-Build = Callable[..., FeedMapping]
-Mapper = Callable[..., RowMapper]
-Row = Callable[..., SourceRow]
-
-
-def event_of(outcome: RowOutcome) -> dict[str, Any]:
-    assert isinstance(outcome, MappedRow), outcome
-    event: dict[str, Any] = orjson.loads(outcome.body)
-    return event
-
-
-def reasons_of(outcome: RowOutcome) -> list[tuple[str, ReasonCode, str]]:
-    assert isinstance(outcome, Rejection), outcome
-    return [(reason.field, reason.code, reason.column) for reason in outcome.reasons]
 
 
 def test_a_row_becomes_canonical_json(mapper: Mapper, row: Row) -> None:
-    outcome = mapper()(row())
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(mapper()(row()))
     assert outcome.body == (
         b'{"approxLocation":{"city":{"placeId":"pt-lisboa"}},"channelId":7,"classifications":["music"],'
         b'"startAt":"2026-07-01T18:00:00+01:00","timezone":"Europe/Lisbon","title":"Jazz"}'
@@ -128,8 +115,7 @@ def test_cells_of_a_joined_row_that_is_not_there_are_not_told_to_be_empty(row: R
 def test_a_cell_of_which_the_steps_leave_nothing_is_shown_as_it_stands(
     event: str, found: str, field: str, mapper: Mapper, row: Row
 ) -> None:
-    rejection = mapper(event=event)(row(TITLE=found))
-    assert isinstance(rejection, Rejection)
+    rejection = rejected(mapper(event=event)(row(TITLE=found)))
     assert [(one.code, one.field, one.found) for one in rejection.reasons] == [(ReasonCode.REQUIRED, field, found)]
     assert rejection.reasons[0].hint == 'nothing usable was left of this cell; write another value in the column "TITLE"'
 
@@ -141,50 +127,15 @@ def test_a_key_that_a_spreadsheet_mangled_is_rejected(mangled: str, mapper: Mapp
 
 @pytest.mark.parametrize("sound", ["7E10", "E+1", "918000000000", "#12", "1e5x"])
 def test_a_key_that_only_looks_odd_is_kept(sound: str, mapper: Mapper, row: Row) -> None:
-    outcome = mapper()(row(ID=sound))
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(mapper()(row(ID=sound)))
     assert outcome.row_key == sound
 
 
-def test_a_missing_key_is_rejected_unless_its_column_is_optional(build: Callable[..., FeedMapping], row: Row) -> None:
+def test_a_missing_key_is_rejected_unless_its_column_is_optional(build: Build, row: Row) -> None:
     assert reasons_of(compile_feed(build(), Directory())(row(ID=" "))) == [("", ReasonCode.REQUIRED, "ID")]
     mapping = build().model_copy(update={"key": ("ID", type(build().key_columns[0])(column="HOUR", optional=True))})
-    outcome = compile_feed(mapping, Directory())(row(HOUR=""))
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(compile_feed(mapping, Directory())(row(HOUR="")))
     assert outcome.row_key == "1|"
-
-
-@pytest.mark.parametrize(
-    ("policy", "title", "warnings", "status"),
-    [
-        ("{use: Untitled}", "Untitled", 0, None),
-        ("{use: Untitled, warn: true}", "Untitled", 1, None),
-        ("{use: Untitled, draft: true}", "Untitled", 1, "draft"),
-    ],
-)
-def test_a_value_may_stand_in_for_an_empty_one(
-    policy: str, title: str, warnings: int, status: str | None, mapper: Mapper, row: Row
-) -> None:
-    outcome = mapper(event=f"title: {{from: TITLE, on_empty: {policy}}}")(row(TITLE=""))
-    assert isinstance(outcome, MappedRow)
-    assert event_of(outcome)["title"] == title
-    assert event_of(outcome).get("status") == status
-    assert len(outcome.warnings) == warnings
-
-
-@pytest.mark.parametrize(("policy", "warnings", "status"), [("omit", 0, None), ("warn", 1, None), ("draft", 1, "draft")])
-def test_a_value_that_a_step_refuses_may_be_left_out(
-    policy: str, warnings: int, status: str | None, mapper: Mapper, row: Row
-) -> None:
-    for event in (
-        f"endAt: {{from: END, do: [{{datetime: '%Y-%m-%dT%H:%M%z'}}], on_error: {policy}}}",
-        f"endAt: {{from: END, do: [{{datetime: '%Y-%m-%dT%H:%M%z', on_error: {policy}}}]}}",
-    ):
-        outcome = mapper(event=event)(row(END="late"))
-        assert isinstance(outcome, MappedRow)
-        assert "endAt" not in event_of(outcome)
-        assert event_of(outcome).get("status") == status
-        assert [(reason.field, reason.step) for reason in outcome.warnings] == [("endAt", "datetime")] * warnings
 
 
 def test_unknown_items_of_a_list_are_dropped_one_by_one(mapper: Mapper, row: Row) -> None:
@@ -256,6 +207,9 @@ def test_a_dollar_name_is_a_named_value_and_two_dollars_are_a_dollar(mapper: Map
         ("{value: $day, before: 2026-07-01}", {"D": "2026-06-30"}, True),
         ("{value: $day, before: 2026-07-01}", {"D": ""}, False),
         ("{value: $day, after: $other}", {"D": "2026-06-30", "E": "2026-06-29"}, True),
+        ("{value: $day, is: present}", {"D": "2026-06-30"}, True),
+        ("{value: $day, in: ['2026-06-30', '2026-07-01']}", {"D": "2026-06-30"}, True),
+        ("{value: $day, equals: '2026-06-30'}", {"D": "2026-07-01"}, False),
         ("{column: N, less: '10'}", {"N": "9.5"}, True),
         ("{column: N, greater: '10'}", {"N": ""}, False),
         ("{not: {column: A, equals: x}}", {"A": "x"}, False),
@@ -293,22 +247,15 @@ def test_a_row_that_a_rule_leaves_out_names_the_rule_by_its_place_in_the_file(ma
     assert blank.rule == 0
 
 
-def test_a_rule_about_an_unreadable_date_rejects_the_row(mapper: Mapper, row: Row) -> None:
-    top = "let: {day: {from: D, do: [{date: '%Y-%m-%d'}]}}\nrows: [{skip: {value: $day, before: 2026-07-01}, because: old}]\n"
-    assert reasons_of(mapper(top=top)(row(D="soon"))) == [("", ReasonCode.NOT_A_DATE, "D")]
-
-
-def test_the_window_is_seen_from_the_moment_of_the_run(build: Callable[..., FeedMapping], row: Row) -> None:
+def test_the_window_is_seen_from_the_moment_of_the_run(build: Build, row: Row) -> None:
     mapping = build(top="rows: [{window: {past: skip, horizon: 30d}}]\n", event="startAt: {from: START}")
     compiled = compile_feed(mapping, Directory(), datetime(2026, 7, 1, tzinfo=UTC))
     labels = {"2026-06-30T23:00:00+00:00": "already over", "2026-08-01T00:00:00+00:00": "beyond the horizon"}
     for start, label in labels.items():
-        outcome = compiled(row(START=start))
-        assert isinstance(outcome, MappedRow)
+        outcome = mapped(compiled(row(START=start)))
         assert (outcome.outside, event_of(outcome)["startAt"]) == (label, start)
         assert if_unknown(outcome) == Skipped(outcome.location, label, outcome.row_key)
-    wanted = compiled(row(START="2026-07-20T00:00:00+00:00"))
-    assert isinstance(wanted, MappedRow)
+    wanted = mapped(compiled(row(START="2026-07-20T00:00:00+00:00")))
     assert (wanted.outside, if_unknown(wanted)) == ("", wanted)
     unusable = compiled(row(START="2026-06-30T23:00:00+00:00", TITLE=""))
     assert unusable == Skipped(unusable.location, "already over", unusable.row_key)
@@ -365,16 +312,13 @@ def test_a_cover_travels_beside_the_body_and_a_bad_one_by_its_policy(
     on_error: str, status: str | None, mapper: Mapper, row: Row
 ) -> None:
     compiled = mapper(event=f"coverImage: {{image: {{from: IMG}}, on_error: {on_error}}}")
-    good = compiled(row(IMG="http://media.example.org/a b.jpg".replace(" ", "%20")))
-    assert isinstance(good, MappedRow)
+    good = mapped(compiled(row(IMG="http://media.example.org/a b.jpg".replace(" ", "%20"))))
     assert good.cover is not None
     assert (good.cover.url, good.cover.on_error) == ("http://media.example.org/a%20b.jpg", on_error)
     assert "coverImage" not in event_of(good)
-    bad = compiled(row(IMG="tel:123"))
-    assert isinstance(bad, MappedRow)
+    bad = mapped(compiled(row(IMG="tel:123")))
     assert (bad.cover, event_of(bad).get("status"), len(bad.warnings)) == (None, status, 1)
-    empty = compiled(row(IMG=""))
-    assert isinstance(empty, MappedRow)
+    empty = mapped(compiled(row(IMG="")))
     assert (empty.cover, empty.warnings) == (None, ())
     assert good.fingerprint != empty.fingerprint
 
@@ -385,8 +329,7 @@ def test_a_cover_that_matters_rejects_the_row(mapper: Mapper, row: Row) -> None:
 
 
 def test_a_body_takes_its_covers_id_or_becomes_a_draft_and_stays_canonical(mapper: Mapper, row: Row) -> None:
-    outcome = mapper()(row())
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(mapper()(row()))
     assert b'"classifications":["music"],"coverImage":41,"startAt"' in with_cover(outcome.body, 41)
     assert b'"startAt":"2026-07-01T18:00:00+01:00","status":"draft","timezone"' in as_draft(outcome.body)
 
@@ -397,8 +340,7 @@ def test_only_the_columns_that_the_mapping_reads_decide_over_the_digest(mapper: 
     assert compiled.key_and_digest(row(OTHER="a")) == compiled.key_and_digest(row(OTHER="b"))
     assert compiled.key_and_digest(row(TITLE="a")) != compiled.key_and_digest(row(TITLE="b"))
     assert compiled.key_and_digest(row(ID="")) is None
-    outcome = compiled(row())
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(compiled(row()))
     assert compiled.key_and_digest(row()) == (outcome.row_key, outcome.row_digest)
 
 
@@ -429,3 +371,134 @@ def test_a_lookup_may_give_several_results_or_take_one_column(mapper: Mapper, ro
     files = {"kinds.csv": "kind,slug,note\nFado,music,x\nFado,culture,y\n"}
     event = "classifications: {from: KIND, do: [{lookup: kinds.csv, take: slug, many: true}]}"
     assert event_of(mapper(event=event, files=files)(row(KIND="Fado")))["classifications"] == ["music", "culture"]
+
+
+STAND_IN = 'coverImage: {image: {from: PICTURE}, on_error: default, default: "https://img.example/default.png"}\n'
+
+
+def test_a_default_image_travels_with_the_row(mapper: Mapper, row: Row) -> None:
+    outcome = mapped(mapper(event=STAND_IN)(row(PICTURE="https://img.example/a.png")))
+    assert outcome.cover is not None
+    assert (outcome.cover.url, outcome.cover.stand_in) == ("https://img.example/a.png", "https://img.example/default.png")
+
+
+def test_a_default_image_stands_in_for_an_address_that_is_none(mapper: Mapper, row: Row) -> None:
+    compiled = mapper(event=STAND_IN.replace("{from: PICTURE}", "{from: PICTURE, do: [url]}"))
+    outcome = mapped(compiled(row(PICTURE="see attachment")))
+    assert outcome.cover == Cover("https://img.example/default.png", "omit")
+    assert len(outcome.warnings) == 1
+
+
+@pytest.mark.parametrize(
+    ("choice", "problem"),
+    [
+        ("on_error: default", "belong together"),
+        ('default: "https://img.example/a.png"', "belong together"),
+        ('on_error: default, default: "no address"', "is not a web address"),
+        ('on_error: defualt, default: "https://img.example/a.png"', "defualt"),
+    ],
+)
+def test_a_choice_that_says_half_is_refused(build: Build, choice: str, problem: str) -> None:
+    with pytest.raises(MappingFileError, match=problem):
+        build(event=f"coverImage: {{image: {{from: PICTURE}}, {choice}}}\n")
+
+
+DRAFTS = "publish: {draft_on_warning: true}\n"
+EVENT = """status: published
+locationName: {from: PLACE, do: [fix_mojibake], on_empty: warn}
+coverImage: {image: {from: IMG, on_empty: omit}}"""
+READ = Reason(ReasonCode.UNDECODABLE, "", "NOTES", "x", "save the file as UTF-8")
+
+
+def mapped_event(outcome: RowOutcome) -> tuple[MappedRow, dict[str, Any]]:
+    assert isinstance(outcome, MappedRow), outcome
+    return outcome, orjson.loads(outcome.body)
+
+
+@pytest.mark.parametrize(
+    ("cells", "warnings", "status"),
+    [
+        ({"PLACE": "Mill"}, (), "published"),
+        ({"PLACE": ""}, (), "draft"),
+        ({"PLACE": "CafÃ©"}, (), "draft"),
+        ({"PLACE": "Mill", "IMG": "no picture"}, (), "draft"),
+        ({"PLACE": "Mill"}, (READ,), "draft"),
+    ],
+)
+def test_a_row_with_a_warning_is_a_draft_under_its_own_key(
+    cells: dict[str, str], warnings: tuple[Reason, ...], status: str, build: Build, row: Row
+) -> None:
+    one = replace(row(**cells), warnings=warnings)
+    plain, sent = mapped_event(compile_feed(build(event=EVENT), Directory())(one))
+    assert sent["status"] == "published"
+    careful, event = mapped_event(compile_feed(build(event=EVENT, top=DRAFTS), Directory())(one))
+    assert event == sent | {"status": status}
+    assert (careful.row_key, careful.duplicate_digest, careful.warnings) == (
+        plain.row_key,
+        plain.duplicate_digest,
+        plain.warnings,
+    )
+    assert careful.fingerprint == fingerprint(careful.body, careful.cover.url if careful.cover else "")
+    assert careful.row_digest != plain.row_digest
+
+
+def test_a_warning_of_a_later_row_of_one_event_drafts_the_event(build: Build, row: Row) -> None:
+    group = "rows:\n  - group: {collect: [classifications]}\n"
+    kinds = "status: published\nclassifications: {from: KIND, do: [{split: ','}]}"
+    later = replace(row(KIND="art"), warnings=(READ,))
+    mapper: RowMapper = compile_feed(build(event=kinds, top=DRAFTS + group), Directory())
+    outcome, event = mapped_event(next(iter(mapper.over([row(KIND="music"), later]))))
+    assert (event["status"], event["classifications"]) == ("draft", ["music", "art"])
+    assert [reason.code for reason in outcome.warnings] == [ReasonCode.UNDECODABLE]
+
+
+def test_each_step_of_a_row_is_shown_with_its_input(build: Build, row: Row) -> None:
+    top = 'let: {day: {from: DAY, do: [{date: "%d/%m/%Y"}]}}\n'
+    event = (
+        "title: {from: TITLE, do: [html_unescape, collapse]}\n"
+        "startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: '10:00'}}\n"
+        "classifications: {from: KIND, do: [{split: '/'}, {map: {a: art, b: music}}]}"
+    )
+    mapping = build(top=top, event=event)
+    told = row(TITLE=" Jazz &amp; blues", DAY="2026-07-01", KIND="a/b")
+    explanation = explain_row(mapping, Directory(), told)
+    steps = [(step.field, step.step, step.goes_in, step.comes_out) for step in explanation.steps]
+    assert steps == [
+        ("title", "from TITLE", "", " Jazz &amp; blues"),
+        ("title", "html_unescape", " Jazz &amp; blues", " Jazz & blues"),
+        ("title", "collapse", " Jazz & blues", "Jazz & blues"),
+        ("$day", "from DAY", "", "2026-07-01"),
+        ("$day", "date", "2026-07-01", ""),
+        ("classifications", "from KIND", "", "a/b"),
+        ("classifications", "split", "a/b", "a | b"),
+        ("classifications", "map", "a | b", "art | music"),
+    ]
+    (refused,) = (step.refused for step in explanation.steps if step.refused)
+    assert "This is not a date" in refused
+    assert "31/03/2026" in refused
+    assert explanation.outcome == compile_feed(mapping, Directory())(told)
+
+
+def test_steps_after_a_tolerated_refusal_are_shown_too(build: Build, row: Row) -> None:
+    event = "classifications: {from: KIND, do: [{split: '/'}, {map: {a: art}, on_miss: warn}, upper]}"
+    steps = explain_row(build(event=event), Directory(), row(KIND="a/b")).steps
+    told = [(step.step, step.goes_in, step.comes_out, bool(step.refused)) for step in steps if step.field == "classifications"]
+    assert told == [
+        ("from KIND", "", "a/b", False),
+        ("split", "a/b", "a | b", False),
+        ("map", "a | b", "", True),
+        ("map", "a", "art", False),
+        ("map", "b", "", True),
+        ("upper", "art", "ART", False),
+    ]
+
+
+def test_values_without_steps_tell_what_they_gave(build: Build, row: Row) -> None:
+    event = (
+        "title: {join: [{from: TITLE}, {from: MORE}], with: ': '}\n"
+        "status: {choose: [{when: {column: MORE, is: missing}, then: draft}], otherwise: published}"
+    )
+    steps = explain_row(build(event=event), Directory(), row(MORE="live")).steps
+    given = {(step.field, step.step): step.comes_out for step in steps}
+    assert given[("title", "join")] == "Jazz: live"
+    assert given[("status", "choose")] == "published"

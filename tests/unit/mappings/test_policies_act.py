@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
+from unit.mappings.conftest import Mapper, Row, mistakes
 
-from mappings.compiler.mapper import RowMapper
 from mappings.errors import MappingFileError
 from mappings.event import Directory
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
 from mappings.reasons import ReasonCode
 from mappings.steps.catalogue import STEPS
 from mappings.steps.step import Kind
-
-Mapper = Callable[..., RowMapper]
-Row = Callable[..., SourceRow]
 
 LOOKUP = {"categories.csv": "path,slug\ncategories/music/jazz,music\nmusic,music\n"}
 LONG = "x" * 200_000
@@ -169,9 +165,7 @@ def test_a_step_that_says_reject_rejects_whatever_the_value_says(outer: str, map
     ],
 )
 def test_a_policy_that_can_never_apply_is_a_mistake(value: str, told: str, mapper: Mapper) -> None:
-    with pytest.raises(MappingFileError) as caught:
-        mapper(event=f"locationName: {value}")
-    assert told in str(caught.value)
+    assert told in mistakes(mapper, event=f"locationName: {value}")
 
 
 @pytest.mark.parametrize(
@@ -200,9 +194,7 @@ def test_what_a_condition_ignores_changes_whether_it_holds(test: str, cell: str,
     ],
 )
 def test_what_a_condition_cannot_ignore_is_a_mistake(test: str, told: str, mapper: Mapper) -> None:
-    with pytest.raises(MappingFileError) as caught:
-        mapper(top=f"rows:\n  - skip: {{column: X, {test}}}\n    because: rock\n")
-    assert told in str(caught.value)
+    assert told in mistakes(mapper, top=f"rows:\n  - skip: {{column: X, {test}}}\n    because: rock\n")
 
 
 def test_a_length_that_is_not_bounded_has_no_consequence(mapper: Mapper) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -11,15 +10,11 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.mappings.conftest import Build, Mapper, Row, mapped
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, RowOutcome, SourceRow
 from mappings.reasons import Refusal
-from mappings.spec.feed import FeedMapping
 from mappings.steps.numbers import PriceReader, Sign
-
-Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
-Row = Callable[..., SourceRow]
 
 
 def read(text: str, sign: Sign = ",", currency: str | None = None) -> tuple[Any, ...]:
@@ -107,13 +102,12 @@ def test_no_two_currencies_and_no_order_of_words_end_in_anything_but_a_price_or_
 def test_a_price_in_the_payload_is_an_object_of_numbers(mapper: Mapper, row: Row) -> None:
     event = 'price: {from: PRICE, do: [{price: ",", take: [from, to, currency, is_free]}]}\n'
     event += 'fee: {from: FEE, do: [{number: "."}, {round: 0}]}'
-    outcome = mapper(event=event)(row(PRICE="12,50 € – 15 €", FEE="2.5"))
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(mapper(event=event)(row(PRICE="12,50 € – 15 €", FEE="2.5")))
     found = orjson.loads(outcome.body)
     assert found["price"] == {"from": 12.5, "to": 15, "currency": "EUR", "is_free": False}
     assert found["fee"] == 3
 
 
-def test_a_currency_that_is_none_is_told_with_the_nearest(build: Callable[..., FeedMapping]) -> None:
+def test_a_currency_that_is_none_is_told_with_the_nearest(build: Build) -> None:
     with pytest.raises(MappingFileError, match='"USDD" is not the ISO code of a currency, did you mean "USD"'):
         build(event='x: {from: P, do: [{price: ",", currency: USDD}]}')

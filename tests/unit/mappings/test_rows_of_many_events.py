@@ -1,22 +1,20 @@
-"""Rows that stand for several events: what they become, under which keys, and what is said of those that cannot be used."""
+"""Rows that stand for several events, and the order in which rules apply to rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
+from unit.mappings.conftest import Build, Mapper, Row
 
 from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.errors import MappingFileError
 from mappings.event import Directory
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Silence, Skipped, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome, Silence, Skipped, if_unknown
 from mappings.reasons import ReasonCode
-from mappings.spec.feed import FeedMapping
-
-Build = Callable[..., FeedMapping]
-Row = Callable[..., SourceRow]
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 """A Wednesday."""
@@ -39,7 +37,7 @@ RECUR = """  - recur:
 
 
 @pytest.fixture
-def recurring(build: Build) -> Callable[..., RowMapper]:
+def recurring(build: Build) -> Mapper:
     """Return a function to a feed whose rows recur."""
 
     def feed(more: str = "", *, rules: str = RECUR, event: str = STARTS, now: datetime | None = NOW) -> RowMapper:
@@ -69,7 +67,7 @@ def refused(outcomes: Iterable[RowOutcome]) -> list[tuple[ReasonCode, str, str]]
 MAY = {"FIRST": "2026-05-04", "LAST": "2026-05-20", "DAYS": "SEG,SEX", "CLOCK": "19:30"}
 
 
-def test_a_row_that_recurs_is_one_event_a_day_under_its_key_and_that_day(recurring: Callable[..., RowMapper], row: Row) -> None:
+def test_a_row_that_recurs_is_one_event_a_day_under_its_key_and_that_day(recurring: Mapper, row: Row) -> None:
     outcomes = recurring().outcomes(row(**MAY))
     assert starts(outcomes) == [f"2026-05-{day}T19:30" for day in ("04", "08", "11", "15", "18")]
     assert keys(outcomes) == [f"1|2026-05-{day}" for day in ("04", "08", "11", "15", "18")]
@@ -77,7 +75,7 @@ def test_a_row_that_recurs_is_one_event_a_day_under_its_key_and_that_day(recurri
     assert [outcome.part.is_further for outcome in outcomes] == [False, True, True, True, True]
 
 
-def test_exclusions_and_extra_days_change_nothing_about_the_other_days(recurring: Callable[..., RowMapper], row: Row) -> None:
+def test_exclusions_and_extra_days_change_nothing_about_the_other_days(recurring: Mapper, row: Row) -> None:
     mapper = recurring()
     usual = {outcome.row_key: outcome for outcome in mapper.outcomes(row(**MAY))}
     edited = mapper.outcomes(row(**MAY, NOT="11/05/2026;08/05/2026", ALSO="13/05/2026;18/05/2026;30/05/2026"))
@@ -86,9 +84,7 @@ def test_exclusions_and_extra_days_change_nothing_about_the_other_days(recurring
     assert [outcome.body for outcome in kept] == [usual[outcome.row_key].body for outcome in kept]  # type: ignore[union-attr] # events
 
 
-def test_a_row_that_does_not_recur_is_one_event_on_its_first_day_under_its_own_key(
-    recurring: Callable[..., RowMapper], row: Row
-) -> None:
+def test_a_row_that_does_not_recur_is_one_event_on_its_first_day_under_its_own_key(recurring: Mapper, row: Row) -> None:
     outcomes = recurring().outcomes(row(FIRST="2026-05-04", LAST="2026-05-20"))
     assert (keys(outcomes), starts(outcomes)) == (["1"], ["2026-05-04T00:00"])
 
@@ -106,7 +102,7 @@ def test_a_row_that_does_not_recur_is_one_event_on_its_first_day_under_its_own_k
     ],
 )
 def test_a_row_whose_days_cannot_be_told_is_rejected_once_and_its_events_are_not_taken_for_gone(
-    cells: dict[str, str], told: list[tuple[ReasonCode, str, str]], recurring: Callable[..., RowMapper], row: Row
+    cells: dict[str, str], told: list[tuple[ReasonCode, str, str]], recurring: Mapper, row: Row
 ) -> None:
     outcomes = recurring().outcomes(row(**MAY | cells))
     assert refused(outcomes) == told
@@ -114,7 +110,7 @@ def test_a_row_whose_days_cannot_be_told_is_rejected_once_and_its_events_are_not
     assert outcomes[0].part.silence == Silence(outcomes[0].row_key)
 
 
-def test_a_day_that_cannot_be_is_rejected_alone(recurring: Callable[..., RowMapper], row: Row) -> None:
+def test_a_day_that_cannot_be_is_rejected_alone(recurring: Mapper, row: Row) -> None:
     outcomes = recurring().outcomes(row(FIRST="2026-03-28", LAST="2026-03-30", DAYS="SEG", CLOCK="01:30", ALSO="29/03/2026"))
     assert [type(outcome).__name__ for outcome in outcomes] == ["Rejection", "MappedRow"]
     assert keys(outcomes) == ["1|2026-03-29", "1|2026-03-30"]
@@ -124,9 +120,7 @@ def test_a_day_that_cannot_be_is_rejected_alone(recurring: Callable[..., RowMapp
 HORIZON = RECUR + "      horizon: 9d\n  - window: {past: skip}\n"
 
 
-def test_a_rolling_horizon_gives_more_days_in_later_runs_and_drops_those_that_are_over(
-    recurring: Callable[..., RowMapper], row: Row
-) -> None:
+def test_a_rolling_horizon_gives_more_days_in_later_runs_and_drops_those_that_are_over(recurring: Mapper, row: Row) -> None:
     endless = row(**MAY | {"LAST": ""})
     first, later = (recurring(rules=HORIZON, now=NOW.replace(day=day)) for day in (6, 13))
     assert keys(first.outcomes(endless)) == ["1|2026-05-08", "1|2026-05-11", "1|2026-05-15"]
@@ -140,7 +134,7 @@ def test_a_rolling_horizon_gives_more_days_in_later_runs_and_drops_those_that_ar
     assert [outcome.because for outcome in too_far if isinstance(outcome, Skipped)] == ["beyond the horizon"]
 
 
-def test_a_day_begins_where_the_feed_says_its_events_are(recurring: Callable[..., RowMapper]) -> None:
+def test_a_day_begins_where_the_feed_says_its_events_are(recurring: Mapper) -> None:
     late = datetime(2026, 5, 6, 23, 30, tzinfo=UTC)
     assert recurring(rules=HORIZON, now=late).days == ("2026-05-07", "2026-05-16")
     tokyo = recurring(rules=HORIZON, event=STARTS + "\ntimezone: Asia/Tokyo", now=NOW.replace(hour=16))
@@ -152,7 +146,7 @@ def test_a_day_begins_where_the_feed_says_its_events_are(recurring: Callable[...
     [("omit", ["1|2026-05-04", "1|2026-05-08"]), ("warn", ["1|2026-05-04", "1|2026-05-08"]), ("reject", ["1"])],
 )
 def test_a_row_with_too_many_days_is_rejected_unless_the_file_says_to_cut_it(
-    on_more: str, days: list[str], recurring: Callable[..., RowMapper], row: Row
+    on_more: str, days: list[str], recurring: Mapper, row: Row
 ) -> None:
     outcomes = recurring(f"      at_most: 2\n      on_more: {on_more}\n").outcomes(row(**MAY))
     assert keys(outcomes) == days
@@ -164,13 +158,13 @@ def test_a_row_with_too_many_days_is_rejected_unless_the_file_says_to_cut_it(
         assert warned == [on_more == "warn"] * 2
 
 
-def test_every_day_excluded_is_left_out_and_said(recurring: Callable[..., RowMapper], row: Row) -> None:
+def test_every_day_excluded_is_left_out_and_said(recurring: Mapper, row: Row) -> None:
     (outcome,) = recurring().outcomes(row(**MAY | {"LAST": "2026-05-08"}, NOT="04/05/2026;08/05/2026"))
     assert isinstance(outcome, Skipped)
     assert outcome.because == "every day is excluded"
 
 
-def test_the_nth_weekday_of_a_month_and_a_rule_of_calendars(recurring: Callable[..., RowMapper], row: Row) -> None:
+def test_the_nth_weekday_of_a_month_and_a_rule_of_calendars(recurring: Mapper, row: Row) -> None:
     nth = "  - recur: {from: $first, until: $last, weekdays: MO, nth: {from: NTH, do: [{split: ','}]}}\n"
     year = {"FIRST": "2026-05-01", "LAST": "2026-07-31"}
     assert keys(recurring(rules=nth).outcomes(row(**year, NTH="1,-1"))) == [
@@ -183,7 +177,7 @@ def test_the_nth_weekday_of_a_month_and_a_rule_of_calendars(recurring: Callable[
     assert refused(recurring(rules=rule).outcomes(row(**year, RRULE="FREQ=HOURLY")))[0][0] is ReasonCode.NOT_A_DATE
 
 
-def test_rules_after_the_recurrence_look_at_each_day(recurring: Callable[..., RowMapper], row: Row) -> None:
+def test_rules_after_the_recurrence_look_at_each_day(recurring: Mapper, row: Row) -> None:
     more = """  - skip: {value: $day, after: "2026-05-11"}
     because: later in May
   - assert: {not: {value: $day, equals: $first}}
@@ -200,7 +194,7 @@ AT_DAY = """startAt:
 
 
 @pytest.fixture
-def exploding(build: Build) -> Callable[..., RowMapper]:
+def exploding(build: Build) -> Mapper:
     """Return a function to a feed whose rows carry lists."""
 
     def feed(rule: str, event: str = AT_DAY) -> RowMapper:
@@ -209,7 +203,7 @@ def exploding(build: Build) -> Callable[..., RowMapper]:
     return feed
 
 
-def test_a_list_of_dates_is_one_event_each_told_apart_by_the_date_itself(exploding: Callable[..., RowMapper], row: Row) -> None:
+def test_a_list_of_dates_is_one_event_each_told_apart_by_the_date_itself(exploding: Mapper, row: Row) -> None:
     mapper = exploding('{columns: DATES, by: ";"}')
     outcomes = mapper.outcomes(row(DATES="03.05.2026; 04.05.2026;"))
     assert (keys(outcomes), starts(outcomes)) == (["1|03.05.2026", "1|04.05.2026"], ["2026-05-03T00:00", "2026-05-04T00:00"])
@@ -219,9 +213,7 @@ def test_a_list_of_dates_is_one_event_each_told_apart_by_the_date_itself(explodi
     assert keys(mapper.outcomes(row(DATES="03.05.2026"))) == ["1|03.05.2026"]
 
 
-def test_lists_that_belong_together_go_item_by_item_and_one_item_holds_for_all(
-    exploding: Callable[..., RowMapper], row: Row
-) -> None:
+def test_lists_that_belong_together_go_item_by_item_and_one_item_holds_for_all(exploding: Mapper, row: Row) -> None:
     mapper = exploding('{columns: [DATES, TIMES], by: ["|", ";"]}')
     both = mapper.outcomes(row(DATES="03.05.2026|03.05.2026", TIMES="15:00|20:00"))
     assert keys(both) == ["1|03.05.2026|15:00", "1|03.05.2026|20:00"]
@@ -232,9 +224,7 @@ def test_lists_that_belong_together_go_item_by_item_and_one_item_holds_for_all(
     assert keys(by_date.outcomes(row(DATES="03.05.2026;04.05.2026", TIMES="15:00;20:00"))) == ["1|03.05.2026", "1|04.05.2026"]
 
 
-def test_an_item_in_which_a_name_stands_twice_and_says_different_things_rejects_its_row(
-    exploding: Callable[..., RowMapper], row: Row
-) -> None:
+def test_an_item_in_which_a_name_stands_twice_and_says_different_things_rejects_its_row(exploding: Mapper, row: Row) -> None:
     objects = exploding("{columns: DATES, json: true, key: DATES.id}")
     (told,) = objects.outcomes(row(DATES='[{"id": 7, "id": 8}]'))
     assert isinstance(told, Rejection)
@@ -242,7 +232,7 @@ def test_an_item_in_which_a_name_stands_twice_and_says_different_things_rejects_
     assert refused(objects.outcomes(row(DATES='[{"id": 7, "id": 7}]'))) != refused([told])
 
 
-def test_a_json_array_is_one_event_for_each_text_or_object(exploding: Callable[..., RowMapper], row: Row) -> None:
+def test_a_json_array_is_one_event_for_each_text_or_object(exploding: Mapper, row: Row) -> None:
     texts = exploding("{columns: DATES, json: true}")
     assert keys(texts.outcomes(row(DATES='["03.05.2026", null, "04.05.2026"]'))) == ["1|03.05.2026", "1|04.05.2026"]
     on = AT_DAY.replace("$day", '{from: DATES.on, do: [{date: "%d.%m.%Y"}]}')
@@ -254,12 +244,12 @@ def test_a_json_array_is_one_event_for_each_text_or_object(exploding: Callable[.
 
 
 @pytest.mark.parametrize("cell", ["{}", "3", "[1", '"x"', "[" * 2000, "nonsense"])
-def test_what_is_no_json_array_is_refused(cell: str, exploding: Callable[..., RowMapper], row: Row) -> None:
+def test_what_is_no_json_array_is_refused(cell: str, exploding: Mapper, row: Row) -> None:
     (told,) = refused(exploding("{columns: DATES, json: true}").outcomes(row(DATES=cell)))
     assert told[:2] == (ReasonCode.BAD_TEXT, "DATES")
 
 
-def test_objects_without_a_key_and_mangled_items_are_refused(exploding: Callable[..., RowMapper], row: Row) -> None:
+def test_objects_without_a_key_and_mangled_items_are_refused(exploding: Mapper, row: Row) -> None:
     objects = exploding("{columns: DATES, json: true}").outcomes(row(DATES='[{"on": "03.05.2026"}]'))
     assert refused(objects)[0][:2] == (ReasonCode.BAD_KEY, "DATES")
     mangled = exploding('{columns: DATES, by: ";"}').outcomes(row(DATES="03.05.2026;4.6E+11"))
@@ -274,7 +264,7 @@ def test_a_row_without_a_list_is_one_event_under_its_own_key(build: Build, row: 
     assert keys(mapper.outcomes(row(DATES="03.05.2026", ALSO=""))) == ["1"]
 
 
-def test_all_bad_items_of_a_row_are_told_in_one_rejection(exploding: Callable[..., RowMapper], row: Row) -> None:
+def test_all_bad_items_of_a_row_are_told_in_one_rejection(exploding: Mapper, row: Row) -> None:
     mapper = exploding('{columns: DATES, by: ";"}')
     told = refused(mapper.outcomes(row(DATES="soon;later", TITLE="")))
     assert told == [
@@ -299,30 +289,124 @@ def test_each_item_may_have_days_of_its_own(build: Build, row: Row) -> None:
     assert [event["locationName"] for event in events(outcomes)] == ["Blue", "Blue", "Red", "Red"]
 
 
+JULY = datetime(2026, 7, 1, tzinfo=UTC)
+START_AND_END = "startAt: {from: START}\nendAt: {from: END, on_empty: omit}"
+SKIP = "  - skip: {column: KIND, equals: online}\n    because: online only\n"
+ASSERT = "  - assert: {column: PRICE, is: present}\n    message: a price is needed\n"
+CANCELLED = "  - cancelled: {column: KIND, equals: 'off'}\n"
+WINDOW = "  - window: {past: skip, horizon: 30d}\n"
+
+
+@pytest.fixture
+def ruled(build: Build) -> Mapper:
+    """Return a function from rules to a compiled feed."""
+
+    def feed(rules: str, *, let: str = "", event: str = START_AND_END) -> RowMapper:
+        return compile_feed(build(top=f"{let}rows:\n{rules}", event=event), Directory(), JULY)
+
+    return feed
+
+
+def told(outcome: RowOutcome) -> str:
+    """Return the rule's label of a row that is left out, or the codes of a rejected one."""
+    match if_unknown(outcome):
+        case Skipped() as skipped:
+            return skipped.because
+        case Rejection() as rejection:
+            return " ".join(reason.code for reason in rejection.reasons)
+        case _:
+            return "event"
+
+
+LATER = {"START": "2026-07-10T18:00:00+00:00"}
+OVER = {"START": "2026-06-10T18:00:00+00:00"}
+
+
 @pytest.mark.parametrize(
-    ("condition", "left_out"),
+    ("rules", "cells", "becomes"),
     [
-        ('value: $day, before: "2026-05-05"', ["04"]),
-        ("value: $day, after: $half", ["08"]),
-        ('value: $day, in: ["2026-05-08", "2026-05-09"]', ["08"]),
-        ("all: [{value: $day, is: present}, {value: $price, greater: 9}]", ["04", "08"]),
-        ("value: $kinds, contains: art", ["04", "08"]),
-        ('not: {value: $day, equals: "2026-05-04"}', ["08"]),
+        (SKIP + ASSERT, {"KIND": "online"}, "online only"),
+        (ASSERT + SKIP, {"KIND": "online"}, "assertion"),
+        (ASSERT + SKIP, {"KIND": "online", "PRICE": "5"}, "online only"),
+        (CANCELLED + ASSERT, {"KIND": "off"}, "cancelled"),
+        (ASSERT + CANCELLED, {"KIND": "off"}, "assertion"),
+        (WINDOW + ASSERT, OVER, "already over"),
+        (ASSERT + WINDOW, OVER, "assertion"),
+        (WINDOW + SKIP, {**OVER, "KIND": "online"}, "online only"),
     ],
 )
-def test_conditions_look_at_days_numbers_and_lists(condition: str, left_out: list[str], build: Build, row: Row) -> None:
-    top = f"""let:
-  half: {{from: HALF, do: [{{date: "%Y-%m-%d"}}]}}
-  price: {{from: PRICE, do: [{{number: "."}}]}}
-  kinds: {{from: KINDS, do: [{{split: ","}}]}}
-rows:
-  - recur: {{from: "2026-05-04", until: "2026-05-08", weekdays: [MO, FR]}}
-  - skip: {{{condition}}}
-    because: not wanted
-"""
-    mapper = compile_feed(
-        build(top=top, event='startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'), Directory(), NOW
+def test_the_first_rule_that_rejects_a_row_or_leaves_it_out_decides(
+    rules: str, cells: dict[str, str], becomes: str, ruled: Mapper, row: Row
+) -> None:
+    assert told(ruled(rules)(row(**LATER | cells))) == becomes
+
+
+def test_a_value_that_a_rule_cannot_read_rejects_the_row_and_no_later_rule_leaves_it_out(ruled: Mapper, row: Row) -> None:
+    let = 'let: {seats: {from: SEATS, do: [{number: "."}]}}\n'
+    full = "  - skip: {value: $seats, less: '1'}\n    because: sold out\n"
+    assert told(ruled(full + SKIP, let=let)(row(**LATER, KIND="online", SEATS="many"))) == "not_a_number"
+    assert told(ruled(SKIP + full, let=let)(row(**LATER, KIND="online", SEATS="many"))) == "online only"
+
+
+@pytest.mark.parametrize(
+    ("cells", "becomes"),
+    [
+        ({**LATER, "END": "2026-06-10T20:00:00+00:00"}, "end_before_start"),
+        ({**OVER, "END": "2026-06-09T20:00:00+00:00"}, "end_before_start"),
+        ({**OVER, "END": "soon"}, "not_a_date"),
+        ({**OVER, "END": "2026-06-10T20:00:00"}, "not_a_date"),
+        ({"START": "soon", "END": "2026-06-10T20:00:00+00:00"}, "not_a_date"),
+        ({**OVER, "TITLE": ""}, "already over"),
+        ({**OVER, "END": "2026-06-10T20:00:00+00:00"}, "already over"),
+    ],
+)
+def test_the_window_leaves_no_row_out_whose_times_cannot_be_read(
+    cells: dict[str, str], becomes: str, ruled: Mapper, row: Row
+) -> None:
+    assert told(ruled(WINDOW)(row(**cells))) == becomes
+
+
+def test_a_window_that_does_not_look_at_the_end_leaves_out_what_is_too_far_ahead(ruled: Mapper, row: Row) -> None:
+    window = "  - window: {past: keep, horizon: 30d}\n"
+    assert told(ruled(window)(row(START="2026-09-01T18:00:00+00:00", END="soon"))) == "beyond the horizon"
+
+
+LET = 'let: {first: {from: FIRST, do: [{date: "%Y-%m-%d"}]}}\n'
+RECURS = "  - recur: {from: $first, until: '2026-07-12'}\n"
+EARLY = "  - skip: {value: $day, before: '2026-07-11'}\n    because: too early\n"
+AT = 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'
+
+
+def test_a_rule_about_the_day_hides_no_unreadable_recurrence(ruled: Mapper, row: Row) -> None:
+    mapper = ruled(RECURS + EARLY, let=LET, event=AT)
+    (outcome,) = mapper.outcomes(row(FIRST="soon"))
+    assert told(outcome) == "not_a_date"
+    assert [told(each) for each in mapper.outcomes(row(FIRST="2026-07-10"))] == ["too early", "event", "event"]
+
+
+def test_a_rule_about_the_day_before_the_recurrence_looks_at_the_rows_own_day(ruled: Mapper, row: Row) -> None:
+    mapper = ruled(EARLY + RECURS, let=LET, event=AT)
+    assert [told(each) for each in mapper.outcomes(row(FIRST="2026-07-10"))] == ["too early"]
+    assert [told(each) for each in mapper.outcomes(row(FIRST="2026-07-11"))] == ["event", "event"]
+    (unreadable,) = mapper.outcomes(row(FIRST="soon"))
+    assert isinstance(unreadable, Rejection)
+    assert [reason.code for reason in unreadable.reasons] == [ReasonCode.NOT_A_DATE]
+
+
+def test_a_recurrence_cannot_begin_on_a_day_that_it_gives_itself(ruled: Mapper) -> None:
+    let = (
+        'let: {first: {choose: [{when: {column: A, is: present}, then: $day}], otherwise: {from: B, do: [{date: "%Y-%m-%d"}]}}}\n'
     )
-    outcomes = mapper.outcomes(row(HALF="2026-05-06", PRICE="12.5", KINDS="music,art"))
-    kept = [start[8:10] for start in starts(outcomes)]
-    assert kept == [day for day in ("04", "08") if day not in left_out]
+    with pytest.raises(MappingFileError, match=r"\$day cannot say on which day a recurrence begins"):
+        ruled(EARLY + RECURS, let=let, event=AT)
+
+
+def test_days_outside_the_window_are_compared_by_their_own_keys(ruled: Mapper, row: Row) -> None:
+    explode = "  - explode: {columns: DATES, by: ';'}\n" + WINDOW
+    event = 'startAt: {at: {day: {from: DATES, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon, all_day: "20:00"}}'
+    outcomes = ruled(explode, event=event).outcomes(row(DATES="2026-06-10;2026-06-11"))
+    assert [(outcome.row_key, outcome.outside) for outcome in outcomes if isinstance(outcome, MappedRow)] == [
+        ("1|2026-06-10", "already over"),
+        ("1|2026-06-11", "already over"),
+    ]
+    assert [outcome.part.is_further for outcome in outcomes] == [False, True]

@@ -1,24 +1,19 @@
-"""Rows that have one key: made one event, or chosen among; and the rules that look at a row's condition or at its times."""
+"""Rows of one key: made one event, or chosen among; and rules about a row's condition or its times."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
-import orjson
 import pytest
+from unit.mappings.conftest import Build, Mapper, event_of
 
-from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.compiler.mapper import compile_feed
 from mappings.compiler.rows import TooManyHeldError, row_groups
 from mappings.event import Directory
 from mappings.outcome import Absorbed, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import ReasonCode
 from mappings.row_key import RowKey
-from mappings.spec.feed import FeedMapping
-
-Build = Callable[..., FeedMapping]
-Mapper = Callable[..., RowMapper]
 
 GROUP = "rows:\n  - group: {collect: [offers, classifications]%s}\n"
 OFFERS = """classifications: {from: KIND, on_empty: omit}
@@ -32,12 +27,6 @@ def rows(*cells: dict[str, str]) -> list[SourceRow]:
     """Rows of a sheet, from its second line on; the key is 1 unless they say otherwise."""
     usual = {"ID": "1", "TITLE": "Jazz", "KIND": "music"}
     return [SourceRow(RowLocation(f"sample.csv:{line}", line), usual | one) for line, one in enumerate(cells, 2)]
-
-
-def event(outcome: RowOutcome) -> dict[str, Any]:
-    assert isinstance(outcome, MappedRow), outcome
-    found: dict[str, Any] = orjson.loads(outcome.body)
-    return found
 
 
 def told(outcomes: Iterable[RowOutcome]) -> list[tuple[str, str]]:
@@ -64,7 +53,7 @@ def test_rows_of_one_key_are_one_event_whose_lists_are_gathered_from_all_of_them
     ]
     outcomes = list(mapper(top=GROUP % "", event=OFFERS).over(rows(*cells)))
     assert told(outcomes) == [("MappedRow", "2"), ("grouped", "4"), ("grouped", "5"), ("MappedRow", "3")]
-    first = event(outcomes[0])
+    first = event_of(outcomes[0])
     assert (first["title"], first["classifications"]) == ("Jazz", ["music", "art"])
     assert first["offers"] == [{"name": "Child"}, {"name": "Adult"}, {"name": "Child", "url": "https://www.a.example"}]
 
@@ -101,7 +90,7 @@ def test_rows_that_are_left_out_and_rows_without_a_usable_key_join_nothing(mappe
     cells = [{"KIND": "online", "OFFER": "Stream"}, {"ID": "9.18E+11"}, {"OFFER": "Hall"}, {"ID": "", "TITLE": "", "KIND": ""}]
     outcomes = list(mapper(top=top, event=OFFERS).over(rows(*cells)))
     assert told(outcomes) == [("online only", "2"), ("Rejection", "3"), ("blank row", "5"), ("MappedRow", "4")]
-    assert event(outcomes[-1])["offers"] == [{"name": "Hall"}]
+    assert event_of(outcomes[-1])["offers"] == [{"name": "Hall"}]
 
 
 def test_a_group_is_called_off_only_if_all_of_its_rows_are(mapper: Mapper) -> None:
@@ -109,7 +98,7 @@ def test_a_group_is_called_off_only_if_all_of_its_rows_are(mapper: Mapper) -> No
     grouping = mapper(top=top, event=OFFERS)
     some = list(grouping.over(rows({"STATE": "off", "OFFER": "Child"}, {"OFFER": "Adult"})))
     assert told(some) == [("MappedRow", "3"), ("grouped", "2")]
-    assert event(some[0])["offers"] == [{"name": "Adult"}]
+    assert event_of(some[0])["offers"] == [{"name": "Adult"}]
     every = list(grouping.over(rows({"STATE": "off"}, {"STATE": "off"})))
     assert told(every) == [("cancelled", "2"), ("grouped", "3")]
 
@@ -123,7 +112,7 @@ def test_a_sorted_file_is_grouped_as_it_comes(mapper: Mapper) -> None:
             yield row
 
     outcomes = mapper(top=GROUP % ", sorted: true", event=OFFERS).over(source())
-    assert event(next(outcomes))["offers"] == [{"name": "Adult"}]
+    assert event_of(next(outcomes))["offers"] == [{"name": "Adult"}]
     assert read == ["1", "1", "2"]
     assert told(outcomes) == [("grouped", "3"), ("MappedRow", "4"), ("MappedRow", "5")]
 
@@ -141,7 +130,7 @@ def test_a_group_may_recur(build: Build) -> None:
         compile_feed(mapping, Directory(), datetime(2026, 5, 1, tzinfo=UTC)).over(rows({"OFFER": "a"}, {"OFFER": "b"}))
     )
     assert [outcome.row_key for outcome in outcomes] == ["1|2026-05-04", "1|2026-05-05", "1"]
-    assert [len(event(outcome)["offers"]) for outcome in outcomes[:2]] == [2, 2]
+    assert [len(event_of(outcome)["offers"]) for outcome in outcomes[:2]] == [2, 2]
     assert isinstance(outcomes[2], Absorbed)
 
 
@@ -158,7 +147,7 @@ NEWEST = "keep: newest, by: {from: ON, do: [{date: '%Y-%m-%d'}]}"
 @pytest.mark.parametrize(("keep", "title"), [("keep: first", "old"), ("keep: last", "odd"), (NEWEST, "new")])
 def test_of_rows_with_one_key_the_first_the_last_or_the_newest_counts(keep: str, title: str, mapper: Mapper) -> None:
     outcomes = list(mapper(top=CHOOSE % keep).over(rows(*VERSIONS)))
-    titles = {outcome.row_key: event(outcome)["title"] for outcome in outcomes if isinstance(outcome, MappedRow)}
+    titles = {outcome.row_key: event_of(outcome)["title"] for outcome in outcomes if isinstance(outcome, MappedRow)}
     assert titles == {"1": title, "2": "Jazz"}
     assert [what for what, _ in told(outcomes)].count("duplicate") == 2
 
@@ -213,13 +202,13 @@ def test_an_assertion_speaks_to_the_editor_and_weighs_what_the_file_says(
 """
     demanding = mapper(top=top, event="status: published")
     fine, dear = demanding.over(rows({"PRICE": "12"}, {"PRICE": "1200"}))
-    assert event(fine)["status"] == "published"
+    assert event_of(fine)["status"] == "published"
     assert type(dear).__name__ == kind
-    reasons = dear.reasons if isinstance(dear, Rejection) else dear.warnings  # type: ignore[union-attr] # an event then
+    reasons = dear.reasons if isinstance(dear, Rejection) else dear.warnings  # type: ignore[union-attr] # an event_of then
     assert [(reason.code, reason.column, reason.found, reason.hint) for reason in reasons] == [
         (ReasonCode.ASSERTION, "PRICE", "1200", "five hundred is a typing error")
     ]
-    assert status is None or event(dear)["status"] == status
+    assert status is None or event_of(dear)["status"] == status
 
 
 def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> None:
@@ -250,4 +239,4 @@ def test_a_row_goes_to_the_channel_that_a_rule_or_a_table_says(channel: str, bui
     files = {"routes.csv": "kind,channel\nmusic,city-music\n"}
     mapping = build(event=f"channelId: {channel}", files=files)
     routed = compile_feed(mapping, Directory(channels={"city-music": 5, "city-agenda": 6}))
-    assert [event(outcome)["channelId"] for outcome in routed.over(rows({}, {"ID": "2", "KIND": "art"}))] == [5, 6]
+    assert [event_of(outcome)["channelId"] for outcome in routed.over(rows({}, {"ID": "2", "KIND": "art"}))] == [5, 6]

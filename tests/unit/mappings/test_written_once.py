@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
+from unit.mappings.conftest import Build, Mapper, Row
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, RowOutcome, SourceRow
-from mappings.spec.feed import FeedMapping
+from mappings.outcome import MappedRow, RowOutcome
 from mappings.yaml.loader import load_folder
 
-Build = Callable[..., FeedMapping]
-Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
-Row = Callable[..., SourceRow]
 CLEAN = "steps:\n  plain: [html_unescape, collapse]\n  clean: [{use: plain}, {truncate: 12}]\n"
 
 

@@ -1,47 +1,38 @@
-"""Cover images on their way: what the service's answers to an upload mean for the image, for its row, and for the run."""
+"""Cover images on their way: what the service's answers mean for the image, for its row, and for the run."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import httpx
 import pytest
-from empty_books import lay_out
+from sqlalchemy import Engine
 from unit.connectors_api.test_pictures import png
-from unit.connectors_api.wired import api_over, intent, told
+from unit.connectors_api.wired import api_over, created, intent, told
+from unit.pipelines.publishing import covers_from, published
+from unit.state.world import World, row
 from virtual_time import at_once
 
-from connectors.event_api.media import ImageFetcher, ImageLimits
 from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verdict
 from mappings.outcome import Cover
-from pipelines.run.images import CoverImages, EventBody, names_cover
-from state.database import open_database
+from pipelines.run.images import EventBody, names_cover
 from state.notes import MediaMemory
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ROW = replace(intent(), body=b'{"title":"x"}')
 Answers = Callable[[httpx.Request], httpx.Response]
 Fates = list[EventBody | Refusal | Postponed]
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Iterator[MediaMemory]:
-    engine = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
-    yield MediaMemory(engine, "https://events.example.org#tests")
-    engine.dispose()
+def memory(engine: Engine) -> MediaMemory:
+    return MediaMemory(engine, "https://events.example.org#tests")
 
 
-def dressed(memory: MediaMemory, service: Answers, *covers: Cover, in_turn: bool = True) -> tuple[Fates, list[httpx.Request]]:
-    """Dress one row for each cover; each address shows a picture of its own, but for those of missing.example."""
+def dressed(memory: MediaMemory, service: Answers, *covers: Cover) -> tuple[Fates, list[httpx.Request]]:
+    """Prepare one row for each cover, in turn."""
     requests: list[httpx.Request] = []
-
-    def pictures(request: httpx.Request) -> httpx.Response:
-        if request.url.host == "missing.example":
-            return httpx.Response(404)
-        return httpx.Response(200, stream=httpx.ByteStream(png(40, 1 + int(request.url.path[1:]))))
 
     async def wire(request: httpx.Request) -> httpx.Response:
         requests.append(request)
@@ -49,20 +40,17 @@ def dressed(memory: MediaMemory, service: Answers, *covers: Cover, in_turn: bool
 
     async def main() -> Fates:
         api, http = api_over(wire)
-        fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
-        row = replace(intent(), body=b'{"title":"x"}')
+        images = covers_from(memory)
         async with http:
-            carried = CoverImages(fetcher, memory, "tests", lambda: NOW)
-            asked = [carried.prepare(api, row, cover) for cover in covers]
-            fates = [await one for one in asked] if in_turn else await asyncio.gather(*asked)
-            await carried.close()
+            fates = [await images.prepare(api, ROW, cover) for cover in covers]
+            await images.close()
         return fates
 
     return at_once(main), requests
 
 
-def at(number: int, on_error: str = "omit", host: str = "img.example") -> Cover:
-    return Cover(f"https://{host}/{number}", on_error)
+def at(number: int) -> Cover:
+    return Cover(f"https://img.example/{number}", "omit")
 
 
 def lists(request: httpx.Request) -> httpx.Response | None:
@@ -139,19 +127,17 @@ def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more
 
     async def main() -> tuple[list[int | None], list[bool]]:
         api, http = api_over(wire)
-        picture = httpx.MockTransport(lambda _: httpx.Response(200, stream=httpx.ByteStream(png(40, 30))))
-        fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=picture)
-        row = replace(intent(), body=b'{"title":"x"}')
+        images = covers_from(memory)
+        ids: list[int | None] = []
+        is_worth_a_try = []
         async with http:
-            covers = CoverImages(fetcher, memory, "tests", lambda: NOW)
-            ids, is_worth_a_try = [], []
             for _ in range(3):
-                fate = await covers.prepare(api, row, at(1))
+                fate = await images.prepare(api, ROW, at(1))
                 assert isinstance(fate, EventBody)
                 assert fate.media_id is not None
                 ids.append(fate.media_id)
-                is_worth_a_try.append(await covers.forget(fate.media_id))
-            await covers.close()
+                is_worth_a_try.append(await images.forget(fate.media_id))
+            await images.close()
         return ids, is_worth_a_try
 
     assert at_once(main) == ([7, 8, 8], [True, False, False])
@@ -174,3 +160,69 @@ def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more
 )
 def test_only_a_refusal_that_names_the_cover_image_is_about_it(verdict: Verdict, is_named: bool) -> None:
     assert names_cover(verdict) is is_named
+
+
+@dataclass
+class Forgetful:
+    """A service that has lost the images below `first`, and takes others while `is_open`. `stores`: it keeps refusals."""
+
+    stores: bool
+    first: int = 1
+    uploaded: int = 0
+    is_open: bool = True
+    stored: dict[str, httpx.Response] = field(default_factory=dict)
+    events: list[tuple[str, int]] = field(default_factory=list)
+
+    async def __call__(self, request: httpx.Request) -> httpx.Response:
+        if request.url.path.endswith("/media"):
+            return self._upload()
+        if request.url.path.endswith("/events"):
+            return self._create(request.headers["idempotency-key"], json.loads(request.content))
+        return told(503, "internal_error")
+
+    def _upload(self) -> httpx.Response:
+        if not self.is_open:
+            return told(503, "internal_error")
+        self.uploaded += 1
+        return httpx.Response(201, json={"doc": {"id": self.uploaded}})
+
+    def _create(self, key: str, body: dict[str, int]) -> httpx.Response:
+        if key in self.stored:
+            return self.stored[key]
+        if body["coverImage"] < self.first:
+            refusal = told(400, "invalid_request", request_id=f"req-{key}", field="coverImage", issue="does not exist")
+            return self.stored.setdefault(key, refusal) if self.stores else refusal
+        self.events.append((key, body["coverImage"]))
+        return created(len(self.events))
+
+
+@pytest.mark.parametrize("stores", [False, True])
+def test_a_row_whose_image_is_gone_waits_for_it_while_no_image_can_be_uploaded(world: World, stores: bool) -> None:
+    service = Forgetful(stores)
+    world.stage([row("a", cover=at(1))])
+    published(world, service, in_flight=2)
+    service.first, service.is_open = 2, False
+    world.stage([row("a", cover=at(1)), row("b", cover=at(1))])
+    for _ in range(2):
+        published(world, service, in_flight=2)
+        entry = world.known("b")
+        assert (entry.state, entry.attempts, entry.unanswered_at) == ("pending", 0, None)
+    service.is_open = True
+    published(world, service, in_flight=2)
+    assert [cover for _, cover in service.events] == [1, 2]
+    assert world.states() == {"a": "delivered", "b": "delivered"}
+    assert world.known("b").revision == int(stores)
+
+
+def test_such_a_row_takes_the_words_that_its_source_says_meanwhile(world: World) -> None:
+    service = Forgetful(stores=True)
+    world.stage([row("a", cover=at(1))])
+    published(world, service, in_flight=2)
+    service.first, service.is_open = 2, False
+    world.stage([row("a", cover=at(1)), row("b", cover=at(1))])
+    published(world, service, in_flight=2)
+    world.stage([row("a", cover=at(1)), row("b", "corrected", cover=at(1))])
+    service.is_open = True
+    published(world, service, in_flight=2)
+    entry = world.known("b")
+    assert (entry.state, b"corrected" in entry.body, entry.drift_kind) == ("delivered", True, None)

@@ -1,32 +1,35 @@
-"""The drain over a real outbox: how many requests are under way, when answers are written down, how it stops."""
+"""The drain over a real outbox: requests under way, answers written down, how it stops, what an outage costs."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import sqlite3
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
+import httpx
 import pytest
 from sqlalchemy import func, select
-from unit.state.world import World, answer, receipt, row
+from unit.connectors_api.wired import created, page, told
+from unit.pipelines.publishing import published
+from unit.state.world import World, receipt, row
+from virtual_time import at_once
 
-from connectors.errors import KeyRefusedError
-from mappings.delivery import Intent, Postponed, Refusal, Superseded, Verdict
+from connectors.errors import OutageError, PausedError
+from mappings.delivery import Intent, Verdict
+from mappings.errors import SyncError, TransientError
 from pipelines.run.publish import Drain
 from pipelines.run.signals import InterruptedRunError
+from state.errors import StateBusyError
 from state.holders import LeaseLostError
 from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
 
 Deliver = Callable[[Intent], Awaitable[Verdict]]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "state.db")
-    yield made
-    made.engine.dispose()
 
 
 @dataclass
@@ -68,9 +71,8 @@ def _staged(world: World, rows: int) -> Outbox:
     return world.outbox()
 
 
-def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4, grace_s: float = 5.0) -> Drain:
-    advanced: list[int] = []
-    drain = Drain(outbox, in_flight, grace_s, advanced.append, deliver)  # type: ignore[arg-type]
+def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4) -> Drain:
+    drain = Drain(outbox, in_flight, 5.0, lambda _: None, deliver)  # type: ignore[arg-type]
     asyncio.run(asyncio.wait_for(drain.run(), 30))
     return drain
 
@@ -84,12 +86,6 @@ def test_every_row_owed_is_sent_once_and_never_more_at_a_time_than_allowed(world
     assert drain.cause is None
     assert set(world.states().values()) == {"delivered"}
     assert outbox.account().delivered == 50
-
-
-def test_progress_counts_every_row_that_ended(world: World) -> None:
-    outbox, advanced = _staged(world, 30), []
-    asyncio.run(Drain(outbox, 4, 5.0, advanced.append, Sent().deliver).run())
-    assert sum(advanced) == 30
 
 
 def test_a_slot_takes_its_next_row_only_when_its_last_answer_is_durable(world: World) -> None:
@@ -106,26 +102,6 @@ def test_a_slot_takes_its_next_row_only_when_its_last_answer_is_durable(world: W
 
     _drain(outbox, deliver, in_flight=3)
     assert most == 3
-
-
-def test_answers_that_arrive_together_are_written_down_together(world: World) -> None:
-    outbox, groups = _staged(world, 12), []
-    waiting: list[asyncio.Event] = []
-
-    async def deliver(intent: Intent) -> Verdict:
-        waiting.append(asyncio.Event())
-        if len(waiting) == 4:
-            for one in waiting:
-                one.set()
-            waiting.clear()
-        else:
-            await waiting[-1].wait()
-        return receipt(intent)
-
-    _drain(Watched(outbox, lambda settled: groups.append(len(settled))), deliver)
-    assert sum(groups) == 12
-    assert max(groups) > 1
-    assert set(world.states().values()) == {"delivered"}
 
 
 def test_answers_that_are_on_their_way_through_the_loop_are_written_down_together(world: World) -> None:
@@ -229,34 +205,6 @@ def test_the_first_cause_of_a_stop_stands(world: World) -> None:
     assert world.states() == {"0": "pending"}
 
 
-def test_a_cause_of_the_whole_route_stops_the_drain_and_leaves_all_rows_owed(world: World) -> None:
-    outbox = _staged(world, 20)
-    cause = KeyRefusedError("the key is revoked")
-
-    async def deliver(_intent: Intent) -> Verdict:
-        return Postponed(answer(401), cause)
-
-    drain = _drain(outbox, deliver)
-    assert drain.cause is cause
-    assert set(world.states().values()) == {"pending"}
-    assert outbox.account().pending == 20
-
-
-def test_a_corrected_row_goes_out_again_under_its_next_key(world: World) -> None:
-    world.stage([row("1", "Refused")])
-    world.publish(Refusal(answer(400, "req-1")))
-    world.stage([row("1", "Corrected")])
-    keys: list[str] = []
-
-    async def deliver(intent: Intent) -> Verdict:
-        keys.append(intent.key)
-        return Superseded(answer(400, "req-1")) if len(keys) == 1 else receipt(intent)
-
-    _drain(world.outbox(), deliver)
-    assert len(set(keys)) == 2
-    assert world.states() == {"1": "delivered"}
-
-
 def test_a_fault_in_delivering_is_raised_and_the_other_requests_are_ended(world: World) -> None:
     outbox, cancelled = _staged(world, 8), []
 
@@ -276,15 +224,103 @@ def test_a_fault_in_delivering_is_raised_and_the_other_requests_are_ended(world:
     assert set(world.states().values()) == {"pending"}
 
 
-def test_a_lost_lease_ends_the_drain_before_anything_more_is_sent(world: World) -> None:
-    outbox, sent = _staged(world, 40), Sent()
+def test_a_state_db_that_stays_away_ends_the_drain_after_a_while(tmp_path: Path) -> None:
+    world, keys = World(f"sqlite:///{tmp_path / 'state.db'}?timeout=0.01"), list[str]()
+    outbox = _staged(world, 12)
 
     async def deliver(intent: Intent) -> Verdict:
-        if len(sent.keys) == 10:
-            world.lease.release()
-            world.ledger.acquire_lease("another run")
-        return await sent.deliver(intent)
+        keys.append(intent.key)
+        if len(keys) == 5:
+            other_process.execute("BEGIN IMMEDIATE")
+        await asyncio.sleep(1)
+        return receipt(intent)
 
-    with pytest.raises(LeaseLostError):
-        _drain(outbox, deliver)
-    assert len(sent.keys) <= 10 + 4
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None, check_same_thread=False)) as other_process:
+        drain = Drain(outbox, 4, 5.0, lambda _rows: None, deliver)
+        with pytest.raises(StateBusyError, match="held by another process"):
+            at_once(drain.run)
+    states = world.states()
+    assert len(keys) <= sum(world.known(key).attempts > 0 for key in states), "every request was on record before it left"
+    assert Counter(states.values())["delivered"] == 4
+    world.engine.dispose()
+
+
+IDS = count(1)
+Answers = Callable[[httpx.Request], httpx.Response]
+
+
+def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, attempts: int = 2) -> SyncError | None:
+    """Send so many rows to a service and return why the drain ended early."""
+    _staged(world, rows)
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0)
+        return answers(request)
+
+    return published(world, service, in_flight=in_flight, attempts=attempts)
+
+
+def test_where_no_row_got_an_answer_the_run_comes_back_later(world: World) -> None:
+    cause = _cause(world, 5, lambda _: page(502))
+    assert isinstance(cause, TransientError)
+    assert "6 attempts in a row" in str(cause)
+
+
+def test_where_the_service_names_a_far_hour_the_run_says_when_to_come_back(world: World) -> None:
+    cause = _cause(world, 3, lambda _: page(503, **{"retry-after": "7200"}))
+    assert isinstance(cause, PausedError)
+
+
+def test_a_lonely_row_that_the_service_cannot_digest_is_a_persons(world: World) -> None:
+    assert _cause(world, 1, lambda _: page(500)) is None
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 4])
+def test_a_row_that_the_service_never_answers_stops_no_other_row(world: World, in_flight: int) -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        return page(500) if b"Title of 3" in request.content else created(next(IDS))
+
+    assert _cause(world, 8, answers, in_flight=in_flight, attempts=6) is None
+    assert Counter(world.states().values()) == {"delivered": 7, "uncertain": 1}
+
+
+@pytest.mark.parametrize("in_flight", [1, 2, 4])
+def test_rows_that_no_service_digests_are_not_what_every_run_begins_with(world: World, in_flight: int) -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        return page(500) if any(b'Title of %d"' % number in request.content for number in range(4)) else created(next(IDS))
+
+    assert isinstance(_cause(world, 12, answers, in_flight=in_flight, attempts=6), OutageError)
+    world.clock.turn(minutes=5)
+    for _ in range(4):
+        _cause(world, 12, answers, in_flight=in_flight, attempts=6)
+    assert Counter(world.states().values())["delivered"] == 8
+
+
+def test_a_run_after_an_outage_sends_one_row_first_even_if_a_run_between_was_killed(world: World) -> None:
+    _cause(world, 24, lambda _: page(502))
+    world.run()
+    world.crash()
+    sent: list[str] = []
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers["idempotency-key"])
+        return page(502)
+
+    assert isinstance(_cause(world, 24, answers), OutageError)
+    assert len(set(sent)) == 1
+    assert _cause(world, 24, lambda _: created(next(IDS))) is None
+    assert set(world.states().values()) == {"delivered"}
+    assert world.outbox().stopped_by == ""
+
+
+def test_failures_that_the_service_keeps_under_the_keys_of_their_rows_are_no_outage(world: World) -> None:
+    def answers(request: httpx.Request) -> httpx.Response:
+        return told(500, "internal_error", request_id=f"of {request.headers['idempotency-key']}")
+
+    assert _cause(world, 12, answers, attempts=6) is None
+    assert set(world.states().values()) == {"uncertain"}
+
+
+def test_a_gateway_that_gives_every_failure_one_request_id_is_an_outage(world: World) -> None:
+    failure = told(500, "internal_error", request_id="of a gateway")
+    assert isinstance(_cause(world, 12, lambda _: failure, attempts=6), OutageError)

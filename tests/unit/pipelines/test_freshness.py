@@ -1,11 +1,10 @@
-"""When a feed counts as stale: told by Dagster's own words for it, asked about moments around its ticks."""
+"""Ticks and staleness of a feed: as Dagster works them out, asked about moments around its ticks."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-import dagster as dg
 import pytest
 from dagster._core.definitions.freshness import CronFreshnessPolicy, TimeWindowFreshnessPolicy
 from dagster._utils.schedules import get_latest_completed_cron_tick
@@ -14,12 +13,17 @@ from hypothesis import strategies as st
 
 from mappings.spec.feed import Schedule
 from pipelines.orchestration.freshness import freshness_of
+from pipelines.ticks import last_tick
 
 ZONE = "Europe/Warsaw"
 
 
+def schedule(cron: str) -> Schedule:
+    return Schedule.model_validate({"cron": cron, "timezone": ZONE})
+
+
 def policy(cron: str) -> CronFreshnessPolicy | TimeWindowFreshnessPolicy:
-    made = freshness_of(Schedule.model_validate({"cron": cron, "timezone": ZONE}))
+    made = freshness_of(schedule(cron))
     assert isinstance(made, CronFreshnessPolicy | TimeWindowFreshnessPolicy)
     return made
 
@@ -60,13 +64,12 @@ def test_a_feed_is_stale_once_a_tick_is_old_and_nothing_was_published_since(
     assert is_stale(cron, published=published, now=now) is stale
 
 
-FIELD = st.sampled_from(["*", "0", "30", "*/15", "0,30", "5-50/15", "59"])
+MINUTES = st.sampled_from(["*", "0", "30", "*/15", "0,30", "5-50/15", "59", "50-10/5"])
 HOURS = st.sampled_from(["*", "6", "*/2", "6,18", "6-20", "22-6", "23", "0-23/3"])
-DAYS = st.sampled_from(["* * *", "* * 1-5", "1 * *", "* 6-9 *"])
 
 
 @settings(max_examples=40, deadline=None)  # Dagster counts a thousand ticks of each new line
-@given(FIELD, HOURS, DAYS)
+@given(MINUTES, HOURS, st.sampled_from(["* * *", "* * 1-5", "1 * *", "* 6-9 *"]))
 def test_every_schedule_has_a_policy_whose_deadlines_come_after_its_ticks_by_the_grace_that_it_leaves(
     minute: str, hour: str, days: str
 ) -> None:
@@ -82,16 +85,42 @@ def test_every_schedule_has_a_policy_whose_deadlines_come_after_its_ticks_by_the
     assert own or deadline - made.lower_bound_delta <= tick
 
 
-@pytest.mark.parametrize("cron", ["15 */2 * * *", "*/15 * * * *", "7 6,18 * * *", "* * * * *"])
-def test_even_ticks_need_no_calendar(cron: str) -> None:
-    assert isinstance(policy(cron), TimeWindowFreshnessPolicy)
+def test_a_feed_without_a_clock_is_never_stale_and_has_no_tick() -> None:
+    by_looking = Schedule.model_validate({"look_every": "5m"})
+    assert freshness_of(None) is None
+    assert freshness_of(by_looking) is None
+    assert last_tick(by_looking, datetime(2031, 5, 5, tzinfo=UTC)) is None
 
 
-@pytest.mark.parametrize("schedule", [None, Schedule.model_validate({"look_every": "5m"})])
-def test_a_feed_without_a_clock_is_never_stale(schedule: Schedule | None) -> None:
-    assert freshness_of(schedule) is None
+DAYS = st.sampled_from(["*", "1", "1,15", "30", "28-31", "*/10"])
+MONTHS = st.sampled_from(["*", "6", "jun-aug", "6,SEP", "5-9/2"])
+WEEKDAYS = st.sampled_from(["*", "1-5", "mon", "0", "7", "sat,sun", "fri-7"])
+SUMMER = st.datetimes(datetime(2031, 5, 1), datetime(2031, 9, 30), timezones=st.just(UTC))  # noqa: DTZ001  # as hypothesis asks
 
 
-def test_a_policy_is_made_once_for_all_feeds_of_a_schedule() -> None:
-    assert policy("0 6 * * *") is policy("0 6 * * *")
-    assert isinstance(policy("0 6 * * *"), dg.FreshnessPolicy)
+@settings(max_examples=60, deadline=None)  # Dagster counts a thousand ticks of each new line
+@given(MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS, SUMMER)
+def test_the_last_tick_is_the_one_at_which_dagster_ticks(
+    minute: str, hour: str, day: str, month: str, weekday: str, at: datetime
+) -> None:
+    cron = f"{minute} {hour} {day} {month} {weekday}"
+    ours = last_tick(schedule(cron), at)
+    theirs = get_latest_completed_cron_tick(cron, at, "Europe/Warsaw")
+    if ours is None or (ours.year == at.year and 4 < ours.month < 10):  # clocks are put forward and back outside
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("cron", "at", "last"),
+    [
+        ("0 6 * * *", "2031-05-05T04:00", "2031-05-05T04:00"),
+        ("0 6 * * *", "2031-05-05T03:59", "2031-05-04T04:00"),
+        ("0 6 29 2 *", "2031-05-05T04:00", "2028-02-29T05:00"),
+        ("0 6 29 2 *", "2104-02-28T04:00", "2096-02-29T05:00"),
+        ("0 6 1 * mon", "2031-05-02T04:00", "2031-05-01T04:00"),
+        ("0 6 1 * mon", "2031-05-06T04:00", "2031-05-05T04:00"),
+    ],
+)
+def test_the_last_tick_may_be_long_ago(cron: str, at: str, last: str) -> None:
+    found = last_tick(schedule(cron), datetime.fromisoformat(at).replace(tzinfo=UTC))
+    assert found == datetime.fromisoformat(last).replace(tzinfo=UTC)

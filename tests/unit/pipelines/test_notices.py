@@ -2,44 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from empty_books import lay_out
 from pydantic import SecretStr
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
+from unit.pipelines.feed_files import feed as feed_file
 
 from connectors.notify import Message
 from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import MOST_AN_HOUR, Notifier
 from pipelines.run.outcome import ExitCode, Outcome
 from pipelines.settings import read_channels
-from state.database import open_database
 from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
-MAPPING = """\
-feed: {feed}
-owner: {owner}
-notify: [{notify}]
-source: {{kind: csv, path: events.csv}}
-key: [ID]
-event:
-  channelId: 7
-  title: {{from: TITLE}}
-  startAt: {{from: START, do: [{{datetime: ["%Y-%m-%dT%H:%M%z"]}}]}}
-  timezone: Europe/Warsaw
-  classifications: [music]
-  approxLocation: {{city: {{placeId: krk}}}}
-"""
 OK = Outcome("done", ExitCode.DONE)
 BRAKED = Outcome("stopped by a brake", ExitCode.BRAKE, "3 of 40 rows rejected", "mend the source")
 AWAY = Outcome("paused", ExitCode.LATER, "the service answered 503", "come back at 12:15 UTC")
@@ -71,10 +54,8 @@ class World:
         return Notifier(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
 
     def feed(self, feed: str = "agenda", owner: str = "", notify: str = "", cron: str = "") -> FeedMapping:
-        path = self.folder / f"{feed}.yaml"
         schedule = f'schedule: {{cron: "{cron}", timezone: Europe/Warsaw}}\n' if cron else ""
-        path.write_text(schedule + MAPPING.format(feed=feed, owner=owner or '""', notify=notify), "utf-8")
-        return load_feed(path)
+        return feed_file(self.folder, more=f'{schedule}owner: "{owner}"\nnotify: [{notify}]', name=feed)
 
     def begin(self, feed: str = "agenda", launched_by: str = "a test") -> str:
         self.at += timedelta(minutes=1)
@@ -100,21 +81,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    engine = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
-    yield World(tmp_path, engine)
-    engine.dispose()
-
-
-def test_a_feed_that_is_well_is_no_news(world: World) -> None:
-    world.run(OK)
-    world.notifier().notify([world.feed()])
-    assert world.heard() == []
-
-
-def test_a_feed_that_never_ran_is_no_news(world: World) -> None:
-    world.notifier().notify([world.feed()])
-    assert world.heard() == []
+def world(tmp_path: Path, engine: Engine) -> World:
+    return World(tmp_path, engine)
 
 
 def test_a_stopped_feed_is_told_once_however_often_it_runs_and_then_that_it_is_over(world: World) -> None:
@@ -202,17 +170,6 @@ def test_who_cannot_be_reached_is_told_later_and_the_others_only_once(world: Wor
     assert notifier.unfinished() == frozenset()
 
 
-def test_what_is_over_before_it_could_be_told_is_never_told(world: World) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    world.deaf = {"json://a.example/all"}
-    world.run(AWAY)
-    notifier.notify([feed])
-    world.deaf, world.at = set(), world.at + timedelta(hours=1)
-    world.run(OK)
-    notifier.notify([feed])
-    assert world.heard() == []
-
-
 def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_waited(world: World) -> None:
     notifier, feeds = world.notifier(), [world.feed(f"feed-{number}") for number in range(20)]
     for feed in feeds:
@@ -222,18 +179,6 @@ def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_
     world.at += timedelta(hours=1)
     notifier.notify(feeds)
     assert world.heard() == [f"{20 - MOST_AN_HOUR} feeds need somebody"]
-
-
-def test_a_run_that_was_lost_is_told_before_the_next_one_tries(world: World) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    world.run(OK)
-    notifier.notify_of_lost_runs([feed])
-    world.begin()
-    notifier.notify_of_lost_runs([feed])
-    assert world.heard() == ["agenda: a run was lost"]
-    world.run(OK)
-    notifier.notify([feed])
-    assert world.heard() == ["agenda: over"]
 
 
 def test_a_run_under_way_was_not_lost(world: World) -> None:
@@ -254,7 +199,7 @@ def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world:
     world.at = datetime(2026, 3, 2, 6, 1, tzinfo=UTC)
     assert notifier.newly_overdue([feed]) == {"agenda"}
     notifier.notify([feed])
-    assert world.heard() == []  # whoever looks for another reason does not know whether the daemon was away
+    assert world.heard() == [], "unless the caller knows that the daemon was there"
     notifier.notify([feed], late=["agenda"])
     for _ in range(2):
         assert notifier.newly_overdue([feed]) == frozenset()
@@ -312,16 +257,6 @@ def test_feeds_without_a_clock_or_without_anybody_to_tell_are_not_looked_at(worl
     assert world.notifier().newly_overdue([world.feed()]) == frozenset()
     nobodys = world.notifier("ops=json://b.example/ops")
     assert nobodys.newly_overdue([world.feed(cron="0 6 * * *")]) == frozenset()
-
-
-def test_what_the_books_do_not_know_of_is_told_by_whoever_knows(world: World) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    crash = Concern(Cause.FAILED, "run 17 failed in Dagster: out of memory", "look there")
-    notifier.notify([feed], {feed.feed: crash})
-    notifier.notify([feed], {feed.feed: crash})
-    (_, message) = world.inbox[0]
-    assert world.heard() == ["agenda: the run failed"]
-    assert "out of memory" in message.body
 
 
 def test_a_channel_that_is_not_configured_is_complained_of_and_fails_nothing(world: World) -> None:

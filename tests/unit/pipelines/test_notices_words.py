@@ -1,18 +1,33 @@
-"""What a message says: the gravest first, bounded, and nothing in it that a chat would take for a call."""
+"""What a message to owners says, whom it goes to, how often, and that docs/notifications.md agrees."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from connectors.masking import Mask
 from connectors.notify import Tone
+from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from pipelines.control_characters import replaced
 from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.notices import MOST_CHARS, MOST_FEEDS, FeedNews, harmless, message_of
+from pipelines.notifications.notices import (
+    MOST_AN_HOUR,
+    MOST_CHARS,
+    MOST_FEEDS,
+    FeedNews,
+    SentMessages,
+    harmless,
+    message_of,
+    sent_messages_of,
+)
+from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
+from pipelines.settings import Channels, read_channels, read_settings
 from state.notes import Notice
 
 BRAKE = Concern(Cause.BRAKE, "3 of 40 rows rejected", "mend the source")
@@ -62,7 +77,6 @@ def test_the_tone_is_that_of_the_gravest(new: tuple[Concern, ...], tone: Tone) -
 
 
 def test_that_all_is_well_again_is_said_in_the_title() -> None:
-    assert message_of([_news("agenda", over=True)], "").title == "eventsync: agenda: over"
     assert message_of([_news("agenda", over=True), _news("crm", over=True)], "").title == "eventsync: over at 2 feeds"
 
 
@@ -87,3 +101,142 @@ def test_whatever_a_partner_wrote_stays_on_one_short_line(text: str) -> None:
     assert len(told.splitlines()) <= 1
     assert len(told) <= 2 * MOST_CHARS
     assert replaced(told) == told
+
+
+HOOK = "json://hooks.example.org/t0ps3cret-path-17"
+
+
+def _channels(cwd: Path, **values: str) -> Channels:
+    problems: list[str] = []
+    channels = read_channels(values, cwd, problems)
+    assert problems == []
+    return channels
+
+
+def _told(channels: Channels, owner: str = "", *notify: str) -> list[tuple[str, str]]:
+    return [(one.name, one.address.get_secret_value()) for one in channels.recipients(owner, notify)]
+
+
+def test_an_address_without_a_name_hears_of_every_feed(tmp_path: Path) -> None:
+    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="json://a.example/x  json://b.example/y")
+    assert _told(channels) == [("all", "json://a.example/x"), ("all (2)", "json://b.example/y")]
+
+
+def test_a_channel_hears_of_the_feeds_that_name_it_or_whose_owner_is_called_so(tmp_path: Path) -> None:
+    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="ops=json://a.example/x agenda@example.org,crew=json://b.example/y")
+    assert _told(channels) == []
+    assert _told(channels, "", "ops") == [("ops", "json://a.example/x")]
+    assert _told(channels, "agenda@example.org") == [("agenda@example.org", "json://b.example/y")]
+    assert _told(channels, "agenda@example.org", "crew", "ops") == [("crew", "json://b.example/y"), ("ops", "json://a.example/x")]
+
+
+def test_an_address_with_a_place_for_the_owner_is_each_owners_own(tmp_path: Path) -> None:
+    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="mailtos://us:secret99@smtp.example.org?to={owner}")
+    assert _told(channels, "agenda+1@example.org") == [
+        ("all (agenda+1@example.org)", "mailtos://us:secret99@smtp.example.org?to=agenda%2B1@example.org")
+    ]
+    assert _told(channels, "team:agenda") == []
+    assert _told(channels, "x@example.org&from=boss@example.org") == []
+
+
+def test_a_file_has_addresses_on_lines_and_comments(tmp_path: Path) -> None:
+    (tmp_path / "notify.txt").write_text(f"# who is told\nops={HOOK}\n\njson://a.example/x\n", "utf-8")
+    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="json://b.example/y", EVENTSYNC_NOTIFY_FILE="notify.txt")
+    assert _told(channels, "", "ops") == [("ops", HOOK), ("all", "json://b.example/y"), ("all (2)", "json://a.example/x")]
+    assert channels.unknown(["ops", "opps"]) == ("opps",)
+
+
+def test_what_is_no_address_is_told_by_its_place_alone(tmp_path: Path) -> None:
+    (tmp_path / "notify.txt").write_text("ops=s3cret-without-scheme\n", "utf-8")
+    with pytest.raises(ConfigError) as refused:
+        read_settings({"EVENTSYNC_NOTIFY": f"{HOOK} hush-hush-17 o%s={HOOK}", "EVENTSYNC_NOTIFY_FILE": "notify.txt"}, tmp_path)
+    told = str(refused.value)
+    assert [line.partition(": is no")[0] for line in told.splitlines()] == [
+        "EVENTSYNC_NOTIFY: entry 2",
+        "EVENTSYNC_NOTIFY: entry 3",
+        f"EVENTSYNC_NOTIFY_FILE: {tmp_path / 'notify.txt'}:1",
+    ]
+    assert "s3cret" not in told
+    assert "hush" not in told
+
+
+def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"EVENTSYNC_NOTIFY_FILE: cannot read .*notify\.txt: No such file or directory"):
+        read_settings({"EVENTSYNC_NOTIFY_FILE": "notify.txt"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("address", "secrets"),
+    [
+        ("slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#announcements", ["T1JJ3T3L2", "TIiajkdnlazkcOXrIdevi7FQ"]),
+        ("tgram://123456789:abcdefg_hijklmnop/12315544/", ["abcdefg_hijklmnop", "123456789:abcdefg_hijklmnop"]),
+        ("mailtos://me:p%40ss%2Fword@smtp.example.org?to=agenda@example.org", ["p%40ss%2Fword", "p@ss/word"]),
+        ("json://hooks.example.org/eventsync?+X-Token=8a7b6c5d4e3f", ["8a7b6c5d4e3f"]),
+        ("pover://user1Key2of3me@token4of5the6app", ["user1Key2of3me", "token4of5the6app"]),
+    ],
+)
+def test_keys_in_addresses_are_masked_and_words_are_not(tmp_path: Path, address: str, secrets: list[str]) -> None:
+    mask: Mask = read_settings({"EVENTSYNC_NOTIFY": f"ops={address}"}, tmp_path).mask
+    for secret in [*secrets, address]:
+        assert secret not in mask.hide(f"it said {secret}, and no more")
+    plain = "eventsync told agenda@example.org and #announcements at smtp.example.org, hooks.example.org"
+    assert mask.hide(plain) == plain
+
+
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def _at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+def test_who_cannot_be_reached_is_left_alone_for_longer_and_longer() -> None:
+    post, waits = SentMessages(), []
+    for _ in range(6):
+        post = post.with_failure(NOON)
+        waits.append(next(minute for minute in range(200) if post.may_go(_at(minute))))
+    assert waits == [5, 10, 20, 40, 60, 60]
+    assert post.with_accepted(NOON).may_go(NOON)
+
+
+def test_messages_of_a_clock_that_went_wrong_do_not_count() -> None:
+    assert SentMessages(tuple(_at(60 * 24 * 365) for _ in range(MOST_AN_HOUR))).may_go(NOON)
+    assert SentMessages().with_failure(_at(60 * 24)).may_go(NOON)
+
+
+@pytest.mark.parametrize("text", [None, "", "no json", "[]", '{"accepted": [3]}', '{"failed_at": "yesterday"}'])
+def test_what_cannot_be_read_holds_nobody_back(text: str | None) -> None:
+    assert sent_messages_of(text).may_go(NOON)
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "notifications.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def _cells(heading: str) -> list[list[str]]:
+    """The rows of the table that begins with a heading."""
+    rows = PAGE.partition(f"| {heading} |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_page_lists_every_cause_with_its_title_in_the_order_of_their_gravity() -> None:
+    titles = [message_of([_news("f", Concern(cause, "it broke", ""))], "").title for cause in Cause]
+    said = [(f"`{cause.value}`", title.removeprefix("eventsync: f: ")) for cause, title in zip(Cause, titles, strict=True)]
+    assert [(cells[0], cells[1]) for cells in _cells("cause")] == said
+
+
+def test_the_file_of_addresses_tells_whom_the_table_says(tmp_path: Path) -> None:
+    (tmp_path / "notify").write_text(BLOCKS[0], "utf-8")
+    channels = _channels(tmp_path, EVENTSYNC_NOTIFY_FILE="notify")
+    for owner, notify, told in _cells("`owner`"):
+        names = re.findall(r"`([^`]+)`", told)
+        wanted = [word for word in notify.strip("`").split(", ") if word]
+        assert [one.name for one in channels.recipients(owner.strip("`"), wanted)] == names
+
+
+def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
+    assert f"At most {MOST_AN_HOUR} messages an hour" in PAGE
+    assert f"Of more than {MOST_FEEDS} feeds" in PAGE
+    assert "three minutes" in PAGE
+    assert LOST_AFTER == 3
+    assert f"`{NOTICES_SENSOR}`" in PAGE

@@ -4,34 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 
 import httpx
 import pytest
-from empty_books import lay_out
 from sqlalchemy import Engine
-from unit.connectors_api.wired import SECRET, api_over, page
+from unit.connectors_api.wired import SECRET, api_over
 from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
 from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.run.systemic_failure import CLEAR, Outlook, Preflight
-from state.database import open_database
 from state.notes import ServiceNotes
 
 HERE = "https://events.example.org#default"
 MAPPING = load_feed(ROOT / "mappings" / "feeds" / "lisbon-agenda.yaml")
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    opened = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
-    yield opened
-    opened.dispose()
 
 
 def _notes(engine: Engine) -> ServiceNotes:
@@ -121,8 +110,6 @@ def test_what_concerns_some_rows_is_told_once_when_the_page_changes(engine: Engi
 @pytest.mark.parametrize(
     "answer",
     [
-        page(200, "<html>Sign in</html>"),
-        page(404, "<html>Not found</html>"),
         httpx.Response(200, json={"error": {"code": "not_found"}}),
         httpx.Response(200, content=b"openapi: 3.0.3\n" + b"# a comment\n" * 200_000),
         httpx.Response(200, content=b"\x1f\x8b\x08\x00garbage"),

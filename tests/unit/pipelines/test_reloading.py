@@ -12,8 +12,7 @@ from threading import Event, Thread
 import httpx
 import pytest
 
-from mappings.errors import TransientError
-from pipelines.orchestration.webserver import Reloader, ReloadError, Webserver, files_to_watch, read_folder_version, watch
+from pipelines.orchestration.webserver import Reloader, ReloadError, Webserver, watch
 
 FEED = """\
 feed: {name}
@@ -78,26 +77,6 @@ def test_a_reload_asks_for_the_location_and_tells_what_there_is(folder: Path) ->
 def test_definitions_that_cannot_be_loaded_are_an_error_with_dagsters_own_words(folder: Path, said: object) -> None:
     with pytest.raises(ReloadError, match="no such module"):
         Reloader(server(answering(said)), folder).reload()
-
-
-def test_a_webserver_that_is_away_may_answer_later(folder: Path) -> None:
-    with pytest.raises(TransientError, match=r"dagster\.example"):
-        Reloader(server(lambda _request: httpx.Response(502)), folder).reload()
-
-
-@pytest.mark.parametrize("changed", ["feeds/one.yaml", "lists/genres.csv"])
-def test_what_is_seen_differs_where_a_file_of_a_feed_does(folder: Path, changed: str) -> None:
-    before = read_folder_version(folder).digest
-    assert read_folder_version(folder).digest == before
-    path = folder.parent / changed
-    path.write_text(path.read_text("utf-8") + ("# a word\n" if path.suffix == ".yaml" else "play,theatre\n"), "utf-8")
-    assert read_folder_version(folder).digest != before
-
-
-def test_lists_that_feeds_look_up_in_are_watched_where_they_are(folder: Path) -> None:
-    folders, files = files_to_watch(folder)
-    assert folders == {folder, folder.parent / "lists"}
-    assert files == {folder.parent / "lists" / "genres.csv"}
 
 
 @contextmanager

@@ -65,11 +65,6 @@ def test_the_password_of_an_address_is_masked_as_it_stands_and_as_it_is_meant_ev
     assert "words" not in settings.mask.hide("p%40ss-words-17 and p@ss-words-17")
 
 
-def test_a_key_may_lie_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "key.txt").write_text(f"{SECRET}\n", "utf-8")
-    assert read_settings({"EVENT_API_KEY_FILE": "key.txt"}, tmp_path).api_key.get_secret_value() == SECRET
-
-
 def test_a_key_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"EVENT_API_KEY_FILE: cannot read .*absent"):
         read_settings({"EVENT_API_KEY_FILE": "absent"}, tmp_path)
@@ -114,3 +109,15 @@ def test_the_destination_keeps_services_and_namespaces_apart(tmp_path: Path) -> 
 def test_the_log_is_asked_for_in_words(tmp_path: Path, words: str, told: tuple[str, str]) -> None:
     settings = read_settings({"EVENTSYNC_LOG": words}, tmp_path)
     assert (settings.log_format, settings.log_level) == told
+
+
+@pytest.mark.parametrize("end", ["", "/", "/api/public/v1", "/api/public/v1/"])
+def test_an_address_with_the_apis_prefix_is_the_same_destination(tmp_path: Path, end: str) -> None:
+    settings = read_settings({"EVENT_API_BASE_URL": f"https://events.example.org{end}"}, tmp_path)
+    assert settings.destination == "https://events.example.org#default"
+
+
+def test_a_key_file_as_some_editors_save_it_holds_the_key_alone(tmp_path: Path) -> None:
+    (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbfsk-test-1234567890\r\n")
+    settings = read_settings({"EVENT_API_KEY_FILE": "key.txt"}, tmp_path)
+    assert settings.api_key.get_secret_value() == "sk-test-1234567890"

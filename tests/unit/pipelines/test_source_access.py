@@ -84,18 +84,6 @@ def test_a_private_key_that_is_repeated_whole_loses_every_line(tmp_path: Path) -
     assert not [line for line in KEY_LINES[:2] if line in hidden or line[:20] in hidden]
 
 
-def test_a_token_that_a_source_is_given_later_is_masked_for_all_who_show_anything(tmp_path: Path) -> None:
-    settings = read_settings(all_set(tmp_path), tmp_path)
-    settings.access.mask.learn("ya29.a0AfH6SMBx-later")
-    assert settings.mask.hide("Bearer ya29.a0AfH6SMBx-later") == f"Bearer {MASK}"
-
-
-def test_the_key_of_the_service_and_the_password_of_the_state_db_are_masked_as_well(tmp_path: Path) -> None:
-    environ = {"EVENT_API_KEY": "sk-unit-0042-long", "EVENTSYNC_STATE_URL": "postgresql://ana:pg%2Fword-long@h/db"}
-    hidden = read_settings(environ, tmp_path).mask.hide("sk-unit-0042-long pg%2Fword-long pg/word-long")
-    assert hidden == f"{MASK} {MASK} {MASK}"
-
-
 def test_all_that_is_wrong_is_told_at_once_without_a_secret(tmp_path: Path) -> None:
     environ = {
         "EVENTSYNC_SHEETS_URL": "http://sheets.example.org",

@@ -1,27 +1,49 @@
-"""When a drain stops for what its verdicts say together: the mapping or the service is wrong, and not a row."""
+"""When a drain stops for what its answers say together: the mapping, the contract or the service is wrong, and not a row."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
-from unit.state.world import answer
+from unit.connectors_api.wired import intent
+from unit.state.world import World, answer, receipt, row
 
-from connectors.errors import KeyRefusedError
-from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import (
+    Answer,
+    Blocked,
+    Conflict,
+    Intent,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
 from mappings.errors import SyncError
 from pipelines.run.outcome import BrakeError
-from pipelines.run.systemic_failure import MOST_IN_A_ROW, SAME_REFUSALS, SystemicFailure, patience_with
+from pipelines.run.publish import Drain
+from pipelines.run.systemic_failure import (
+    MOST_IN_A_ROW,
+    PATIENT_ANSWERS,
+    SAME_REFUSALS,
+    CautiousStart,
+    ExpectedRefusal,
+    SystemicFailure,
+    patience_with,
+)
+
+REFUSED = Refusal(answer(400))
+IN_THE_PAST = Refusal(Answer(400, "code", "message", "req", "startAt", "in the past"))
+UNCERTAIN = Uncertain(answer(503))
+RECEIPT = Receipt(1, answer(201))
 
 
 def _causes(verdicts: Sequence[Verdict], patience: int = MOST_IN_A_ROW) -> list[SyncError | None]:
     systemic = SystemicFailure(patience)
     return [systemic.cause(verdict) for verdict in verdicts]
-
-
-REFUSED = Refusal(answer(400))
-UNCERTAIN = Uncertain(answer(503))
-RECEIPT = Receipt(1, answer(201))
 
 
 def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
@@ -35,34 +57,28 @@ def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
 @pytest.mark.parametrize(
     "verdicts",
     [
-        [RECEIPT, *[REFUSED] * 100],
-        [*[REFUSED] * (SAME_REFUSALS - 1), RECEIPT, *[REFUSED] * 100],
-        [Unconfirmed(answer(409)), *[REFUSED] * 100],
-        [Refusal(answer(400)), Refusal(answer(400)), *[Refusal(_other_issue)] * 100]
-        if (_other_issue := answer(400).__class__(400, "code", "message", "req", "startAt", "in the past"))
-        else [],
-        [Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50,
-    ],
-    ids=[
-        "one-went-well",
-        "one-went-well-late",
-        "one-is-confirmed",
-        "another-issue",
-        "rows-of-their-own",
+        pytest.param([RECEIPT, *[REFUSED] * 100], id="one went well"),
+        pytest.param([*[REFUSED] * (SAME_REFUSALS - 1), RECEIPT, *[REFUSED] * 100], id="one went well late"),
+        pytest.param([Unconfirmed(answer(409)), *[REFUSED] * 100], id="one is confirmed"),
+        pytest.param([REFUSED, REFUSED, *[IN_THE_PAST] * 100], id="another issue"),
+        pytest.param([Blocked(answer(403)), Conflict(answer(409)), Superseded(answer(409))] * 50, id="rows of their own"),
     ],
 )
 def test_rows_that_fail_for_reasons_of_their_own_stop_nothing(verdicts: list[Verdict]) -> None:
     assert set(_causes(verdicts)) == {None}
 
 
-IN_THE_PAST = Refusal(Answer(400, "code", "message", "req", "startAt", "in the past"))
-
-
-@pytest.mark.parametrize("before", [[RECEIPT] * 300, [IN_THE_PAST, *[REFUSED] * 5, RECEIPT]], ids=["all passed", "mixed"])
-def test_a_contract_that_changes_in_the_midst_of_a_run_stops_it_once_the_refusals_outgrow_what_may_be_bad(
-    before: list[Verdict],
-) -> None:
-    causes = _causes([*before, *[REFUSED] * 40], patience=40)
+@pytest.mark.parametrize(
+    "verdicts",
+    [
+        pytest.param([*[RECEIPT] * 300, *[REFUSED] * 40], id="all passed before"),
+        pytest.param([IN_THE_PAST, *[REFUSED] * 5, RECEIPT, *[REFUSED] * 40], id="mixed before"),
+        pytest.param([RECEIPT, *[Superseded(answer(400)), REFUSED] * 40], id="refusals of earlier bodies between them"),
+        pytest.param([RECEIPT, REFUSED, *[UNCERTAIN, REFUSED] * 39], id="a failing service between them"),
+    ],
+)
+def test_a_contract_that_changes_during_a_run_stops_it_once_the_refusals_outgrow_what_may_be_bad(verdicts: list[Verdict]) -> None:
+    causes = _causes(verdicts, patience=40)
     assert set(causes[:-1]) == {None}
     assert isinstance(causes[-1], BrakeError)
     assert str(causes[-1]).startswith("40 rows in a row were all refused for the same reason: code title too long")
@@ -73,16 +89,6 @@ def test_bad_rows_with_any_other_answer_between_them_stop_nothing_however_many_t
     assert set(_causes([RECEIPT, *[*[REFUSED] * 39, between] * 9], patience=40)) == {None}
 
 
-def test_refusals_of_earlier_bodies_told_again_do_not_hide_that_the_same_refusal_comes_in_a_row() -> None:
-    causes = _causes([RECEIPT, *[Superseded(answer(400)), REFUSED] * 40], patience=40)
-    assert set(causes[:-1]) == {None}
-    assert isinstance(causes[-1], BrakeError)
-
-
-def test_a_failing_service_does_not_hide_that_the_same_refusal_comes_in_a_row() -> None:
-    assert isinstance(_causes([RECEIPT, *[REFUSED, UNCERTAIN] * 40], patience=40)[-2], BrakeError)
-
-
 @pytest.mark.parametrize(
     ("owed", "bad_share", "patience"),
     [(1, 0.05, 25), (480, 0.05, 25), (500, 0.05, 26), (6000, 0.05, 301), (100, 0.29, 30), (10**6, 0.05, 1000), (50, None, 1000)],
@@ -91,10 +97,7 @@ def test_one_row_more_in_a_row_than_the_feed_lets_be_bad_is_too_many_within_boun
     owed: int, bad_share: float | None, patience: int
 ) -> None:
     assert patience_with(owed, bad_share) == patience
-
-
-def test_as_many_rows_side_by_side_as_the_feed_lets_be_bad_stop_nothing() -> None:
-    assert set(_causes([RECEIPT, *[REFUSED] * 300], patience_with(6000, 0.05))) == {None}
+    assert set(_causes([RECEIPT, *[REFUSED] * (patience - 1)], patience)) == {None}
 
 
 def test_after_a_stop_rows_go_one_by_one_until_one_has_passed() -> None:
@@ -110,6 +113,96 @@ def test_after_a_stop_the_same_refusal_of_the_first_row_stops_the_next_run_at_on
     assert isinstance(SystemicFailure(stopped_by="code title too long").cause(REFUSED), BrakeError)
 
 
-def test_a_postponed_row_brings_its_own_cause() -> None:
-    cause = KeyRefusedError("the key is revoked")
-    assert _causes([Postponed(answer(401), cause)]) == [cause]
+ORGANIZER = ExpectedRefusal("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
+MOVED = ExpectedRefusal("there is none at /api/public/v1/events")
+ANNOUNCED = Refusal(Answer(400, "invalid_request", "invalid", "req-1", "organizer"))
+
+
+def _cautious_causes(*verdicts: Verdict, is_unanswered: bool = False) -> list[SyncError | None]:
+    caution = CautiousStart((ORGANIZER, MOVED), owed=100)
+    return [caution.cause(intent(is_unanswered=is_unanswered), verdict) for verdict in verdicts]
+
+
+def test_before_an_announced_refusal_rows_go_one_by_one_until_one_has_passed(world: World) -> None:
+    world.stage([row(str(number)) for number in range(8)])
+    answers = iter([Refusal(Answer(400, field="title", issue="too long")), Refusal(Answer(400, field="startAt", issue="past"))])
+    under_way: set[str] = set()
+    counts: list[int] = []
+
+    async def deliver(intent: Intent) -> Verdict:
+        under_way.add(intent.key)
+        counts.append(len(under_way))
+        verdict = next(answers, receipt(intent))
+        await asyncio.sleep(0)
+        under_way.discard(intent.key)
+        return verdict
+
+    drain = Drain(world.outbox(), 4, 5.0, lambda _: None, deliver, caution=CautiousStart((ORGANIZER,), owed=8))
+    asyncio.run(asyncio.wait_for(drain.run(), 30))
+    assert (drain.cause, drain.caution.has_passed) == (None, True)
+    assert (counts[:3], max(counts)) == ([1, 1, 1], 4)
+
+
+@pytest.mark.parametrize("field", ["organizer", "body.organizer", "/organizer", "Organizer"])
+def test_a_field_is_recognised_however_the_service_spells_its_place(field: str) -> None:
+    assert ORGANIZER.explains(Answer(422, "invalid_request", "no", field=field))
+
+
+@pytest.mark.parametrize("issue", ["organizer is required", "Missing property: `organizer`"])
+def test_a_field_is_recognised_in_the_words_of_an_issue(issue: str) -> None:
+    assert ORGANIZER.explains(Answer(422, "invalid_request", "no", issue=issue))
+
+
+@pytest.mark.parametrize("field", ["offers[0].url", "/offers/0/url", "offers.url", "body.offers[12].url"])
+def test_a_field_in_a_list_is_recognised_in_any_of_its_items(field: str) -> None:
+    assert ExpectedRefusal("", frozenset({"offers[].url"})).explains(Answer(400, field=field))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(400, field="title", issue="organizer"),
+        Answer(400, field="coOrganizer"),
+        Answer(400, message="the organizers are many"),
+        Answer(404, message="no channel of this organizer"),
+        Answer(403, message="organizer"),
+    ],
+)
+def test_another_complaint_is_not_taken_for_the_announced_one(answer: Answer) -> None:
+    assert not ORGANIZER.explains(answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_explained"),
+    [(Answer(404), True), (Answer(415), True), (Answer(403), False), (Answer(400, field="title"), False)],
+)
+def test_a_route_that_is_gone_is_recognised_by_a_refusal_that_names_no_field(answer: Answer, is_explained: bool) -> None:
+    assert MOVED.explains(answer) is is_explained
+
+
+def test_a_route_that_is_gone_stops_the_drain_by_a_blocked_row() -> None:
+    assert isinstance(_cautious_causes(Blocked(Answer(404)))[0], BrakeError)
+
+
+def test_what_says_nothing_about_the_contract_neither_stops_nor_ends_the_care() -> None:
+    silent = [
+        Superseded(Answer(400, field="organizer")),
+        Uncertain(Answer(503)),
+        Conflict(Answer(409)),
+        Blocked(Answer(403)),
+        Postponed(Answer(401), SyncError("the key is revoked")),
+    ]
+    *before, last = _cautious_causes(*silent, ANNOUNCED)
+    assert set(before) == {None}
+    assert isinstance(last, BrakeError)
+
+
+def test_a_row_that_an_earlier_run_may_have_sent_says_nothing_by_passing() -> None:
+    many = [RECEIPT] * (2 * PATIENT_ANSWERS)
+    assert isinstance(_cautious_causes(*many, ANNOUNCED, is_unanswered=True)[-1], BrakeError)
+    assert isinstance(_cautious_causes(Unconfirmed(Answer(409)), ANNOUNCED)[-1], BrakeError)
+
+
+@pytest.mark.parametrize("before", [[RECEIPT], [Uncertain(Answer(503))] * PATIENT_ANSWERS], ids=["a row passed", "many answers"])
+def test_the_care_does_not_last_for_ever(before: list[Verdict]) -> None:
+    assert _cautious_causes(*before, ANNOUNCED)[-1] is None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.sources.contract import MissingColumnsError, SourceUnavailableError, StatusCell, StatusRow
+from connectors.sources.contract import StatusCell, StatusRow
 from mappings.compiler.expand import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.feed import KeyColumn
@@ -34,17 +33,12 @@ class Board:
     written: list[StatusCell] = field(default_factory=list)
     writes: int = 0
     keeps: Callable[[str], str] = str
-    is_wary: bool = False
-    """Whether it sees in time, once, that rows have moved."""
 
     def read(self) -> Sequence[StatusRow]:
         return [StatusRow(number, dict(cells)) for number, cells in enumerate(self.rows, start=2)]
 
     def write(self, marks: Sequence[StatusCell]) -> bool:
         self.before_write(self)
-        if self.is_wary:
-            self.is_wary = False
-            return False
         self.writes += 1
         self.written.extend(marks)
         for mark in marks:
@@ -66,53 +60,12 @@ def marked(board: Board, marks: Mapping[str, RowStatus], columns: WriteBack = CO
     return write_back(board, columns, read_key, {RowKey(key): mark for key, mark in marks.items()})
 
 
-def test_every_row_says_what_became_of_it() -> None:
-    board = sheet("1", "2")
-    assert marked(board, {"1": PUBLISHED, "2": REJECTED}) == WrittenBack(cells=4)
-    assert board.said() == {"1": ("published", "71", ""), "2": ("rejected", "", "Day: This is not a date.")}
-
-
-def test_a_second_time_nothing_is_written() -> None:
-    board = sheet("1", "2")
-    marked(board, {"1": PUBLISHED, "2": REJECTED})
-    assert (marked(board, {"1": PUBLISHED, "2": REJECTED}), board.writes) == (WrittenBack(), 1)
-
-
 def test_only_what_differs_is_written() -> None:
     board = sheet("1", "2")
     marked(board, {"1": PUBLISHED, "2": REJECTED})
     board.written.clear()
     marked(board, {"1": PUBLISHED, "2": RowStatus("draft", (72,))})
     assert board.written == [StatusCell(3, "Status", "draft"), StatusCell(3, "Event", "72"), StatusCell(3, "Problem", "")]
-
-
-def test_a_row_inserted_just_before_the_write_gets_nobodys_words() -> None:
-    def insert(board: Board) -> None:
-        board.rows.insert(0, {"ID": "new"})
-        board.before_write = no_edit
-
-    board = sheet("1", "2", "3")
-    board.before_write = insert
-    told = marked(board, {"1": PUBLISHED, "2": REJECTED, "3": RowStatus("draft", (73,))})
-    assert told.problem == ""
-    assert board.said() == {
-        "new": ("", "", ""),
-        "1": ("published", "71", ""),
-        "2": ("rejected", "", "Day: This is not a date."),
-        "3": ("draft", "73", ""),
-    }
-
-
-def test_nothing_is_written_where_the_sheet_sees_in_time_that_its_rows_have_moved() -> None:
-    def insert(board: Board) -> None:
-        board.rows.insert(0, {"ID": "new"})
-        board.before_write = no_edit
-
-    board = sheet("1", "2")
-    board.before_write, board.is_wary = insert, True
-    assert marked(board, {"1": PUBLISHED, "2": REJECTED}) == WrittenBack(cells=4)
-    assert board.writes == 1
-    assert board.said()["new"] == ("", "", "")
 
 
 def test_an_editor_who_never_stops_is_left_alone_and_the_next_run_mends_it() -> None:
@@ -158,21 +111,6 @@ def test_without_a_column_for_problems_the_status_says_them() -> None:
     assert board.said()["1"] == ("rejected: Day: This is not a date.", "", "")
     marked(board, {}, WriteBack(status="Status"))
     assert board.said()["1"] == ("", "", "")
-
-
-@pytest.mark.parametrize(
-    "error",
-    [SourceUnavailableError("Google answered 503", hint="run again"), MissingColumnsError("Programme", ["Status"], ["Stand"])],
-)
-def test_a_sheet_that_fails_is_told_and_fails_nobody(error: Exception) -> None:
-    def fail(_board: Board) -> None:
-        raise error
-
-    board = sheet("1")
-    board.before_write = fail
-    told = marked(board, {"1": PUBLISHED})
-    assert str(error) in told.problem
-    assert told.cells == 0
 
 
 @given(st.lists(st.sampled_from("abcdef"), max_size=8), st.lists(st.integers(0, 8), max_size=3), st.booleans())

@@ -1,25 +1,25 @@
-"""A service may store that it refused a key or its scope, and tell it again under the row's key when access is long back.
-
-A stored failure is another matter: the event may exist, and the key stays.
-"""
+"""Access that is denied, to a key, a scope or a channel: rows wait, other channels go on, and stored denials are got past."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, created, told
+from unit.connectors_api.wired import Handler, Service, ask, created, deliver, intent, told
 from unit.state.world import World, answer, row
-from virtual_time import at_once
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
-from mappings.delivery import Denial, Postponed, Superseded
+from connectors.event_api.client import EventApi
+from mappings.delivery import Denial, Postponed, Receipt, Superseded
 from mappings.errors import SyncError, TransientError
+from mappings.outcome import MappedRow
 from mappings.row_key import RowKey
 from pipelines.run.publish import Drain
+from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
 from state.enums import Decision, EntryState
 from state.ledger.choices import Change, Resend
 from state.ledger.decisions import Retried
@@ -69,15 +69,15 @@ class Storing:
         return self.stored.setdefault(key, fresh)
 
 
-def _drained(world: World, service: Callable[[httpx.Request], Awaitable[httpx.Response]]) -> SyncError | None:
-    async def main() -> SyncError | None:
-        api, http = api_over(service)
-        async with http:
-            drain = Drain(world.outbox(), 2, 5.0, lambda _: None, api.deliver)
-            await drain.run()
-            return drain.cause or api.stopped or drain.systemic.scope_cause
+def _drained(world: World, service: Handler, *, in_flight: int = 2) -> SyncError | None:
+    """Send all that is owed, and return why it ended, if there is a reason."""
 
-    return at_once(main)
+    async def drained(api: EventApi) -> SyncError | None:
+        drain = Drain(world.outbox(), in_flight, 5.0, lambda _: None, api.deliver)
+        await drain.run()
+        return drain.cause or api.stopped or drain.systemic.scope_cause
+
+    return ask(service, drained)
 
 
 def _denied(world: World, denial: str, **service: bool) -> Storing:
@@ -205,13 +205,53 @@ def test_a_conflict_after_a_denial_is_a_conflict_as_access_is_checked_before_the
 
 
 def test_a_bare_409_for_a_row_whose_channel_was_denied_is_a_conflict_too(world: World) -> None:
-    answers = iter([told(403, "forbidden"), told(409, "conflict")])
-
-    async def service(_: httpx.Request) -> httpx.Response:
-        return next(answers)
-
+    service = Service([told(403, "forbidden"), told(409, "conflict")])
     world.stage([row("a")])
     assert _drained(world, service) is None
     assert world.states() == {"a": "blocked"}
     assert _drained(world, service) is None
     assert (world.states(), world.known("a").revision) == ({"a": "conflict"}, 0)
+
+
+BARRED, FREE = 8, 7
+
+
+def _row(number: int, channel_id: int) -> MappedRow:
+    body = json.dumps({"channelId": channel_id, "title": f"Evening {number}"}).encode()
+    return replace(row(str(number)), body=body, channel_id=channel_id)
+
+
+def _sent_to(world: World, channels: Collection[int]) -> tuple[SyncError | None, list[int]]:
+    """Send a row to each of these channels, four at a time, and return why it ended and which channels were asked for."""
+    world.stage([_row(number, channel_id) for number, channel_id in enumerate(channels)])
+    asked: list[int] = []
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["channelId"])
+        return told(403, "insufficient_scope") if asked[-1] == BARRED else created(len(asked))
+
+    return _drained(world, service, in_flight=4), asked
+
+
+def test_other_channels_are_served_however_many_rows_of_a_barred_one_stand_before_them(world: World) -> None:
+    cause, asked = _sent_to(world, [BARRED] * 30 + [FREE] * 5)
+    assert isinstance(cause, ScopeMissingError)
+    assert f"channel {BARRED}" in str(cause)
+    assert asked.count(FREE) == 5
+    assert asked.count(BARRED) <= 4
+
+
+def test_where_every_row_is_out_of_scope_the_drain_ends_early(world: World) -> None:
+    cause, asked = _sent_to(world, [BARRED] * (OUT_OF_SCOPE_IN_A_ROW + 50))
+    assert isinstance(cause, ScopeMissingError)
+    assert len(asked) <= 4
+
+
+def test_a_barred_row_is_postponed_and_costs_one_request_for_its_channel() -> None:
+    service = Service([told(403, "insufficient_scope"), created()])
+    first, second, third = deliver(service, *(replace(intent(number=n), channel_id=BARRED) for n in (1, 2)), intent(number=3))
+    assert isinstance(first, Postponed)
+    assert isinstance(second, Postponed)
+    assert (first.attempts, second.attempts) == (1, 0)
+    assert isinstance(third, Receipt)
+    assert len(service.requests) == 2

@@ -1,12 +1,23 @@
+"""Mistakes in a mapping file: all at once, each at its place, with what was probably meant."""
+
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
-from unit.mappings.conftest import EVENT, HEAD
+import yaml
+from dagster._utils.schedules import is_valid_cron_string
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+from unit.mappings.conftest import EVENT, HEAD, Build
 
 from mappings.errors import MappingFileError
+from mappings.reference import read_vocabulary
+from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
+from mappings.spec.source import CsvSource
+from mappings.spec.source_words import Header
 from mappings.yaml.loader import load_feed, load_folder, parse_feed
 
 TEN_MISTAKES = """\
@@ -94,11 +105,7 @@ event:
         ("{from: TITLE}", "{form: TITLE, do: [trim]}", 'unknown value "form", did you mean "from"?'),
         ("{from: TITLE}", "{from: TITLE, do: [date]}", 'the step "date" needs to know more, write it like {date:'),
         ("{from: TITLE}", "{from: TITLE, do: [{truncate: many}]}", "a whole number is needed"),
-        (
-            "{from: TITLE}",
-            '{from: TITLE, do: [{date: "%Y-%m-%d"}, trim]}',
-            '"trim" works on a text, and would get a date',
-        ),
+        ("{from: TITLE}", '{from: TITLE, do: [{date: "%Y-%m-%d"}, trim]}', '"trim" works on a text, and would get a date'),
         ("{from: TITLE}", "{from: TITLE, on_empty: ommit}", '"ommit" is not among the choices, did you mean "omit"?'),
         ("{from: TITLE}", "{form: TITLE}", 'unknown value "form", did you mean "from"?'),
         ("[music]", "[{chose: x}]", 'unknown value "chose", did you mean "choose"?'),
@@ -159,12 +166,6 @@ def test_anchors_and_merges_are_understood(tmp_path: Path) -> None:
     path = tmp_path / "sample.yaml"
     path.write_text(VALID.replace("{from: START}", "&start {from: START}") + "  endAt: {<<: *start, on_empty: omit}\n", "utf-8")
     assert load_feed(path).event.root["endAt"].source == "START"
-
-
-def test_an_anchor_that_repeats_without_end_is_refused(tmp_path: Path) -> None:
-    bomb = "let:\n  x0: &x0 [a, a, a, a, a, a, a, a, a]\n"
-    bomb += "".join(f"  x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, 9))
-    assert "repeats an anchor without end" in str(mistakes_in(VALID + bomb, tmp_path))
 
 
 def test_a_key_that_partners_edit_and_examples_that_prove_nothing_are_warned_of(tmp_path: Path) -> None:
@@ -293,3 +294,292 @@ def test_a_parameter_that_a_step_cannot_work_with_is_a_mistake(tmp_path: Path, s
     path.write_text(f"feed: town\nsource: {{kind: csv, path: x.csv}}\nkey: [ID]\nevent: {{{event}}}\n", "utf-8")
     with pytest.raises(MappingFileError, match=mistake):
         load_feed(path)
+
+
+FILE = """\
+feed: ten-mistakes
+source: {kind: csv, path: events.csv, delimitter: ";"}
+key: [ID]
+let:
+  day: {from: DAY, do: [{date: "%d/%m/%Y"}]}
+rows:
+  - skipp: {column: KIND, equals: online}
+    because: online only
+event:
+  channelId: {channel: city-agenda}
+  title: {from: TITLE, do: [trimm]}
+  startAt: {at: {day: $dya, zone: Europe/Lisbonn, all_day: "00:00"}}
+  timezone: Europe/Lisbon
+  classifications: {from: GENRE, do: [{lookup: genre.csv}]}
+  approxLocation.city.placeId: {from: CITY, on_empty: rejct}
+  locationName: {frm: VENUE, do: [collapse]}
+publish: {on_change: reprt}
+examples:
+  - row: {ID: "1"}
+    rejected: {title: requird}
+"""
+SAID = (
+    (2, 39, 'unknown key "delimitter"', "delimiter"),
+    (7, 5, 'unknown rule "skipp"', "skip"),
+    (11, 29, 'unknown step "trimm"', "trim"),
+    (12, 23, 'unknown name "$dya"', "$day"),
+    (12, 35, '"Europe/Lisbonn" is not a time zone', "Europe/Lisbon"),
+    (14, 48, 'there is no lookup file "genre.csv"', "genres.csv"),
+    (15, 55, '"rejct" is not among the choices', "reject"),
+    (16, 18, 'unknown value "frm"', "from"),
+    (17, 22, '"reprt" is not among the choices', "report"),
+    (20, 23, '"requird" is not among the choices', "required"),
+)
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> MappingFileError:
+    (tmp_path / "genres.csv").write_text("genre,slug\nconcert,music\n", "utf-8")
+    with pytest.raises(MappingFileError) as error:
+        parse_feed(FILE, tmp_path / "ten.yaml")
+    return error.value
+
+
+def test_every_mistake_is_told_at_its_place_with_what_was_meant(broken: MappingFileError) -> None:
+    places = [(problem.line, problem.column) for problem in broken.problems]
+    assert places == [(line, column) for line, column, _, _ in SAID]
+    for problem, (_, _, message, meant) in zip(broken.problems, SAID, strict=True):
+        assert problem.message.startswith(message)
+        assert f'did you mean "{meant}"?' in str(problem)
+        assert problem.snippet == FILE.splitlines()[problem.line - 1]
+
+
+def test_what_is_merely_unwise_in_a_broken_file_is_told_as_well(broken: MappingFileError) -> None:
+    (warning,) = broken.warnings
+    assert (warning.line, warning.message) == (5, 'nothing uses the named value "day"')
+    assert warning.hint == 'is it meant by "$dya"?'
+
+
+_FOR_EDITORS = {
+    "source": ("source", {"kind": "csv", "path": "events.csv", "delimitter": ";"}),
+    "kind": ("source", {"kind": "cvs", "path": "events.csv"}),
+    "key": ("key", []),
+    "let": ("let", {"first day": {"from": "DAY"}}),
+    "rule": ("rows", [{"skipp": {"column": "KIND", "is": "present"}, "because": "x"}]),
+    "test": ("rows", [{"skip": {"column": "KIND", "iss": "present"}, "because": "x"}]),
+    "step": ("event", {"title": {"from": "TITLE", "do": ["trimm"]}}),
+    "parameter": ("event", {"title": {"from": "TITLE", "do": [{"truncate": 10, "elipsis": "..."}]}}),
+    "policy": ("event", {"title": {"from": "TITLE", "on_empty": "rejct"}}),
+    "publish": ("publish", {"on_change": "reprt"}),
+}
+
+
+@pytest.mark.parametrize("mistake", _FOR_EDITORS)
+def test_an_editor_underlines_ten_kinds_of_mistakes_in_a_feed_that_it_accepts(mistake: str, editor: Draft202012Validator) -> None:
+    feed = yaml.safe_load(SOUND)
+    assert [error.message for error in editor.iter_errors(feed)] == []
+    part, value = _FOR_EDITORS[mistake]
+    paths = [list(error.absolute_path)[:1] for error in editor.iter_errors({**feed, part: value})]
+    assert paths
+    assert all(path == [part] for path in paths)
+
+
+SOUND = """\
+feed: sound
+source: {kind: csv, path: events.csv}
+key: [ID]
+event:
+  channelId: {channel: city-agenda}
+  title: {from: TITLE, do: [trim, {truncate: 100}], on_empty: reject}
+  startAt: {at: {day: {from: DAY, do: [{date: "%d/%m/%Y"}]}, zone: Europe/Lisbon, all_day: "00:00"}}
+  timezone: Europe/Lisbon
+  classifications: [music]
+  approxLocation.city.placeId: pt-lisboa
+publish: {on_change: report}
+"""
+
+
+def told(build: Build, **parts: str) -> str:
+    with pytest.raises(MappingFileError) as raised:
+        build(**parts)
+    return "\n".join(f"{problem.message}, {problem.hint}" for problem in raised.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"event": 'startAt: {at: {day: {from: D, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon, all_day: "29:00"}}'},
+            '"29:00" is not a time of day',
+        ),
+        (
+            {"event": 'startAt: {at: {day: {from: D, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Lisbon}}'},
+            "a day alone is no moment: it has no time of day",
+        ),
+        ({"event": "title: {from: T, do: [{regex_extract: 'a{99999999999}'}]}"}, "is not a regular expression"),
+        ({"top": "rows:\n  - window: {horizon: 99999999999d}\n"}, "is longer than the calendar"),
+        ({"event": "title: {from: T, do: [{regex_replace: '(a)', with: '\\2'}]}"}, r'"\2" cannot stand for a match'),
+        ({"event": "title: {from: T, do: [{regex_extract: '(a)', group: 5}]}"}, "there is no group 5 in the pattern"),
+        ({"event": "title: {from: T, do: [{split: ','}, {nth: 0}]}"}, "there is no part 0"),
+        ({"event": 'locationName: {from: D, do: [{date: "%Y", locale: klingon}]}'}, '"klingon" is not a language'),
+        ({"top": "let: {a: $b, b: $a}\n"}, "the named values go in a circle"),
+    ],
+    ids=[
+        "hour 29",
+        "no clock",
+        "endless repetition",
+        "endless horizon",
+        "no such group",
+        "no such group to keep",
+        "part 0",
+        "language",
+        "circle",
+    ],
+)
+def test_what_would_fail_a_row_later_is_a_mistake_of_the_file(build: Build, parts: dict[str, str], message: str) -> None:
+    assert message in told(build, **parts)
+
+
+def written(tmp_path: Path, content: bytes) -> MappingFileError:
+    path = tmp_path / "feed.yaml"
+    path.write_bytes(content)
+    with pytest.raises(MappingFileError) as raised:
+        load_feed(path)
+    return raised.value
+
+
+def test_a_key_without_a_name_is_told_with_its_place(tmp_path: Path) -> None:
+    problems = written(tmp_path, b'feed: a\nsource: {kind: csv, path: a.csv}\nkey: [""]\nevent: {title: x}\n').problems
+    assert (3, 7) in {(problem.line, problem.column) for problem in problems}
+
+
+@pytest.mark.parametrize("nest", [b"[" * 200_000, b"- " * 200_000, b"{a: " * 200_000, b"? " * 200_000], ids=["[", "-", "{", "?"])
+def test_bottomless_nesting_is_told_before_it_exhausts_the_machine(tmp_path: Path, nest: bytes) -> None:
+    (problem,) = written(tmp_path, b"a:\n  " + nest).problems
+    assert problem.message == "the file nests too deeply or repeats an anchor without end"
+    assert problem.line == 2
+
+
+def test_anchors_that_multiply_are_told_once(tmp_path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{name}: &{name} [{', '.join(['*' + before] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)]
+    messages = [problem.message for problem in written(tmp_path, "\n".join(lines).encode()).problems]
+    assert messages.count("the file nests too deeply or repeats an anchor without end") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("feed: a\nowner: Jo\xe3o".encode("latin-1"), "the file is not UTF-8 from here on"),
+        (b"feed: a\nowner: Jo\x07o", "this is not YAML: a control character stands here"),
+    ],
+    ids=["latin-1", "control"],
+)
+def test_bytes_that_cannot_be_text_are_told_where_they_stand(tmp_path: Path, content: bytes, message: str) -> None:
+    (problem,) = written(tmp_path, content).problems
+    assert (problem.line, problem.column, problem.message) == (2, 10, message)
+
+
+def test_a_lookup_file_that_is_no_table_is_told(build: Build) -> None:
+    city = "approxLocation.city: {lookup: cities.csv, by: [PT]}"
+    message = told(build, event=city, files={"cities.csv": 'country,placeId\nPT,"' + "x" * 11_000_000 + '"\n'})
+    assert "line 2 of the lookup file cities.csv cannot be read" in message
+
+
+def test_a_misspelt_column_of_an_example_is_warned_about(build: Build) -> None:
+    mapping = build(top="examples:\n  - row: {ID: '1', TITEL: Jazz, NOTE: x}\n    rejected: {title: required}\n")
+    (warning,) = mapping.warnings
+    assert (warning.message, warning.hint) == ('the mapping reads no column "TITEL"', 'did you mean "TITLE"?')
+
+
+ONE_FOR_MANY = r"""
+feed: sample
+source: {kind: csv, path: a.csv, encoding: windows-1252, required: ID, delimiter: '\t', quote: null}
+key: ID
+rows:
+  - skip: {column: KIND, in: closed, ignore: case}
+    because: closed
+event:
+  channelId: {channel: city}
+  title: {from: TITLE, do: collapse}
+  startAt: {from: AT, do: {datetime: "%Y-%m-%dT%H:%M%z"}}
+  timezone: Europe/Lisbon
+  classifications: culture
+  approxLocation.city.placeId: {lookup: cities.csv, by: {from: CITY}, ignore: accents}
+"""
+
+
+def loaded(text: str, tmp_path: Path) -> FeedMapping:
+    (tmp_path / "cities.csv").write_text("city,placeId\nLisboa,pt-lisboa\n", "utf-8")
+    return parse_feed(text, tmp_path / "sample.yaml")
+
+
+def test_one_item_needs_no_list_around_it(tmp_path: Path) -> None:
+    mapping = loaded(ONE_FOR_MANY, tmp_path)
+    source = mapping.source
+    assert (source.encoding, source.required, source.delimiter, source.quote) == (("windows-1252",), ("ID",), "\t", None)
+    assert [column.column for column in mapping.key_columns] == ["ID"]
+
+
+def test_an_editor_accepts_one_item_without_a_list_too(editor: Draft202012Validator) -> None:
+    document = yaml.safe_load(ONE_FOR_MANY.replace(r"'\t'", "tab"))
+    assert [error.message for error in editor.iter_errors(document)] == []
+    assert json.dumps(document)
+
+
+def test_a_bad_item_without_a_list_is_told_as_if_it_stood_in_one(tmp_path: Path) -> None:
+    text = ONE_FOR_MANY.replace("do: collapse", "do: colapse").replace("windows-1252", "windoes-1252").replace("'\\t'", '";;"')
+    with pytest.raises(MappingFileError) as raised:
+        loaded(text, tmp_path)
+    told = [(problem.line, problem.message, problem.hint) for problem in raised.value.problems]
+    assert told == [
+        (3, '"windoes-1252" is not an encoding that Python knows', 'did you mean "windows-1252"?'),
+        (3, '";;" is not one character', 'a tab is written "\\t"'),
+        (10, 'unknown step "colapse"', 'did you mean "collapse"?'),
+    ]
+
+
+def test_a_condition_that_is_none_is_called_a_condition(tmp_path: Path) -> None:
+    with pytest.raises(MappingFileError) as raised:
+        loaded(ONE_FOR_MANY.replace("{column: KIND, in: closed, ignore: case}", "KIND"), tmp_path)
+    assert "a condition is needed here" in str(raised.value)
+
+
+def test_the_reference_names_every_key_of_every_block_of_the_file() -> None:
+    page = read_vocabulary().text
+    for model in (CsvSource, Header, Schedule, PublishPolicy, Brakes, Example):
+        for name, field in model.model_fields.items():
+            assert f"| `{field.alias or name}` |" in page
+
+
+@pytest.mark.parametrize(
+    ("cron", "told"),
+    [
+        ("0 0 31 2 *", '"31" is a day that never comes'),
+        ("0 0 30 feb *", '"30" is a day that never comes'),
+        ("0 0 31 4,6,sep *", '"31" is a day that never comes'),
+        ("*/90 * * * *", '"*/90" is not a minute'),
+        ("0 0 * mon *", '"mon" is not a month'),
+        ("0 0 * * jan", '"jan" is not a weekday'),
+        ("@daily", '"@daily" is not a cron line'),
+    ],
+)
+def test_a_cron_line_that_no_clock_keeps_is_a_mistake(cron: str, told: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Schedule.model_validate({"cron": cron})
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "cron",
+    ["15 */2 * * *", "0 22-6 * * *", "0 6 29 2 *", "0 0 31 2,3 *", "*/5 8-18 * * mon-fri", "0 6 * jan,jul 7", "0 0 28-31 2 *"],
+)
+def test_every_other_one_is_kept_by_dagster_too(cron: str) -> None:
+    assert is_valid_cron_string(Schedule.model_validate({"cron": cron}).cron)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ({"cron": "0 6 * * *", "timezone": "Europe/Lisbon"}, "0 6 * * * (Europe/Lisbon)"),
+        ({"look_every": "5m"}, "when changed (looked at every 300 s)"),
+        ({"cron": "0 6 * * *", "look_every": "1h"}, "0 6 * * * (UTC), when changed (looked at every 3600 s)"),
+    ],
+)
+def test_a_schedule_is_told_in_words(schedule: dict[str, str], told: str) -> None:
+    assert str(Schedule.model_validate(schedule)) == told

@@ -1,22 +1,18 @@
-"""Lists searched by beginnings, words and patterns; values that stay; countries; yes and no; damaged texts that are reported."""
+"""Lookups, maps, countries, yes and no, and damaged texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
+from unit.mappings.conftest import Build, Mapper, Row, mapped, mistakes, rejected
 
 from mappings.errors import MappingFileError
-from mappings.outcome import MappedRow, Rejection, RowOutcome, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowOutcome
 from mappings.reasons import ReasonCode
-from mappings.spec.feed import FeedMapping
 from mappings.steps.lookups import ALPHA_3, country_codes
 
-Build = Callable[..., FeedMapping]
-Mapper = Callable[..., Callable[[SourceRow], RowOutcome]]
-Row = Callable[..., SourceRow]
 WORDS = "word,slug\njazz,music\nacid jazz,club\nexpo,art\nŁódź,city\n"
 
 
@@ -49,8 +45,7 @@ def test_a_list_can_be_met_in_several_ways(mapper: Mapper, row: Row, options: st
 
 def test_a_word_inside_another_word_is_not_met(mapper: Mapper, row: Row) -> None:
     feed = mapper(event="x: {from: KIND, do: [{lookup: words.csv, match: keyword}]}", files={"words.csv": WORDS})
-    outcome = feed(row(KIND="jazzy exposition"))
-    assert isinstance(outcome, Rejection)
+    outcome = rejected(feed(row(KIND="jazzy exposition")))
     assert outcome.reasons[0].code is ReasonCode.NOT_IN_LOOKUP
     assert outcome.reasons[0].hint == 'the list has "jazz", "acid jazz", "expo", "Łódź"'
 
@@ -74,9 +69,7 @@ def test_unknown_items_of_a_list_can_be_dropped_or_kept(mapper: Mapper, row: Row
     ],
 )
 def test_a_search_that_cannot_be_is_a_mistake_of_the_file(build: Build, table: str, step: str, problem: str) -> None:
-    with pytest.raises(MappingFileError) as error:
-        build(event=f"x: {{from: KIND, do: [{step}]}}", files={"t.csv": table})
-    assert problem in str(error.value)
+    assert problem in mistakes(build, event=f"x: {{from: KIND, do: [{step}]}}", files={"t.csv": table})
 
 
 def test_a_lookup_of_several_columns_gives_its_parts_to_several_fields(mapper: Mapper, row: Row) -> None:
@@ -123,8 +116,7 @@ def test_of_several_key_values_the_first_that_is_unknown_is_told(
 ) -> None:
     files = {"cities.csv": "country,city,placeId\nPT,Lisboa,pt-lisboa\nPT,Porto,pt-porto\nES,Vigo,es-vigo\n"}
     event = "approxLocation.city.placeId: {lookup: cities.csv, by: [{from: LAND}, {from: CITY}], ignore: case}"
-    outcome = mapper(event=event, files=files)(row(**cells))
-    assert isinstance(outcome, Rejection)
+    outcome = rejected(mapper(event=event, files=files)(row(**cells)))
     assert [(reason.column, reason.found, reason.hint) for reason in outcome.reasons] == [told]
 
 
@@ -139,8 +131,7 @@ def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
 def test_a_country_that_is_none_is_told_with_the_nearest(mapper: Mapper, row: Row, build: Build) -> None:
     feed = mapper(event="approxLocation.city: {placeId: x, countryCode: {from: LAND, do: [{country: [en, de]}]}}")
     assert field_of(feed(row(LAND=" österreich")), "approxLocation")["city"]["countryCode"] == "AT"
-    outcome = feed(row(LAND="Germny"))
-    assert isinstance(outcome, Rejection)
+    outcome = rejected(feed(row(LAND="Germny")))
     assert outcome.reasons[0].hint == 'is "Germany" meant?'
     with pytest.raises(MappingFileError, match='"xx" is not a language'):
         build(event="x: {from: LAND, do: [{country: [xx]}]}")
@@ -157,13 +148,11 @@ def test_yes_and_no_are_what_the_feed_says_they_are(mapper: Mapper, row: Row, bu
 
 def test_a_damaged_text_is_mended_and_its_row_says_so(mapper: Mapper, row: Row) -> None:
     feed = mapper(event="title: {from: TITLE, do: [fix_mojibake, upper]}")
-    outcome = feed(row(TITLE="CafÃ©"))
-    assert isinstance(outcome, MappedRow)
+    outcome = mapped(feed(row(TITLE="CafÃ©")))
     assert field_of(outcome, "title") == "CAFÉ"
     (warning,) = outcome.warnings
     assert (warning.code, warning.field, warning.column, warning.found) == (ReasonCode.REPAIRED, "title", "TITLE", "CafÃ©")
-    sound = feed(row(TITLE="Café"))
-    assert isinstance(sound, MappedRow)
+    sound = mapped(feed(row(TITLE="Café")))
     assert sound.warnings == ()
 
 

@@ -1,0 +1,187 @@
+"""The pages in docs and the JSON Schema say what the code does."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import date, time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter, ValidationError
+from unit.mappings.conftest import Mapper, Row
+from unit.shown_feeds import ShownFeed, feeds_shown
+
+from mappings.examples import run_examples
+from mappings.outcome import MappedRow, Rejection
+from mappings.reasons import Refusal
+from mappings.reference import read_vocabulary
+from mappings.spec.values import COMPANIONS, MARKERS, From
+from mappings.steps.catalogue import STEPS, AnyStep
+from mappings.steps.ranges import BETWEEN_WORDS, OPENING_WORDS
+from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words
+from mappings.steps.times import TimeOptions as ClockManner
+from mappings.yaml.loader import parse_feed
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_vocabulary_page_is_what_the_code_says() -> None:
+    assert (ROOT / "docs" / "vocabulary.md").read_text("utf-8") == read_vocabulary().text, "generate it again: make reference"
+
+
+def test_the_published_json_schema_is_what_the_code_says(editor: Draft202012Validator) -> None:
+    published = json.loads((ROOT / "mappings" / "eventsync.schema.json").read_text("utf-8"))
+    assert published == editor.schema, "generate it again: make reference"
+
+
+def test_the_json_schema_knows_every_step_and_each_of_its_parameters(editor: Draft202012Validator) -> None:
+    definitions = editor.schema["$defs"]
+    offered = {choice.get("const") for choice in definitions["Step"]["oneOf"]}
+    for name, step in STEPS.items():
+        schema = definitions[step.__name__]
+        assert name in schema["required"]
+        assert schema["description"]
+        assert all("description" in parameter for parameter in schema["properties"].values())
+        assert (name in offered) is not any(parameter.is_required() for parameter in step.model_fields.values())
+
+
+def test_no_object_field_can_be_mistaken_for_a_value(editor: Draft202012Validator) -> None:
+    forbidden = set(editor.schema["$defs"]["Fields"]["propertyNames"]["not"]["enum"])
+    assert forbidden == {*MARKERS, *COMPANIONS, "when", "require"}
+    assert {field.alias or name for name, field in From.model_fields.items()} <= forbidden
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "mappings" / "feeds").glob("*.yaml")), ids=lambda path: path.stem)
+def test_an_editor_accepts_the_feeds_we_ship_and_underlines_a_mistake(path: Path, editor: Draft202012Validator) -> None:
+    document = json.loads(json.dumps(yaml.safe_load(path.read_text("utf-8")), default=str))
+    assert [error.message for error in editor.iter_errors(document)] == []
+    document["event"]["title"]["do"] = ["trimm"]
+    assert list(editor.iter_errors(document))
+
+
+DOCS = Path(__file__).parents[3] / "docs"
+PAGES = {name: feeds_shown((DOCS / name).read_text("utf-8")) for name in ("mapping.md", "cookbook.md")}
+FRAME = next(feed.mapping for feed in PAGES["mapping.md"] if not feed.files)
+EXAMPLES = [pytest.param(feed, id=f"{name}: {feed.title}") for name, feeds in PAGES.items() for feed in feeds if feed.files]
+
+
+@pytest.mark.parametrize("shown", EXAMPLES)
+def test_what_a_page_shows_is_what_becomes_of_the_rows(shown: ShownFeed, tmp_path: Path) -> None:
+    assert shown.told(shown.outcomes(tmp_path, FRAME)) == shown.table
+    assert run_examples(shown.loaded(tmp_path, FRAME)) == ()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_mapping_of_a_page_is_sound_and_no_file_is_without_an_outcome(name: str, tmp_path: Path) -> None:
+    for feed in PAGES[name]:
+        assert bool(feed.files) == bool(feed.table), feed.title
+        assert feed.loaded(tmp_path, FRAME).feed == "town-agenda"
+
+
+def test_the_cookbook_has_recipes_for_what_partners_files_hold() -> None:
+    assert len({feed.title for feed in PAGES["cookbook.md"]}) >= 20
+
+
+def test_the_cookbook_begins_with_a_list_of_all_its_recipes() -> None:
+    page = (DOCS / "cookbook.md").read_text("utf-8")
+    titles = re.findall(r"^### (.+)$", page, re.MULTILINE)
+    assert re.findall(r"\[([^\]]+)\]\(#([^)]*)\)", page) == [(title, _anchor(title)) for title in titles]
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\s-]", "", title.lower()).replace(" ", "-")
+
+
+ROWS_PAGE = Path(__file__).parents[3] / "docs" / "rows.md"
+FEEDS = re.findall(r"^```yaml\n(.*?)^```", ROWS_PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("text", FEEDS, ids=["one row, many days", "many rows, one event"])
+def test_the_feeds_on_the_page_about_rows_do_what_they_say(text: str) -> None:
+    mapping = parse_feed(text, Path("page.yaml"))
+    assert mapping.warnings == ()
+    assert len(mapping.examples) > 1
+    assert run_examples(mapping) == ()
+
+
+TIME_PAGE = (Path(__file__).parents[3] / "docs" / "time.md").read_text("utf-8")
+STEP_ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyStep)
+
+
+def rows_of(table: str) -> Iterator[list[str]]:
+    for line in table.splitlines():
+        yield [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+
+
+def tables(head: str) -> Iterator[list[list[str]]]:
+    for found in re.findall(rf"^{head}\n\|[-|]+\|\n((?:\|.*\n?)+)", TIME_PAGE, re.MULTILINE):
+        yield list(rows_of(found.rstrip("\n")))
+
+
+SHOWN = [row for table in tables(r"\| written \| goes in \| comes out \|") for row in table]
+BLOCKS = re.findall(r"^```yaml\n((?:(?!```).*\n)+)```\n\n(\|.*\|)\n\|[-|]+\|\n((?:\|.*\n?)+)", TIME_PAGE, re.MULTILINE)
+
+
+def outcome_of(step: str, text: str) -> str:
+    try:
+        run = STEP_ADAPTER.validate_python(yaml.load(step.strip("`"), yaml.BaseLoader)).compile({})
+    except ValidationError as error:
+        return "mistake: " + ("needs year" if "does not give a whole date" in str(error) else str(error))
+    try:
+        value = run(text)
+    except Refusal as refusal:
+        return f"refused: {refusal.code}"
+    return as_text(value)
+
+
+def as_text(value: Any) -> str:
+    if isinstance(value, list):
+        return " · ".join(map(as_text, value))
+    return value.isoformat() if isinstance(value, date | time) else str(value) or "nothing"
+
+
+@pytest.mark.parametrize(("step", "text", "told"), SHOWN)
+def test_a_step_does_what_the_page_shows(step: str, text: str, told: str) -> None:
+    assert outcome_of(step, text) == told
+
+
+@pytest.mark.parametrize(("block", "head", "table"), BLOCKS)
+def test_a_mapping_does_what_the_page_shows(block: str, head: str, table: str, mapper: Mapper, row: Row) -> None:
+    top, _, event = block.partition("event:\n")
+    feed = mapper(top=top, event="".join(line[2:] for line in event.splitlines(keepends=True)))
+    columns = next(rows_of(head))
+    for cells in rows_of(table.rstrip("\n")):
+        shown = dict(zip(columns, cells, strict=True))
+        result = feed(row(**{name: text for name, text in shown.items() if name.isupper()}))
+        if isinstance(result, Rejection):
+            assert shown["startAt"] == f"rejected: {result.reasons[0].code}"
+            continue
+        assert isinstance(result, MappedRow)
+        sent = orjson.loads(result.body)
+        fields = [name for name in columns if not name.isupper()]
+        assert [sent.get(name) for name in fields] == [shown[name] for name in fields]
+
+
+def test_the_page_has_its_tables_and_blocks() -> None:
+    assert len(SHOWN) > 30
+    assert len(BLOCKS) == 3
+
+
+def test_the_page_lists_every_word_that_may_stand_in_a_range() -> None:
+    page = " ".join(TIME_PAGE.split())
+    assert f"or one of these words: {BETWEEN_WORDS}." in page
+    assert f"Before the first: {OPENING_WORDS}." in page
+    assert f"Between two times: {BETWEEN_CLOCKS}." in page
+
+
+def test_every_way_of_writing_a_time_that_the_page_lists_is_read() -> None:
+    (listed,) = tables(r"\| written so \| read as \|")
+    ways = [way for cells in listed for way in re.findall(r"`([^`]+)`", cells[0])]
+    assert len(ways) > 40
+    assert [way for way in ways if read_clock_words(way, ClockManner(has_day_end=True)) is None] == []

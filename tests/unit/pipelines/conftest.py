@@ -1,0 +1,27 @@
+"""A state DB of its own for each test: the bare database, and a feed's small world on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from empty_books import lay_out
+from sqlalchemy import Engine
+from unit.state.world import World
+
+from state.database import open_database
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = open_database(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
+    yield opened
+    opened.dispose()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "state.db")
+    yield made
+    made.engine.dispose()

@@ -22,8 +22,6 @@ from state.tables import UtcTime
 
 HERE, ELSEWHERE, FEED, OPS = "https://events.example#default", "https://rehearsal.example#default", FeedName("agenda"), "ops"
 IMAGE = "https://img.example/a"
-
-
 now = Clock()
 
 

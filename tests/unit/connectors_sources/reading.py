@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,13 @@ def read_far(address: str, waits: Waits | None = None, since: str = "", **spec: 
     with far_source(address, waits, since, **spec).read() as reading:
         rows = [[row.location.place, *row.cells.values()] for row in reading.rows]
         return rows, reading.is_whole, reading.ending()
+
+
+def assert_untold(error: BaseException, *secrets: str, also: str = "") -> None:
+    """No secret is in the error, its hint, its causes, or what else was said; lines of code may hold one."""
+    said = "".join(line for line in traceback.format_exception(error) if not line.startswith("  File"))
+    said += f"{also} {getattr(error, 'hint', '')}"
+    assert not [secret for secret in secrets if secret in said]
 
 
 def cells(rows: list[SourceRow]) -> list[list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from fsspec.config import conf
 from lookalikes.bucket_files import Bucket, bucket_server
 from lookalikes.sftp_files import Sftp, sftp_server
-from unit.connectors_sources.reading import Waits, far_source, read_far
+from unit.connectors_sources.reading import Waits, assert_untold, far_source, read_far
 
 from connectors.sources.contract import SourceRefusedError, SourceUnavailableError
 from mappings.errors import SyncError
@@ -168,11 +168,3 @@ def test_what_fails_while_rows_are_made_use_of_is_not_the_store_s_fault(bucket: 
     bucket.objects["in/agenda.csv"] = b"id\n1\n"
     with pytest.raises(KeyError), far_source(bucket.address("in/agenda.csv")).read() as reading:
         next(reading.rows).cells["absent"]
-
-
-def assert_untold(error: SyncError, secret: str) -> None:
-    told: BaseException | None = error
-    while told is not None:
-        assert secret not in f"{told!r} {told}"
-        told = told.__cause__ or told.__context__
-    assert secret not in error.hint

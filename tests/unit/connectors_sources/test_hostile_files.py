@@ -50,16 +50,20 @@ def workbook(tmp_path: Path, sheet: Callable[[bytes], bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_of_no_bytes_is_empty_and_no_list_without_rows(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(EmptySourceError, match="empty"):
-        read(tmp_path, b"", kind=kind, **KINDS[kind])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_login_page_is_called_a_web_page(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadSourceError, match="web page") as caught:
-        read(tmp_path, "<!DOCTYPE html><html><body>Please log in", kind=kind, **KINDS[kind])
-    assert "login" in caught.value.hint
+@pytest.mark.parametrize(
+    ("content", "error", "said", "hint"),
+    [
+        pytest.param(b"", EmptySourceError, "empty", "", id="no bytes are not a list without rows"),
+        pytest.param(b"<!DOCTYPE html><html><body>Please log in", BadSourceError, "web page", "login", id="a login page"),
+        pytest.param(bytes(range(256)) * 50, BadSourceError, None, "", id="any binary"),
+    ],
+)
+def test_what_is_no_file_of_rows_is_refused(
+    tmp_path: Path, kind: str, content: bytes, error: type[BadSourceError], said: str | None, hint: str
+) -> None:
+    with pytest.raises(error, match=said) as caught:
+        read(tmp_path, content, *(["id"] if content else []), kind=kind, **KINDS[kind])
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -74,12 +78,6 @@ def test_a_disk_that_fails_is_worth_another_attempt(tmp_path: Path, kind: str) -
     """The memory of this process is a file whose first byte Linux cannot read; elsewhere there is no such file."""
     with pytest.raises((SourceUnavailableError, SourceRefusedError), match="mem"):
         rows_of(tmp_path, kind=kind, path="/proc/self/mem", **KINDS[kind])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_binary_is_refused(tmp_path: Path, kind: str) -> None:
-    with pytest.raises(BadSourceError):
-        read(tmp_path, bytes(range(256)) * 50, "id", kind=kind, **KINDS[kind])
 
 
 def test_a_nul_byte_costs_its_row_only(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 from backports import zstd
-from unit.connectors_sources.reading import column, read
-from workbooks import write_xlsx
+from unit.connectors_sources.reading import read
 
 from connectors.sources.contract import BadSourceError
 
@@ -45,12 +44,6 @@ def test_a_pattern_that_does_not_mean_one_file_is_told_with_what_there_is(tmp_pa
         read(tmp_path, archive(a__events_csv="id\n", b__events_csv="id\n"), member=member)
     assert said in str(caught.value)
     assert "member" in caught.value.hint
-
-
-def test_a_workbook_in_an_archive_is_read(tmp_path: Path) -> None:
-    write_xlsx(tmp_path / "plain.xlsx", [["id"], ["7"]])
-    content = archive(export__events_xlsx=(tmp_path / "plain.xlsx").read_bytes(), readme="see export")
-    assert column(read(tmp_path, content, kind="xlsx", member="*.xlsx"), "id") == ["7"]
 
 
 def test_a_packed_file_that_is_cut_off_or_damaged_is_bad(tmp_path: Path) -> None:

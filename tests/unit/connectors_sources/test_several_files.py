@@ -29,9 +29,6 @@ def test_files_follow_one_another_in_the_order_of_their_numbers(folder: Path) ->
     rows = rows_of(folder, "id", kind="csv", path="events-*.csv")
     assert [str(row.location) for row in rows] == ["events-1.csv:2", "events-9.csv:2", "events-10.csv:2"]
     assert dict(rows[0].cells) == {"id": "1", "c1": "x", "c9": "", "c10": ""}
-
-
-def test_only_the_newest_file_may_be_meant(folder: Path) -> None:
     assert column(rows_of(folder, "id", kind="csv", path="events-*.csv", files="newest"), "id") == ["10"]
 
 
@@ -57,29 +54,25 @@ def test_a_file_that_is_replaced_while_the_others_are_read_is_read_again_later(f
             list(reading.rows)
 
 
-def test_the_stamp_of_several_files_names_each(folder: Path) -> None:
-    def stamp() -> str:
-        with open_source(CsvSource(kind="csv", path="events-*.csv"), folder, frozenset()).read() as reading:
-            return reading.stamp
+def stamp_of(folder: Path, path: str) -> str:
+    with open_source(CsvSource(kind="csv", path=path), folder, frozenset()).read() as reading:
+        return reading.stamp
 
-    first = stamp()
-    assert stamp() == first
+
+def test_the_stamp_of_several_files_names_each(folder: Path) -> None:
+    first = stamp_of(folder, "events-*.csv")
+    assert stamp_of(folder, "events-*.csv") == first
     (folder / "events-11.csv").write_bytes((folder / "events-10.csv").read_bytes())
-    assert stamp() != first
+    assert stamp_of(folder, "events-*.csv") != first
 
 
 def test_a_copy_put_in_a_file_s_place_has_another_stamp_even_with_its_age_kept(tmp_path: Path) -> None:
-    def stamp() -> str:
-        with open_source(CsvSource(kind="csv", path="a.csv"), tmp_path, frozenset()).read() as reading:
-            return reading.stamp
-
-    (tmp_path / "a.csv").write_text("id\n1\n", "utf-8")
-    os.utime(tmp_path / "a.csv", ns=(1, 1))
-    first = stamp()
-    (tmp_path / "b.csv").write_text("id\n2\n", "utf-8")
-    os.utime(tmp_path / "b.csv", ns=(1, 1))
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(f"id\n{len(name)}\n", "utf-8")
+        os.utime(tmp_path / name, ns=(1, 1))
+    first = stamp_of(tmp_path, "a.csv")
     (tmp_path / "b.csv").rename(tmp_path / "a.csv")
-    assert stamp() != first
+    assert stamp_of(tmp_path, "a.csv") != first
 
 
 def test_the_cells_of_a_second_table_stand_beside_a_row(folder: Path) -> None:

@@ -134,19 +134,17 @@ def test_merged_cells_hold_their_value_in_the_first_or_in_each(tmp_path: Path, m
         assert [row.cells["day"] for row in desk.rows("day", merged=merged)] == days
 
 
-def test_comments_footers_and_what_follows_the_end_are_no_rows(tmp_path: Path) -> None:
-    grid: list[list[Content]] = [*GRID, ["# draft"], ["2", "Rock"], ["sum", 2], ["below", "x"]]
+def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:
+    grid: list[list[Content]] = [["id", "venue"], ["1", "K"], ["# draft"], ["2", "n/a", "aside"], ["sum", 2], ["below", "x"]]
     with sheet_of(tmp_path, grid) as desk:
-        assert desk.cells(comment="#", until="^sum$") == [("1", "Jazz"), ("2", "Rock")]
-        assert desk.cells(comment="#", footer="2") == [("1", "Jazz"), ("2", "Rock")]
-
-
-def test_cells_beside_the_header_reject_their_row_or_are_cut(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [*GRID, ["2", "Rock", "aside"]]) as desk:
-        fine, ragged = desk.rows()
-        assert not fine.problems
-        assert ragged.problems[0].found == "aside"
-        assert not desk.rows(long_rows="cut")[1].problems
+        assert [row.cells["id"] for row in desk.rows(comment="#", footer="2")] == ["1", "2"]
+        fine, ragged = desk.rows(comment="#", until="^sum$")
+        assert (fine.problems, ragged.problems[0].found) == ((), "aside")
+        desk.book.sheets.append(Sheet("Venues", [["code", "city"], ["K", "Lisboa"]], gid=22))
+        join = {"source": {"kind": "google_sheets", "spreadsheet": ID, "tab": "Venues"}, "by": {"venue": "code"}, "prefix": "v."}
+        rules = {"comment": "#", "until": "^sum$", "long_rows": "cut", "empty_if": "n/a", "join": join}
+        rows = desk.rows("id", "venue", "v.city", **rules)
+    assert [(row.cells["venue"], row.cells["v.city"], row.problems) for row in rows] == [("K", "Lisboa", ()), ("", "", ())]
 
 
 def test_a_missing_column_is_told_with_the_nearest_before_any_row(tmp_path: Path) -> None:
@@ -176,11 +174,3 @@ def test_the_zone_and_locale_of_the_spreadsheet_are_there_for_the_asking(tmp_pat
 def test_a_blank_row_stays_blank_beside_the_settings_of_the_spreadsheet(tmp_path: Path) -> None:
     with sheet_of(tmp_path, [["id"], ["1"], [None], ["2"]]) as desk:
         assert desk.cells("id", "sheet_zone") == [("1", "Europe/Lisbon"), ("", ""), ("2", "Europe/Lisbon")]
-
-
-def test_rules_for_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [["id", "venue"], ["1", "K"], ["2", "n/a"]]) as desk:
-        desk.book.sheets.append(Sheet("Venues", [["code", "city"], ["K", "Lisboa"]], gid=22))
-        join = {"source": {"kind": "google_sheets", "spreadsheet": ID, "tab": "Venues"}, "by": {"venue": "code"}, "prefix": "v."}
-        rows = desk.rows("id", "venue", "v.city", empty_if="n/a", join=join)
-    assert [(row.cells["venue"], row.cells["v.city"]) for row in rows] == [("K", "Lisboa"), ("", "")]

@@ -1,4 +1,4 @@
-"""What a look at files of this machine tells before they are read: the stamp of their reading, and evidence of their bytes."""
+"""What a snapshot of files of this machine says before they are read: their stamp, and a digest of their bytes."""
 
 from __future__ import annotations
 
@@ -9,40 +9,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
+from unit.connectors_sources.reading import SPEC
 from workbooks import write_xlsx
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import REAL_CLOCK, Clock
 from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import AnySource, SourceSpec
-from mappings.yaml.loader import parse_feed
 
-FEED = """\
-feed: agenda
-source: {source}
-key: [REF]
-event:
-  channelId: 7
-  title: {{from: TITLE}}
-  startAt: "2031-05-03T20:00:00+01:00"
-  timezone: Europe/Lisbon
-  status: draft
-  classifications: [music]
-  approxLocation: {{city: {{placeId: lisboa}}}}
-"""
 CSV = b"REF,TITLE,VENUE\na,one,v\n"
 JOIN = "{source: {kind: csv, path: venues.csv}, by: {VENUE: ID}, prefix: venue.}"
 ICS = b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nBEGIN:VEVENT\r\nUID:a\r\nSUMMARY:one\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
 
 
-def spec_of(text: str, folder: Path) -> SourceSpec:
-    return parse_feed(FEED.format(source=text), folder / "agenda.yaml").source
+def spec_of(text: str) -> SourceSpec:
+    return SPEC.validate_python(yaml.safe_load(text))
 
 
 def seen(text: str, folder: Path, clockwork: Clock = REAL_CLOCK) -> FileSnapshot:
-    sight = take_snapshot(spec_of(text, folder), folder, clockwork)
-    assert sight is not None
-    return sight
+    snapshot = take_snapshot(spec_of(text), folder, clockwork)
+    assert snapshot is not None
+    return snapshot
 
 
 def read_stamp(spec: AnySource, folder: Path) -> str:
@@ -82,16 +70,13 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_are_seen_as_a_reading_of_them_stamps_them(folder: Path, kind: str) -> None:
-    sight = seen(KINDS[kind], folder)
-    assert sight.read_as == read_stamp(spec_of(KINDS[kind], folder), folder) != ""
-    assert sight.digest()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_that_are_written_anew_with_the_same_bytes_have_another_stamp_and_the_same_digest(folder: Path, kind: str) -> None:
+def test_files_are_seen_as_a_reading_stamps_them_and_written_anew_have_another_stamp_and_the_same_digest(
+    folder: Path, kind: str
+) -> None:
     before = seen(KINDS[kind], folder)
+    assert before.read_as == read_stamp(spec_of(KINDS[kind]), folder) != ""
     digest = before.digest()
+    assert digest
     for place in folder.iterdir():
         content = place.read_bytes()
         place.unlink()
@@ -136,19 +121,19 @@ def test_a_file_that_is_not_the_newest_may_change(folder: Path) -> None:
 def test_the_files_of_a_day_are_those_of_the_day_of_the_look(folder: Path) -> None:
     dated = '{kind: csv, path: "agenda-{date:%Y%m%d}.csv", days: {back: 1}}'
     on_the_day = replace(REAL_CLOCK, now=lambda: 1_935_921_600.0)  # 2031-05-07 noon, UTC
-    assert take_snapshot(spec_of(dated, folder), folder, on_the_day) is None
+    assert take_snapshot(spec_of(dated), folder, on_the_day) is None
     the_day_after = replace(REAL_CLOCK, now=lambda: 1_935_921_600.0 - 3 * 86_400)
     assert seen(dated, folder, the_day_after).digest()
 
 
 def test_a_link_that_leads_to_another_file_is_seen_by_its_number_on_the_disk(folder: Path) -> None:
     link = folder / "current.csv"
-    sights = []
+    snapshots = []
     for place in ("agenda-1.csv", "agenda-2.csv"):
         link.unlink(missing_ok=True)
         link.symlink_to(place)
-        sights.append(seen("{kind: csv, path: current.csv}", folder))
-    before, after = sights
+        snapshots.append(seen("{kind: csv, path: current.csv}", folder))
+    before, after = snapshots
     assert before.stamp != after.stamp
     assert before.files[0].number != after.files[0].number
 
@@ -167,10 +152,10 @@ def test_a_link_that_leads_to_another_file_is_seen_by_its_number_on_the_disk(fol
     ],
 )
 def test_nothing_is_seen_where_a_look_does_not_tell(folder: Path, text: str) -> None:
-    assert take_snapshot(spec_of(text, folder), folder) is None
+    assert take_snapshot(spec_of(text), folder) is None
 
 
 def test_what_cannot_be_read_has_no_digest(folder: Path) -> None:
-    sight = seen(KINDS["csv"], folder)
+    snapshot = seen(KINDS["csv"], folder)
     (folder / "rows.csv").unlink()
-    assert sight.digest() == ""
+    assert snapshot.digest() == ""

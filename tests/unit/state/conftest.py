@@ -9,12 +9,11 @@ import pytest
 from empty_books import lay_out
 from postgres import Postgres
 from sqlalchemy import Engine, text
-from unit.state.world import World
+from unit.state.world import KINDS, World
 
 from state.database import open_database, writing
 from state.tables import METADATA
 
-KINDS = ("sqlite", "postgresql")
 _EMPTY = text(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY CASCADE")
 
 

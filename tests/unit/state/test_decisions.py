@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
 
 from connectors.errors import KeyRefusedError
@@ -27,7 +28,7 @@ from mappings.delivery import (
 from mappings.outcome import MappedRow, Skipped
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
-from state.database import reading, writing
+from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.holders import LeaseLostError
 from state.ledger.choices import (
@@ -44,9 +45,8 @@ from state.ledger.choices import (
     TakeBack,
     TakeEvent,
 )
-from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone, Resolved
+from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone
 from state.ledger.entries import duplicate_digest_of
-from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope, OpenRows
@@ -56,16 +56,17 @@ from state.tables import ENTRY
 ANN = "ann@desk"
 BOOK = FeedScope(DESTINATION, FEED)
 REFUSED = Refusal(answer(400, "req-1"))
+DENIED = Postponed(answer(401), KeyRefusedError("the key is revoked"))
 
 
 def decisions(world: World) -> Decisions:
     return world.ledger.open_decisions(ANN, world.lease.token)
 
 
-def resolved(world: World, key: str, choice: Choice) -> Resolved:
+def decide(world: World, key: str, choice: Choice) -> Change | NoChange:
     found = decisions(world).resolve(RowKey(key), choice)
     assert found is not None
-    return found
+    return found.outcome
 
 
 def ended(world: World, verdict: Verdict, key: str = "a") -> None:
@@ -96,44 +97,36 @@ def test_a_retried_row_goes_out_again_as_the_very_same_request(world: World) -> 
     assert after == replace(before, refused_request_id="req-1")
 
 
-def test_a_retry_counts_rows_by_the_state_they_were_in_and_said_twice_is_done_once(world: World) -> None:
-    world.stage([row("a"), row("b"), row("c")])
-    world.publish(REFUSED, Blocked(answer(404)))
-    retried = decisions(world).retry()
-    assert (retried.refused, retried.blocked) == (1, 1)
-    again = decisions(world).retry()
-    assert (again.refused, again.blocked) == (0, 0)
-
-
-def test_only_the_states_and_rows_asked_for_are_retried(world: World) -> None:
+def test_only_the_states_and_rows_asked_for_are_retried_and_once(world: World) -> None:
     world.stage([row(key) for key in "abcd"])
     world.publish(REFUSED, REFUSED, Blocked(answer(404)))
     assert decisions(world).retry([EntryState.BLOCKED]).blocked == 1
     retried = decisions(world).retry(row_keys=[RowKey("b"), RowKey("d")])
     assert (retried.refused, retried.left_alone) == (1, (LeftAlone(RowKey("d"), "it is delivered"),))
     assert world.states() == {"a": "refused", "b": "pending", "c": "pending", "d": "delivered"}
+    for refused in (1, 0):
+        again = decisions(world).retry()
+        assert (again.refused, again.blocked) == (refused, 0)
 
 
 @pytest.mark.parametrize("row_keys", [None, [RowKey("a")]])
-def test_a_retry_tells_of_a_row_turned_away_with_the_key_what_lets_it_out(world: World, row_keys: list[RowKey] | None) -> None:
-    ended(world, Postponed(answer(401), KeyRefusedError("the key is revoked")))
+def test_a_retry_says_of_a_row_turned_away_with_the_key_what_lets_it_out(world: World, row_keys: list[RowKey] | None) -> None:
+    ended(world, DENIED)
     before = world.known("a")
-    (told,) = decisions(world).retry(row_keys=row_keys).left_alone
-    assert told.row_key == "a"
-    assert told.because.startswith("it is pending: the next run sends it; if the service only repeats a denial")
-    assert "--resend" in told.because
+    (left_alone,) = decisions(world).retry(row_keys=row_keys).left_alone
+    assert left_alone.row_key == "a"
+    assert left_alone.because.startswith("it is pending: the next run sends it; if the service only repeats a denial")
+    assert "--resend" in left_alone.because
     assert world.known("a") == before
 
 
-@pytest.mark.parametrize(
-    "verdict", [Postponed(answer(401), KeyRefusedError("revoked")), Blocked(answer(403)), Blocked(answer(404))]
-)
-def test_a_person_who_lets_a_denied_row_out_under_its_next_key_is_told_of_the_risk_once(world: World, verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", [DENIED, Blocked(answer(403)), Blocked(answer(404))])
+def test_letting_a_denied_row_out_under_its_next_key_names_the_risk_once(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
-    change = resolved(world, "a", Resend()).outcome
+    change = decide(world, "a", Resend())
     assert isinstance(change, Change)
     assert "there will be two" in change.risk
-    assert isinstance(resolved(world, "a", Resend()).outcome, NoChange)
+    assert isinstance(decide(world, "a", Resend()), NoChange)
     (intent,) = world.outbox().settle_and_claim([], 1)
     assert intent.denial == Denial(verdict.answer.request_id, is_resent=True)
     world.crash()
@@ -143,20 +136,11 @@ def test_a_person_who_lets_a_denied_row_out_under_its_next_key_is_told_of_the_ri
 
 
 def test_a_denied_row_goes_on_under_its_next_key_once_for_each_resend(world: World) -> None:
-    denied = Postponed(answer(401), KeyRefusedError("the key is revoked"))
-    ended(world, denied)
-    resolved(world, "a", Resend())
-    world.publish(Superseded(answer(401, "req-2")), denied)
+    ended(world, DENIED)
+    decide(world, "a", Resend())
+    world.publish(Superseded(answer(401, "req-2")), DENIED)
     entry = world.known("a")
     assert (entry.state, entry.revision, entry.decision) == (EntryState.PENDING, 1, Decision.RETRIED)
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.denial == Denial("req-x")
-
-
-def test_a_resend_of_a_denied_row_can_be_taken_back(world: World) -> None:
-    ended(world, Postponed(answer(401), KeyRefusedError("the key is revoked")))
-    resolved(world, "a", Resend())
-    resolved(world, "a", TakeBack())
     (intent,) = world.outbox().settle_and_claim([], 1)
     assert intent.denial == Denial("req-x")
 
@@ -178,41 +162,33 @@ def test_a_stored_refusal_told_anew_under_another_request_id_leads_to_the_next_k
     assert world.outbox().settle_and_claim([], 9) == []
 
 
-def test_without_a_persons_word_a_refusal_of_the_corrected_row_stays_one(world: World) -> None:
+@pytest.mark.parametrize("is_corrected", [True, False], ids=["corrected at its source", "retried, sent and cut off"])
+def test_a_refusal_moves_no_row_to_another_key_without_a_persons_word_or_after_a_cut(world: World, is_corrected: bool) -> None:
     ended(world, REFUSED)
-    world.stage([row("a", "corrected")])
+    if is_corrected:
+        world.stage([row("a", "corrected")])
+    else:
+        decisions(world).retry()
+        world.outbox().settle_and_claim([], 1)
+        world.crash()
     world.publish(Refusal(answer(400, "req-2")))
     assert (world.known("a").state, world.known("a").revision) == (EntryState.REFUSED, 0)
 
 
-def test_a_retry_of_a_blocked_row_takes_no_risk_and_keeps_its_key(world: World) -> None:
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_a_blocked_row_keeps_its_key_and_is_not_superseded_by_a_409(world: World, is_retried: bool) -> None:
     ended(world, Blocked(answer(403, "req-1")))
-    decisions(world).retry()
+    if is_retried:
+        decisions(world).retry()
     (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.denial == Denial("req-1")
-    world.crash()
-
-
-def test_a_row_whose_channel_was_denied_is_not_superseded_by_a_409(world: World) -> None:
-    ended(world, Blocked(answer(403, "req-1")))
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.refused_request_id == ""
-
-
-def test_a_retried_row_that_was_cut_off_is_not_moved_to_another_key_by_a_refusal(world: World) -> None:
-    ended(world, REFUSED)
-    decisions(world).retry()
-    world.outbox().settle_and_claim([], 1)
-    world.crash()
-    world.publish(Refusal(answer(400, "req-2")))
-    assert (world.known("a").state, world.known("a").revision) == (EntryState.REFUSED, 0)
+    assert (intent.denial, intent.refused_request_id) == (Denial("req-1"), "")
 
 
 @pytest.mark.parametrize("verdict", [Conflict(answer(409)), Unconfirmed(answer(409)), REFUSED, Uncertain(answer(503))])
 def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
     before = world.known("a").state.value.replace("_", " ")
-    resolved(world, "a", TakeEvent(4711))
+    decide(world, "a", TakeEvent(4711))
     entry = world.known("a")
     assert (entry.state, entry.event_id, entry.unanswered_at) == (EntryState.DELIVERED, 4711, None)
     assert (entry.decision, entry.decided_by, entry.decided_at) == (Decision.EVENT_ID, ANN, world.clock())
@@ -221,62 +197,63 @@ def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdi
     assert world.outbox().settle_and_claim([], 9) == []
 
 
-def test_an_event_id_said_twice_is_kept_once_and_a_slip_can_be_corrected(world: World) -> None:
+def test_an_event_id_said_twice_is_kept_once_and_a_slip_can_be_corrected_whatever_was_decided_since(world: World) -> None:
     ended(world, Conflict(answer(409)))
-    resolved(world, "a", TakeEvent(11))
-    assert isinstance(resolved(world, "a", TakeEvent(11)).outcome, NoChange)
-    resolved(world, "a", TakeEvent(12))
+    decide(world, "a", TakeEvent(11))
+    assert isinstance(decide(world, "a", TakeEvent(11)), NoChange)
+    decide(world, "a", TakeEvent(12))
     assert world.known("a").event_id == 12
-
-
-def test_a_slip_can_be_corrected_whatever_was_decided_about_the_row_since(world: World) -> None:
-    ended(world, Conflict(answer(409)))
-    resolved(world, "a", TakeEvent(11))
     world.stage([row("a", "another title")])
-    resolved(world, "a", SetAside())
-    resolved(world, "a", TakeEvent(12))
-    assert (world.known("a").event_id, world.known("a").decision) == (12, Decision.EVENT_ID)
+    decide(world, "a", SetAside())
+    decide(world, "a", TakeEvent(13))
+    assert (world.known("a").event_id, world.known("a").decision) == (13, Decision.EVENT_ID)
 
 
-def test_an_id_that_the_service_told_is_not_overruled(world: World) -> None:
-    ended(world, Receipt(7, answer(201)))
-    with pytest.raises(NotPossibleError, match="by the service's own answer"):
-        resolved(world, "a", TakeEvent(8))
+@pytest.mark.parametrize(
+    ("is_delivered", "choice", "because"),
+    [
+        pytest.param(True, TakeEvent(8), "by the service's own answer", id="an id that the service gave"),
+        pytest.param(True, Resend(), "a second one", id="a second event of a delivered row"),
+        pytest.param(False, SetAside(), "the next run sends it", id="a row that waits to be sent"),
+    ],
+)
+def test_what_cannot_be_decided_says_why(world: World, is_delivered: bool, choice: Choice, because: str) -> None:
+    world.stage([row("a")])
+    if is_delivered:
+        world.publish()
+    with pytest.raises(NotPossibleError, match=because):
+        decide(world, "a", choice)
+
+
+def another_feed(world: World) -> World:
+    """A feed beside this one in the same state DB."""
+    world.neighbours.append(World(world.url, world.clock, FeedName("other")))
+    return world.neighbours[-1]
 
 
 def test_one_event_belongs_to_one_row_of_a_destination_whatever_the_feed(world: World) -> None:
     world.stage([row("a"), row("b")])
     world.publish(Conflict(answer(409)), Receipt(7, answer(201)))
     with pytest.raises(EventTakenError, match="event 7 is row b of agenda already"):
-        resolved(world, "a", TakeEvent(7))
-    other = Ledger(world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock)
-    with other.acquire_lease("test") as lease:
-        other.begin_run("r", launched_by="a test")
-        stage = other.open_stage("r", is_whole=True, fence=lease.token)
-        stage.write([row("x")])
-        stage.close(lambda _report: ())
-        with pytest.raises(EventTakenError):
-            other.open_decisions(ANN, lease.token).resolve(RowKey("x"), TakeEvent(7))
+        decide(world, "a", TakeEvent(7))
+    other = another_feed(world)
+    other.stage([row("x")])
+    with pytest.raises(EventTakenError):
+        decide(other, "x", TakeEvent(7))
     assert world.known("a").state is EntryState.CONFLICT
 
 
-def test_a_forgotten_row_is_resent_as_it_was_on_a_persons_word(world: World) -> None:
+def test_a_forgotten_row_is_resent_as_it_was_and_from_then_on_the_services_memory_counts_anew(world: World) -> None:
     forgotten(world)
     before = world.known("a")
-    outcome = resolved(world, "a", Resend()).outcome
-    assert isinstance(outcome, Change)
-    assert "there will be two" in outcome.risk
-    assert isinstance(resolved(world, "a", Resend()).outcome, NoChange)
+    change = decide(world, "a", Resend())
+    assert isinstance(change, Change)
+    assert "there will be two" in change.risk
+    assert isinstance(decide(world, "a", Resend()), NoChange)
     world.clock.turn(days=6)  # the feed's next run is a week away
     world.crash()
     (intent,) = world.outbox().settle_and_claim([], 9)
     assert (intent.key, intent.body, intent.is_unanswered) == (before.key, before.body, True)
-
-
-def test_from_a_resent_attempt_on_the_services_memory_counts_anew(world: World) -> None:
-    forgotten(world)
-    resolved(world, "a", Resend())
-    assert len(world.outbox().settle_and_claim([], 9)) == 1
     assert world.known("a").decision is Decision.RESENT
     world.clock.turn(hours=23)
     world.crash()
@@ -291,7 +268,7 @@ def test_from_a_resent_attempt_on_the_services_memory_counts_anew(world: World) 
 def test_a_row_whose_key_is_used_is_resent_under_the_next_one(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
     before = world.known("a")
-    outcome = resolved(world, "a", Resend()).outcome
+    outcome = decide(world, "a", Resend())
     assert isinstance(outcome, Change)
     assert outcome.is_next_revision
     (intent,) = world.outbox().settle_and_claim([], 9)
@@ -302,74 +279,46 @@ def test_a_row_whose_key_is_used_is_resent_under_the_next_one(world: World, verd
 def test_a_row_that_is_resent_under_the_next_key_says_what_the_source_says_now(world: World) -> None:
     ended(world, Conflict(answer(409)))
     world.stage([row("a", "edited")])
-    resolved(world, "a", Resend())
+    decide(world, "a", Resend())
     world.stage([row("a", "edited")])
     (intent,) = world.outbox().settle_and_claim([], 9)
     assert b"edited" in intent.body
     assert world.known("a").drift_kind is None
 
 
-def test_resending_a_refused_row_is_a_retry_and_a_delivered_one_is_never_sent_twice(world: World) -> None:
-    world.stage([row("a"), row("b")])
-    world.publish(REFUSED)
-    resolved(world, "a", Resend())
+def test_resending_a_refused_row_is_a_retry(world: World) -> None:
+    ended(world, REFUSED)
+    decide(world, "a", Resend())
     assert (world.known("a").state, world.known("a").decision) == (EntryState.PENDING, Decision.RETRY)
-    with pytest.raises(NotPossibleError, match="a second one"):
-        resolved(world, "b", Resend())
 
 
 @pytest.mark.parametrize("verdict", [Conflict(answer(409)), REFUSED, Blocked(answer(404)), Uncertain(answer(503))])
 def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_back(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
     before = world.known("a").state
-    resolved(world, "a", SetAside())
-    assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
+    decide(world, "a", SetAside())
+    assert isinstance(decide(world, "a", SetAside()), NoChange)
     assert world.outbox().settle_and_claim([], 9) == []
     (status,) = LedgerQueries(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
     waiting = RowFilter(waiting=Waiting(before))
     assert LedgerQueries(world.engine).rows(BOOK, waiting) == ()
 
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     assert [one.row_key for one in LedgerQueries(world.engine).rows(BOOK, waiting)] == ["a"]
     assert world.known("a").decision is None
-    assert isinstance(resolved(world, "a", TakeBack()).outcome, NoChange)
-
-
-def test_a_resend_that_no_run_has_acted_on_can_be_taken_back(world: World) -> None:
-    forgotten(world)
-    resolved(world, "a", Resend())
-    resolved(world, "a", TakeBack())
-    assert world.known("a").state is EntryState.UNCERTAIN
-    assert world.outbox().settle_and_claim([], 9) == []
-
-
-def test_a_row_that_waits_for_nobody_cannot_be_set_aside(world: World) -> None:
-    world.stage([row("a")])
-    with pytest.raises(NotPossibleError, match="the next run sends it"):
-        resolved(world, "a", SetAside())
+    assert isinstance(decide(world, "a", TakeBack()), NoChange)
 
 
 def test_a_refused_row_set_aside_is_a_new_matter_once_it_is_corrected(world: World) -> None:
     ended(world, REFUSED)
-    resolved(world, "a", SetAside())
+    decide(world, "a", SetAside())
     assert decisions(world).retry().refused == 0
     world.stage([row("a", "corrected")])
     assert world.known("a").decision is None
     world.publish(Refusal(answer(400, "req-2")))
     (status,) = LedgerQueries(world.engine).status()
     assert dict(status.waiting) == {"refused": 1}
-
-
-def test_drift_handled_by_hand_is_set_aside_until_the_source_changes_again(world: World) -> None:
-    ended(world, Receipt(7, answer(201)))
-    assert world.stage([row("a", "edited")]).account.drifted == 1
-    resolved(world, "a", SetAside())
-    account = world.stage([row("a", "edited")]).account
-    assert (account.unchanged, account.drifted) == (1, 0)
-    assert LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
-    assert world.stage([row("a", "edited again")]).account.drifted == 1
-    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT))) == 1
 
 
 def event(key: str, title: str = "Jazz", **more: Any) -> MappedRow:
@@ -385,6 +334,26 @@ def held(world: World) -> None:
     world.publish()
     world.stage([event("n2")])
     assert world.known("n2").state is EntryState.HELD
+
+
+def vanished(world: World) -> None:
+    """Row a, delivered and gone from its source."""
+    delivered(world, "A")
+    world.stage([])
+
+
+def returned(world: World) -> None:
+    """Row a, whose event was removed by hand, is in its source again and asks for something else."""
+    vanished(world)
+    decide(world, "a", Remove())
+    world.stage([event("a", "B")])
+
+
+def cut_off(world: World) -> None:
+    """Row a, sent without an answer."""
+    world.stage([event("a")])
+    world.outbox().settle_and_claim([], 1)
+    world.crash()
 
 
 def delivered(world: World, *titles: str) -> None:
@@ -423,22 +392,68 @@ def columns(world: World) -> dict[str, dict[str, Any]]:
     return {row.row_key: {name: value for name, value in row._asdict().items() if name not in left_out} for row in rows}
 
 
+def after(verdict: Verdict) -> Callable[[World], None]:
+    return lambda world: ended(world, verdict)
+
+
+@pytest.mark.parametrize(
+    ("arrange", "key", "choice"),
+    [
+        pytest.param(lambda world: delivered(world, "A", "B"), "a", Apply(), id="a change applied by hand"),
+        pytest.param(after(Conflict(answer(409))), "a", TakeEvent(11), id="the event of a conflict"),
+        pytest.param(after(Conflict(answer(409))), "a", Resend(), id="a conflict sent under the next key"),
+        pytest.param(after(Unconfirmed(answer(409))), "a", Resend(), id="an unconfirmed row sent under the next key"),
+        pytest.param(after(REFUSED), "a", Resend(), id="a refused row sent again"),
+        pytest.param(after(Blocked(answer(404))), "a", Resend(), id="a blocked row sent again"),
+        pytest.param(after(DENIED), "a", Resend(), id="a denied row sent again"),
+        pytest.param(forgotten, "a", Resend(), id="a forgotten row sent again"),
+        pytest.param(cut_off, "a", SetAside(), id="an unanswered row set aside"),
+        pytest.param(held, "n2", Release(), id="a held row released"),
+        pytest.param(held, "n2", SameAs(), id="an event adopted"),
+        pytest.param(vanished, "a", Remove(), id="the event of a vanished row removed"),
+        pytest.param(returned, "a", Resend(), id="a removed event created again"),
+    ],
+)
+def test_a_decision_that_is_taken_back_leaves_all_as_it_was(
+    world: World, arrange: Callable[[World], None], key: str, choice: Choice
+) -> None:
+    arrange(world)
+    before = columns(world)
+    assert isinstance(decide(world, key, choice), Change)
+    decide(world, key, TakeBack())
+    assert columns(world) == before
+
+
+@pytest.mark.parametrize(
+    ("arrange", "key", "choice"),
+    [
+        pytest.param(held, "n2", Release(), id="a held row released"),
+        pytest.param(after(Conflict(answer(409))), "a", Resend(), id="a conflict"),
+        pytest.param(after(Unconfirmed(answer(409))), "a", Resend(), id="an unconfirmed row"),
+        pytest.param(after(REFUSED), "a", Resend(), id="a refused row"),
+        pytest.param(after(Blocked(answer(404))), "a", Resend(), id="a blocked row"),
+    ],
+)
+def test_a_release_and_a_resend_are_done_once_and_stand_once_the_row_was_sent(
+    world: World, arrange: Callable[[World], None], key: str, choice: Choice
+) -> None:
+    arrange(world)
+    decide(world, key, choice)
+    assert isinstance(decide(world, key, choice), NoChange)
+    assert [intent.row_key for intent in sent(world)] == [key]
+    with pytest.raises(NotPossibleError, match="sent since"):
+        decide(world, key, TakeBack())
+
+
 def test_a_drift_that_was_applied_by_hand_is_the_baseline_and_going_back_is_drift_again(world: World) -> None:
     delivered(world, "A", "B")
-    resolved(world, "a", Apply())
+    decide(world, "a", Apply())
     entry = world.known("a")
     assert (entry.drift_kind, json.loads(entry.shown)["title"], entry.decision) == (None, "B", Decision.APPLIED)
-    assert isinstance(resolved(world, "a", Apply()).outcome, NoChange)
+    assert isinstance(decide(world, "a", Apply()), NoChange)
     assert world.stage([event("a", "B")]).account.unchanged == 1
     assert world.stage([event("a", "A")]).account.drifted == 1
     assert (drift_of(world), sent(world)) == ("A", [])
-
-
-def test_what_was_shown_is_applied_and_not_what_a_later_read_finds(world: World) -> None:
-    delivered(world, "A", "B")
-    resolved(world, "a", Apply())
-    world.stage([event("a", "C")])
-    assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("B", "C")
 
 
 def test_a_draft_that_was_published_by_hand_is_applied(world: World) -> None:
@@ -446,13 +461,13 @@ def test_a_draft_that_was_published_by_hand_is_applied(world: World) -> None:
     world.publish()
     world.stage([event("a")])
     assert world.known("a").drift_kind is DriftKind.TO_PUBLISH
-    resolved(world, "a", Apply())
+    decide(world, "a", Apply())
     assert world.stage([event("a")]).account.unchanged == 1
 
 
 def test_a_copy_of_the_applied_baseline_is_held_and_one_of_the_delivered_body_is_not(world: World) -> None:
     delivered(world, "A", "B")
-    resolved(world, "a", Apply())
+    decide(world, "a", Apply())
     world.stage([event("x", "A"), event("y", "B")])
     assert world.states() == {"a": "delivered", "x": "pending", "y": "held"}
 
@@ -460,73 +475,64 @@ def test_a_copy_of_the_applied_baseline_is_held_and_one_of_the_delivered_body_is
 def test_a_cancelled_event_cannot_be_applied_but_removed(world: World) -> None:
     delivered(world, "A")
     world.stage([cancelled("a")])
-    with pytest.raises(NotPossibleError, match="cancelled") as told:
-        resolved(world, "a", Apply())
-    assert "--removed" in told.value.hint
-    outcome = resolved(world, "a", Remove()).outcome
+    with pytest.raises(NotPossibleError, match="cancelled") as caught:
+        decide(world, "a", Apply())
+    assert "--removed" in caught.value.hint
+    outcome = decide(world, "a", Remove())
     assert isinstance(outcome, Change)
     assert outcome.removed == (world.known("a").event_id,)
     world.stage([cancelled("a")])
     assert not is_listed(world, "a")
 
 
-def test_undo_of_applied_keeps_what_the_source_asks_for_now_as_drift_against_the_old_baseline(world: World) -> None:
+@pytest.mark.parametrize(("now", "drift"), [("C", "C"), ("A", None)])
+def test_undo_of_applied_keeps_what_the_source_asks_for_now_as_drift_against_the_old_baseline(
+    world: World, now: str, drift: str | None
+) -> None:
     delivered(world, "A", "B")
-    before = columns(world)
-    resolved(world, "a", Apply())
-    resolved(world, "a", TakeBack())
-    assert columns(world) == before
-    for now, drift in (("C", "C"), ("A", None)):
-        world.stage([event("a", "B")])
-        resolved(world, "a", Apply())
-        world.stage([event("a", now)])
-        resolved(world, "a", TakeBack())
-        assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("A", drift)
+    decide(world, "a", Apply())
+    world.stage([event("a", now)])
+    assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("B", now)
+    decide(world, "a", TakeBack())
+    assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("A", drift)
 
 
 def test_undo_of_applied_lists_an_ignored_change_only_if_it_is_another_one_now(world: World) -> None:
     delivered(world, "A", "B")
-    resolved(world, "a", SetAside())
-    resolved(world, "a", Apply())
-    resolved(world, "a", TakeBack())
+    decide(world, "a", SetAside())
+    decide(world, "a", Apply())
+    decide(world, "a", TakeBack())
     assert (drift_of(world), is_listed(world, "a")) == ("B", False)
-    resolved(world, "a", Apply())
+    decide(world, "a", Apply())
     world.stage([event("a", "C")])
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     assert (drift_of(world), is_listed(world, "a")) == ("C", True)
 
 
-def test_an_ignored_change_stays_ignored_when_the_row_goes_back_and_forth(world: World) -> None:
+def test_an_ignored_change_stays_ignored_when_the_row_goes_back_and_forth_until_it_changes_otherwise(world: World) -> None:
     delivered(world, "A", "B")
-    resolved(world, "a", SetAside())
+    decide(world, "a", SetAside())
+    account = world.stage([event("a", "B")]).account
+    assert (account.unchanged, account.drifted) == (1, 0)
     for title in ("A", "B", "A", "B"):
         world.stage([event("a", title)])
         assert not is_listed(world, "a"), title
-    world.stage([event("a", "C")])
-    assert is_listed(world, "a")
-
-
-def test_undo_of_an_ignored_change_lists_it_again_when_the_row_returns_to_it(world: World) -> None:
-    delivered(world, "A", "B")
-    resolved(world, "a", SetAside())
-    world.stage([event("a", "C")])
-    resolved(world, "a", TakeBack())
-    world.stage([event("a", "B")])
+    assert world.stage([event("a", "C")]).account.drifted == 1
     assert is_listed(world, "a")
 
 
 def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_decided_since(world: World) -> None:
     delivered(world, "A", "B")
-    resolved(world, "a", SetAside())
+    decide(world, "a", SetAside())
     world.stage([event("a", "C")])
-    resolved(world, "a", SetAside())
-    resolved(world, "a", TakeBack())
+    decide(world, "a", SetAside())
+    decide(world, "a", TakeBack())
     world.stage([])
-    resolved(world, "a", Remove())
-    resolved(world, "a", TakeBack())
+    decide(world, "a", Remove())
+    decide(world, "a", TakeBack())
     world.stage([event("a", "B")])
     assert not is_listed(world, "a")
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     world.stage([event("a", "B")])
     assert is_listed(world, "a")
 
@@ -537,101 +543,53 @@ def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> N
     world.stage([replace(event("a"), warnings=warning)])
     world.publish()
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
-    resolved(world, "a", SetAside())
+    decide(world, "a", SetAside())
     world.stage([replace(event("a"), warnings=warning)])
     assert books.problems(BOOK, ProblemKind.WARNING) == ()
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
-    resolved(world, "a", SetAside())
+    decide(world, "a", SetAside())
     world.stage([replace(event("a", "Other"), warnings=warning)])
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
 
 
 def test_a_row_without_warnings_or_drift_has_nothing_to_ignore(world: World) -> None:
     delivered(world, "A")
-    assert isinstance(resolved(world, "a", SetAside()).outcome, NoChange)
+    assert isinstance(decide(world, "a", SetAside()), NoChange)
 
 
-def test_undo_of_an_ignored_row_that_was_pending_makes_it_pending_again(world: World) -> None:
-    world.stage([event("a")])
-    world.outbox().settle_and_claim([], 1)
-    world.crash()
-    before = columns(world)
-    resolved(world, "a", SetAside())
-    assert world.states() == {"a": "uncertain"}
-    resolved(world, "a", TakeBack())
-    assert columns(world) == before
-
-
-def test_a_held_row_is_released_and_sent_once(world: World) -> None:
+@pytest.mark.parametrize("choice", [Release(), SameAs()])
+def test_a_held_row_whose_decision_is_taken_back_is_held_with_what_it_asks_for_now(world: World, choice: Choice) -> None:
     held(world)
-    resolved(world, "n2", Release())
-    assert isinstance(resolved(world, "n2", Release()).outcome, NoChange)
-    (intent,) = sent(world)
-    assert intent.key == idempotency_key("tests", FEED, RowKey("n2"))
-    world.crash()
-    world.publish()
-    assert (world.states(), sent(world)) == ({"a2": "delivered", "n2": "delivered"}, [])
-    with pytest.raises(NotPossibleError, match="sent since"):
-        resolved(world, "n2", TakeBack())
-
-
-def test_a_release_is_taken_back_while_nothing_was_sent_and_the_row_is_held_again(world: World) -> None:
-    held(world)
-    before = columns(world)
-    resolved(world, "n2", Release())
-    resolved(world, "n2", TakeBack())
-    assert columns(world) == before
-    resolved(world, "n2", Release())
+    decide(world, "n2", choice)
     world.stage([event("n2", "Blues")])
-    resolved(world, "n2", TakeBack())
+    decide(world, "n2", TakeBack())
     assert (world.known("n2").state, json.loads(world.known("n2").body)["title"]) == (EntryState.HELD, "Blues")
     assert sent(world) == []
 
 
 def test_a_released_row_is_marked_so_that_a_copy_of_it_is_held(world: World) -> None:
     held(world)
-    resolved(world, "n2", Release())
-    resolved(world, "n2", TakeBack())
+    decide(world, "n2", Release())
+    decide(world, "n2", TakeBack())
     world.stage([event("n2", "Blues")])
-    resolved(world, "n2", Release())
+    decide(world, "n2", Release())
     world.stage([event("n2", "Blues"), event("n3", "Blues")])
     assert (world.states()["n2"], world.states()["n3"]) == ("pending", "held")
-
-
-def test_a_held_row_that_an_upgrade_made_is_sent_after_the_next_read_once_it_is_released(world: World) -> None:
-    held(world)
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "n2").values(body=b"", fingerprint="", row_digest=b""))
-    resolved(world, "n2", Release())
-    assert (world.states()["n2"], sent(world)) == ("held", [])
-    world.stage([event("n2")])
-    assert [intent.key for intent in sent(world)] == [idempotency_key("tests", FEED, RowKey("n2"))]
-
-
-def test_an_ignored_held_row_is_not_sent_and_not_listed(world: World) -> None:
-    held(world)
-    resolved(world, "n2", SetAside())
-    assert world.stage([event("n2")]).account.held == 1
-    assert (world.states()["n2"], sent(world)) == ("held", [])
-    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD) == ()
-    resolved(world, "n2", TakeBack())
-    world.stage([event("n2")])
-    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD)) == 1
 
 
 def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(world: World) -> None:
     held(world)
     event_id = world.known("a2").event_id
-    outcome = resolved(world, "n2", SameAs()).outcome
+    outcome = decide(world, "n2", SameAs())
     assert isinstance(outcome, Change)
     assert str(outcome.adopted) == "a2"
     old, new = world.known("a2"), world.known("n2")
     assert (new.state, new.event_id, new.decision, new.drift_kind) == (EntryState.DELIVERED, event_id, Decision.SAME_AS, None)
     assert (old.state, old.event_id, old.candidate_id) == (EntryState.SUPERSEDED, None, new.entry_id)
     assert old.key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
-    assert isinstance(resolved(world, "n2", SameAs()).outcome, NoChange)
-    assert isinstance(resolved(world, "n2", SameAs(RowKey("a2"))).outcome, NoChange)
+    assert isinstance(decide(world, "n2", SameAs()), NoChange)
+    assert isinstance(decide(world, "n2", SameAs(RowKey("a2"))), NoChange)
     account = world.stage([event("n2")]).account
     assert (account.unchanged, account.held, sent(world)) == (1, 0, [])
     assert not is_listed(world, "a2")
@@ -639,18 +597,11 @@ def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(wo
     assert LedgerQueries(world.engine).owners(DESTINATION, [event_id]) == {event_id: "row n2 of agenda"}
 
 
-def test_a_later_edit_of_an_adopted_event_is_drift_of_it(world: World) -> None:
-    held(world)
-    resolved(world, "n2", SameAs())
-    assert world.stage([event("n2", "Blues")]).account.drifted == 1
-    assert (drift_of(world, "n2"), sent(world)) == ("Blues", [])
-
-
 def test_what_the_held_row_asks_for_is_drift_against_the_baseline_that_it_takes_over(world: World) -> None:
     delivered(world, "A", "Jazz")
-    resolved(world, "a", Apply())
+    decide(world, "a", Apply())
     world.stage([event("n2", description="Tonight")])
-    resolved(world, "n2", SameAs())
+    decide(world, "n2", SameAs())
     entry = world.known("n2")
     assert json.loads(entry.shown) == json.loads(event("a", "Jazz").body)
     assert entry.drift_kind is DriftKind.EDITED
@@ -661,61 +612,40 @@ def test_what_the_held_row_asks_for_is_drift_against_the_baseline_that_it_takes_
 
 def test_the_row_whose_event_was_adopted_is_held_when_it_returns_and_goes_out_under_its_next_key(world: World) -> None:
     held(world)
-    resolved(world, "n2", SameAs())
+    decide(world, "n2", SameAs())
     world.stage([event("n2"), event("a2")])
     assert world.states() == {"a2": "held", "n2": "delivered"}
     assert world.known("a2").candidate_id == world.known("n2").entry_id
-    resolved(world, "a2", Release())
+    with pytest.raises(NotPossibleError, match="a2 is back in its source"):
+        decide(world, "n2", TakeBack())
+    decide(world, "a2", Release())
     assert [intent.key for intent in sent(world)] == [idempotency_key("tests", FEED, RowKey("a2"), revision=1)]
 
 
-def test_undo_of_an_adoption_restores_both_entries(world: World) -> None:
+def test_an_adoption_stands_once_the_event_was_decided_on(world: World) -> None:
     held(world)
-    before = columns(world)
-    resolved(world, "n2", SameAs())
-    resolved(world, "n2", TakeBack())
-    assert columns(world) == before
-
-
-def test_undo_of_an_adoption_holds_the_row_with_what_it_asks_for_now(world: World) -> None:
-    held(world)
-    resolved(world, "n2", SameAs())
-    world.stage([event("n2", "Blues")])
-    resolved(world, "n2", TakeBack())
-    assert (world.known("n2").state, json.loads(world.known("n2").body)["title"]) == (EntryState.HELD, "Blues")
-
-
-def test_an_adoption_stands_once_the_old_row_is_back_or_the_event_was_decided_on(world: World) -> None:
-    held(world)
-    resolved(world, "n2", SameAs())
-    world.stage([event("n2", "Blues")])
-    resolved(world, "n2", Apply())
-    resolved(world, "n2", TakeBack())
+    decide(world, "n2", SameAs())
+    assert world.stage([event("n2", "Blues")]).account.drifted == 1
+    assert (drift_of(world, "n2"), sent(world)) == ("Blues", [])
+    decide(world, "n2", Apply())
+    decide(world, "n2", TakeBack())
     with pytest.raises(NotPossibleError, match="cannot be taken back"):
-        resolved(world, "n2", TakeBack())
-
-
-def test_an_adoption_cannot_be_taken_back_once_the_old_row_is_in_its_source_again(world: World) -> None:
-    held(world)
-    resolved(world, "n2", SameAs())
-    world.stage([event("n2"), event("a2")])
-    with pytest.raises(NotPossibleError, match="a2 is back in its source"):
-        resolved(world, "n2", TakeBack())
+        decide(world, "n2", TakeBack())
 
 
 def test_a_row_takes_over_the_event_of_the_key_that_a_person_names(world: World) -> None:
     world.stage([event("a2"), event("b2", "Blues")])
     world.publish()
     world.stage([event("n2")])
-    resolved(world, "n2", SameAs(RowKey("b2")))
+    decide(world, "n2", SameAs(RowKey("b2")))
     assert world.states() == {"a2": "delivered", "b2": "superseded", "n2": "delivered"}
     assert drift_of(world, "n2") == "Jazz"
     with pytest.raises(NotPossibleError, match="there is no row nothing"):
-        resolved(world, "a2", SameAs(RowKey("nothing")))
+        decide(world, "a2", SameAs(RowKey("nothing")))
 
 
 @pytest.mark.parametrize(
-    ("verdict", "said"),
+    ("verdict", "hint"),
     [
         (None, "run"),
         (REFUSED, "--release"),
@@ -724,15 +654,15 @@ def test_a_row_takes_over_the_event_of_the_key_that_a_person_names(world: World)
         (Conflict(answer(409)), "reconcile"),
     ],
 )
-def test_an_entry_without_an_event_has_none_to_give_up(world: World, verdict: Verdict | None, said: str) -> None:
+def test_an_entry_without_an_event_has_none_to_give_up(world: World, verdict: Verdict | None, hint: str) -> None:
     world.stage([event("a2")])
     world.publish()
     world.stage([event("a2"), event("n2"), event("c2", "Other")])
     if verdict is not None:
         world.publish(verdict)
-    with pytest.raises(NotPossibleError) as told:
-        resolved(world, "n2", SameAs(RowKey("c2")))
-    assert said in told.value.hint
+    with pytest.raises(NotPossibleError) as caught:
+        decide(world, "n2", SameAs(RowKey("c2")))
+    assert hint in caught.value.hint
     assert world.states()["n2"] == "held"
 
 
@@ -740,7 +670,7 @@ def test_of_an_unconfirmed_event_the_held_row_is_unconfirmed(world: World) -> No
     world.stage([event("a2")])
     world.publish(Unconfirmed(answer(409)))
     world.stage([event("n2")])
-    resolved(world, "n2", SameAs())
+    decide(world, "n2", SameAs())
     assert world.states() == {"a2": "superseded", "n2": "delivered_unconfirmed"}
 
 
@@ -756,92 +686,57 @@ def test_two_rows_cannot_take_over_one_event_and_neither_does(world: World) -> N
 def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: World) -> None:
     world.stage([event("a2")])
     world.publish()
-    other = Ledger(
-        world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, lease_clock=world.clock.lease_clock
-    )
-    with other.acquire_lease("test") as lease:
-        other.begin_run("r", launched_by="a test")
-        stage = other.open_stage("r", is_whole=True, fence=lease.token)
-        stage.write([event("n2")])
-        stage.close(lambda _report: ())
-        with pytest.raises(LeaseLostError):
-            other.open_decisions(ANN, lease.token).resolve(RowKey("n2"), SameAs())
-        before = columns(world)
-        door = other.open_decisions(ANN, lease.token, [world.lease])
-        assert door.resolve(RowKey("n2"), SameAs()) is not None
-        assert world.states() == {"a2": "superseded", "n2": "delivered"}
-        assert world.known("a2").key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
-        assert door.resolve(RowKey("n2"), TakeBack()) is not None
-        assert columns(world) == before
+    other = another_feed(world)
+    other.stage([event("n2")])
+    with pytest.raises(LeaseLostError):
+        decide(other, "n2", SameAs())
+    before = columns(world)
+    of_both = other.ledger.open_decisions(ANN, other.lease.token, [world.lease])
+    assert of_both.resolve(RowKey("n2"), SameAs()) is not None
+    assert world.states() == {"a2": "superseded", "n2": "delivered"}
+    assert world.known("a2").key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
+    assert of_both.resolve(RowKey("n2"), TakeBack()) is not None
+    assert columns(world) == before
 
 
-def test_a_vanished_event_that_was_removed_is_off_the_list_and_returns_under_the_next_key_on_a_persons_word(world: World) -> None:
-    delivered(world, "A")
-    world.stage([])
-    event_id = world.known("a").event_id
-    outcome = resolved(world, "a", Remove()).outcome
-    assert isinstance(outcome, Change)
-    assert outcome.removed == (event_id,)
+def test_a_removed_event_is_created_again_under_the_next_key_and_only_where_its_source_asks_for_it(world: World) -> None:
+    vanished(world)
+    decide(world, "a", Remove())
     assert world.known("a").removed_at == world.clock()
-    assert isinstance(resolved(world, "a", Remove()).outcome, NoChange)
+    assert isinstance(decide(world, "a", Remove()), NoChange)
     with pytest.raises(NotPossibleError, match="source does not ask for it"):
-        resolved(world, "a", Resend())
+        decide(world, "a", Resend())
     world.stage([event("a", "A")])
     assert world.known("a").drift_kind is DriftKind.RETURNED
-    resolved(world, "a", Resend())
+    decide(world, "a", Resend())
     (intent,) = sent(world)
     assert (intent.key, intent.body) == (idempotency_key("tests", FEED, RowKey("a"), revision=1), event("a", "A").body)
-    world.crash()
-    world.publish()
-    entry = world.known("a")
-    assert (entry.state, entry.removed_at, entry.drift_kind) == (EntryState.DELIVERED, None, None)
-    assert sent(world) == []
-
-
-def test_undo_of_removed_restores_what_was_listed(world: World) -> None:
-    delivered(world, "A")
-    world.stage([])
-    before = columns(world)
-    resolved(world, "a", Remove())
-    resolved(world, "a", TakeBack())
-    assert columns(world) == before
 
 
 def test_undo_of_removed_keeps_a_change_of_the_row_that_came_back_as_drift(world: World) -> None:
     delivered(world, "A")
     world.stage([])
-    resolved(world, "a", Remove())
+    decide(world, "a", Remove())
     world.stage([event("a", "B")])
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     assert (world.known("a").drift_kind, drift_of(world)) == (DriftKind.EDITED, "B")
     world.stage([])
-    resolved(world, "a", Remove())
+    decide(world, "a", Remove())
     world.stage([event("a", "A")])
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     assert (world.known("a").drift_kind, world.known("a").removed_at) == (None, None)
 
 
 def test_a_row_that_comes_back_after_its_removal_can_be_ignored(world: World) -> None:
     delivered(world, "A")
     world.stage([])
-    resolved(world, "a", Remove())
+    decide(world, "a", Remove())
     world.stage([event("a", "A")])
     with pytest.raises(NotPossibleError, match="removed by hand"):
-        resolved(world, "a", Apply())
-    resolved(world, "a", SetAside())
+        decide(world, "a", Apply())
+    decide(world, "a", SetAside())
     world.stage([event("a", "A")])
     assert not is_listed(world, "a")
-
-
-def test_undo_of_the_new_creation_of_a_removed_event_lists_the_row_again(world: World) -> None:
-    delivered(world, "A")
-    world.stage([])
-    resolved(world, "a", Remove())
-    world.stage([event("a", "B")])
-    before = columns(world)
-    resolved(world, "a", Resend())
-    resolved(world, "a", TakeBack())
-    assert columns(world) == before
 
 
 DRAFTING = StagePolicy(on_change="create_draft_again")
@@ -856,65 +751,39 @@ def redrafted(world: World) -> int:
     return earlier
 
 
-def test_only_earlier_events_are_removed_where_the_row_is_in_its_source(world: World) -> None:
+@pytest.mark.parametrize("is_gone", [False, True], ids=["the row is in its source", "the row has vanished"])
+def test_only_earlier_events_are_removed_unless_the_row_has_vanished(world: World, is_gone: bool) -> None:
     earlier = redrafted(world)
-    with pytest.raises(NotPossibleError, match="only earlier events"):
-        resolved(world, "a", SetAside())
-    outcome = resolved(world, "a", Remove()).outcome
-    assert isinstance(outcome, Change)
-    assert outcome.removed == (earlier,)
+    if is_gone:
+        world.stage([], policy=DRAFTING)
+    else:
+        with pytest.raises(NotPossibleError, match="only earlier events"):
+            decide(world, "a", SetAside())
+    change = decide(world, "a", Remove())
+    assert isinstance(change, Change)
+    assert change.removed == ((earlier, 2_000) if is_gone else (earlier,))
     entry = world.known("a")
-    assert (entry.earlier_event_ids, entry.removed_at, entry.event_id) == ((), None, 2_000)
-    resolved(world, "a", TakeBack())
-    assert (world.known("a").earlier_event_ids, world.known("a").decision) == ((earlier,), None)
-
-
-def test_the_event_and_its_earlier_ones_are_removed_where_the_row_has_vanished(world: World) -> None:
-    earlier = redrafted(world)
-    world.stage([], policy=DRAFTING)
-    outcome = resolved(world, "a", Remove()).outcome
-    assert isinstance(outcome, Change)
-    assert outcome.removed == (earlier, 2_000)
-    resolved(world, "a", TakeBack())
-    assert (world.known("a").earlier_event_ids, world.known("a").removed_at) == ((earlier,), None)
+    assert (entry.earlier_event_ids, entry.removed_at is not None, entry.event_id) == ((), is_gone, 2_000)
+    decide(world, "a", TakeBack())
+    entry = world.known("a")
+    assert (entry.earlier_event_ids, entry.decision, entry.removed_at) == ((earlier,), None, None)
 
 
 def test_earlier_events_are_removed_while_the_draft_that_follows_them_waits_to_be_sent(world: World) -> None:
     delivered(world, "A")
     world.stage([event("a", "B")], policy=DRAFTING)
-    resolved(world, "a", Remove())
+    decide(world, "a", Remove())
     assert world.known("a").earlier_event_ids == ()
     assert len(sent(world)) == 1
-
-
-def test_a_named_event_is_taken_back(world: World) -> None:
-    ended(world, Conflict(answer(409)))
-    before = columns(world)
-    resolved(world, "a", TakeEvent(11))
-    resolved(world, "a", TakeBack())
-    assert columns(world) == before
-
-
-@pytest.mark.parametrize("verdict", [Conflict(answer(409)), Unconfirmed(answer(409)), REFUSED, Blocked(answer(404))])
-def test_a_resend_is_taken_back_while_nothing_was_sent(world: World, verdict: Verdict) -> None:
-    ended(world, verdict)
-    before = columns(world)
-    resolved(world, "a", Resend())
-    resolved(world, "a", TakeBack())
-    assert columns(world) == before
-    resolved(world, "a", Resend())
-    assert len(sent(world)) == 1
-    with pytest.raises(NotPossibleError, match="sent since"):
-        resolved(world, "a", TakeBack())
 
 
 def test_undo_of_a_resend_keeps_the_body_that_was_sent_and_lists_the_change_as_drift(world: World) -> None:
     world.stage([event("a", "A")])
     world.publish(Conflict(answer(409)))
     before = world.known("a").body
-    resolved(world, "a", Resend())
+    decide(world, "a", Resend())
     world.stage([event("a", "B")])
-    resolved(world, "a", TakeBack())
+    decide(world, "a", TakeBack())
     entry = world.known("a")
     assert (entry.state, entry.body, drift_of(world)) == (EntryState.CONFLICT, before, "B")
 
@@ -931,29 +800,9 @@ def test_several_rows_are_decided_all_or_none_with_all_problems_in_one_error(wor
     assert [isinstance(one.outcome, Change) for one in done] == [True, False]
 
 
-def test_what_waits_for_a_person_is_counted_run_after_run_until_it_is_decided(world: World) -> None:
-    world.stage([row(key) for key in "abc"])
-    world.publish(Conflict(answer(409)), Unconfirmed(answer(409)))
-    for _ in range(2):
-        standing = world.outbox().standing()
-        assert standing.conflict == OpenRows(1, (RowKey("a"),))
-        assert standing.unconfirmed == OpenRows(1, (RowKey("b"),))
-    resolved(world, "a", SetAside())
-    resolved(world, "b", TakeEvent(9))
-    standing = world.outbox().standing()
-    assert (standing.conflict.count, standing.unconfirmed.count) == (0, 0)
-
-
-def test_uncertain_rows_stand_only_once_their_key_may_be_forgotten(world: World) -> None:
+def test_uncertain_rows_stand_beside_those_whose_keys_may_be_forgotten(world: World) -> None:
     ended(world, Uncertain(answer(503)))
     assert world.outbox().standing().forgotten.count == 0
-    world.clock.turn(hours=25)
-    world.crash()
-    assert world.outbox().standing().forgotten == OpenRows(1, (RowKey("a"),))
-
-
-def test_rows_that_end_uncertain_stand_beside_those_whose_keys_may_be_forgotten(world: World) -> None:
-    ended(world, Uncertain(answer(503)))
     world.clock.turn(hours=25)
     world.crash()
     world.stage([row("a"), row("b")])
@@ -968,7 +817,7 @@ def test_what_a_list_has_shown_is_written_unless_the_entry_has_moved_on(world: W
     world.stage([row(key) for key in "abcd"])
     world.publish(Unconfirmed(answer(409)), Conflict(answer(409)), Conflict(answer(409)), Receipt(14, answer(201)))
     entries = {key: world.known(key) for key in "abcd"}
-    resolved(world, "b", Resend())
+    decide(world, "b", Resend())
     found = [
         Found(entries[key].entry_id, 0, number, "title and start agree")
         for key, number in zip("abcd", range(11, 15), strict=True)

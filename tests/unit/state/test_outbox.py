@@ -11,7 +11,7 @@ from mappings.outcome import Cover
 from mappings.row_key import RowKey
 from state.enums import EntryState
 from state.holders import LeaseLostError
-from state.ledger.accounts import ImbalanceError, PublishAccount
+from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import NotClaimedError, Settled
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
@@ -47,63 +47,41 @@ def test_an_event_id_is_kept_with_the_answer(world: World) -> None:
     assert (entry.event_id, entry.attempts, entry.unanswered_at, entry.answer) == (4711, 3, None, answer(201, "req-1"))
 
 
-def test_a_claim_is_on_record_before_anything_is_sent(world: World) -> None:
-    world.stage([row("a")])
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert not intent.is_unanswered
-    entry = world.known("a")
-    assert (entry.attempts, entry.unanswered_at, entry.sent_run) == (1, world.clock(), "run-2")
-
-
-def test_a_run_that_died_between_sending_and_settling_leads_to_the_same_request_again(world: World) -> None:
+def test_a_claim_is_on_record_before_anything_is_sent_and_leads_to_the_same_request_after_a_crash(world: World) -> None:
     world.stage([row("a")])
     (before,) = world.outbox().settle_and_claim([], 1)
+    assert not before.is_unanswered
+    entry = world.known("a")
+    assert (entry.attempts, entry.unanswered_at, entry.sent_run) == (1, world.clock(), "run-2")
     world.crash()
     (after,) = world.outbox().settle_and_claim([], 1)
     assert after == replace(before, is_unanswered=True)
 
 
-def test_a_delivered_row_is_never_handed_out_again(world: World) -> None:
-    world.stage([row("a")])
-    world.publish()
-    world.crash()
-    assert world.outbox().settle_and_claim([], 9) == []
-
-
 @pytest.mark.parametrize(
-    ("verdict", "state"),
+    ("verdict", "state", "is_owed"),
     [
-        (Unconfirmed(answer(409)), EntryState.DELIVERED_UNCONFIRMED),
-        (Refusal(answer(400)), EntryState.REFUSED),
-        (Blocked(answer(403)), EntryState.BLOCKED),
-        (Uncertain(answer(503)), EntryState.UNCERTAIN),
-        (Conflict(answer(409)), EntryState.CONFLICT),
-        (Superseded(answer(409)), EntryState.CONFLICT),
+        (Receipt(7, answer(201)), EntryState.DELIVERED, False),
+        (Unconfirmed(answer(409)), EntryState.DELIVERED_UNCONFIRMED, False),
+        (Refusal(answer(400)), EntryState.REFUSED, False),
+        (Blocked(answer(403)), EntryState.BLOCKED, True),
+        (Blocked(answer(404)), EntryState.BLOCKED, True),
+        (Uncertain(answer(503)), EntryState.UNCERTAIN, True),
+        (Conflict(answer(409)), EntryState.CONFLICT, False),
+        (Superseded(answer(409)), EntryState.CONFLICT, False),
     ],
 )
-def test_each_answer_is_counted_in_its_place(world: World, verdict: Verdict, state: EntryState) -> None:
-    world.stage([row("a")])
-    account = world.publish(verdict)
-    assert world.known("a").state is state
-    assert account == replace(PublishAccount(carried_over=1), **{state.value: 1})
-
-
-@pytest.mark.parametrize("verdict", [Blocked(answer(404)), Uncertain(answer(503))])
-def test_blocked_and_uncertain_rows_are_owed_again_with_the_same_request(world: World, verdict: Verdict) -> None:
+def test_each_answer_is_counted_in_its_place_and_owed_again_with_the_same_request_unless_a_person_must_decide(
+    world: World, verdict: Verdict, state: EntryState, is_owed: bool
+) -> None:
     world.stage([row("a")])
     outbox = world.outbox()
     (before,) = outbox.settle_and_claim([], 1)
     outbox.settle_and_claim([Settled(before, verdict)], 0)
-    (after,) = world.outbox().settle_and_claim([], 1)
-    assert (after.key, after.body) == (before.key, before.body)
-    assert after.is_unanswered is isinstance(verdict, Uncertain)
-
-
-@pytest.mark.parametrize("verdict", [Refusal(answer(400)), Conflict(answer(409)), Unconfirmed(answer(409))])
-def test_what_a_person_must_decide_is_not_sent_by_itself(world: World, verdict: Verdict) -> None:
-    world.stage([row("a")])
-    world.publish(verdict)
-    assert world.outbox().settle_and_claim([], 9) == []
+    assert world.known("a").state is state
+    assert outbox.account() == replace(PublishAccount(carried_over=1), **{state.value: 1})
+    again = [(intent.key, intent.body, intent.is_unanswered) for intent in world.outbox().settle_and_claim([], 9)]
+    assert again == ([(before.key, before.body, isinstance(verdict, Uncertain))] if is_owed else [])
 
 
 def test_a_blocked_row_that_has_vanished_is_left_alone(world: World) -> None:
@@ -114,10 +92,14 @@ def test_a_blocked_row_that_has_vanished_is_left_alone(world: World) -> None:
     assert world.known("a").state is EntryState.BLOCKED
 
 
-def test_an_unanswered_row_whose_key_may_be_forgotten_waits_for_a_person(world: World) -> None:
+def test_an_unanswered_row_waits_for_a_person_once_its_key_may_be_forgotten_since_its_first_attempt(world: World) -> None:
     world.stage([row("a"), row("b")])
     world.outbox().settle_and_claim([], 1)
-    world.clock.turn(hours=25)
+    world.clock.turn(hours=20)
+    world.crash()
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert (intent.row_key, intent.is_unanswered) == ("a", True)
+    world.clock.turn(hours=5)
     world.crash()
     outbox = world.outbox()
     assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["b"]
@@ -125,18 +107,6 @@ def test_an_unanswered_row_whose_key_may_be_forgotten_waits_for_a_person(world: 
     assert (outbox.account(), outbox.owed) == (PublishAccount(carried_over=2, uncertain=1, pending=1), 1)
     later = world.outbox()
     assert (later.owed, later.account()) == (1, PublishAccount(carried_over=1, pending=1))
-
-
-def test_a_key_is_forgotten_from_its_first_unanswered_attempt_on_not_from_the_last(world: World) -> None:
-    world.stage([row("a")])
-    world.outbox().settle_and_claim([], 1)
-    world.clock.turn(hours=20)
-    world.crash()
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.is_unanswered
-    world.clock.turn(hours=5)
-    world.crash()
-    assert world.outbox().settle_and_claim([], 1) == []
 
 
 def test_a_postponed_row_stays_pending_and_is_not_handed_out_twice_in_one_drain(world: World) -> None:
@@ -178,47 +148,38 @@ def test_a_corrected_row_goes_on_under_its_next_key_in_the_same_drain_once(world
     assert outbox.account() == PublishAccount(carried_over=1, conflict=1)
 
 
-def test_a_limit_bounds_the_rows_of_one_drain(world: World) -> None:
-    world.stage([row(key) for key in "abc"])
-    outbox = world.outbox(limit=2)
-    (first,) = outbox.settle_and_claim([], 1)
-    assert [intent.row_key for intent in outbox.settle_and_claim([Settled(first, receipt(first))], 5)] == ["b"]
-
-
-def test_picked_keys_go_out_alone(world: World) -> None:
-    world.stage([row(key) for key in "abcd"])
-    outbox = world.outbox(keys=["d", "b", "unknown"])
-    assert [intent.row_key for intent in outbox.settle_and_claim([], 1)] == ["b"]
-    assert [intent.row_key for intent in outbox.settle_and_claim([], 5)] == ["d"]
-    assert outbox.settle_and_claim([], 5) == []
-
-
-def test_a_row_key_picks_all_events_of_the_row_and_no_other_row(world: World) -> None:
-    keys = ["a|x", "a|x|2031-03-03", "a", "A|x", "a\\|x", "a%|x", "ab|x", "b|x", "b|y"]
+@pytest.mark.parametrize(
+    ("keys", "wanted", "row_parts", "picked"),
+    [
+        pytest.param(["a", "b", "c", "d"], ["d", "b", "unknown"], 1, ["b", "d"], id="keys of whole rows"),
+        pytest.param(
+            ["a|x", "a|x|2031-03-03", "a", "A|x", "a\\|x", "a%|x", "ab|x", "b|x", "b|y"],
+            ["a", "b|y"],
+            1,
+            ["a|x", "a|x|2031-03-03", "a", "b|y"],
+            id="a row key picks all events of its row, and no other row",
+        ),
+        pytest.param(["7|x", "7|y", "700|x"], [str(number) for number in range(300)], 1, ["7|x", "7|y"], id="many row keys"),
+        pytest.param(["a|x", "a|x|2031-03-03", "a|y"], ["a"], 2, [], id="a part of a row key picks no row"),
+    ],
+)
+def test_picked_keys_go_out_alone(world: World, keys: list[str], wanted: list[str], row_parts: int, picked: list[str]) -> None:
     world.stage([row(key) for key in keys])
-    wanted = [RowKey("a"), RowKey("b|y")]
-    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=wanted, row_parts=1)
-    assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["a|x", "a|x|2031-03-03", "a", "b|y"]
-
-
-def test_many_row_keys_pick_the_events_of_their_rows(world: World) -> None:
-    world.stage([row("7|x"), row("7|y"), row("700|x")])
-    keys = [RowKey(str(number)) for number in range(300)]
-    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=keys, row_parts=1)
-    assert [intent.row_key for intent in outbox.settle_and_claim([], 9)] == ["7|x", "7|y"]
-
-
-def test_a_part_of_a_row_key_picks_no_row(world: World) -> None:
-    world.stage([row("a|x"), row("a|x|2031-03-03"), row("a|y")])
-    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=[RowKey("a")], row_parts=2)
+    row_keys = [RowKey(key) for key in wanted]
+    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=row_keys, row_parts=row_parts)
+    first = outbox.settle_and_claim([], 1)
+    assert [intent.row_key for intent in (*first, *outbox.settle_and_claim([], 9))] == picked
     assert outbox.settle_and_claim([], 9) == []
 
 
-def test_a_cover_is_pinned_before_the_first_attempt_begins(world: World) -> None:
+def test_a_cover_is_pinned_before_the_first_attempt_begins_and_until_then_nothing_was_sent(world: World) -> None:
     world.stage([row("a", cover=COVER)])
+    (lost,) = world.outbox().settle_and_claim([], 1)
+    assert (world.known("a").attempts, lost.cover) == (0, COVER)
+    world.crash()
     outbox = world.outbox()
     (intent,) = outbox.settle_and_claim([], 1)
-    assert world.known("a").attempts == 0
+    assert intent == lost
     pinned = outbox.pin(intent, b'{"coverImage":5}')
     assert (pinned.body, pinned.cover) == (b'{"coverImage":5}', None)
     entry = world.known("a")
@@ -227,14 +188,6 @@ def test_a_cover_is_pinned_before_the_first_attempt_begins(world: World) -> None
     (again,) = world.outbox().settle_and_claim([], 1)
     assert again == replace(pinned, is_unanswered=True)
     assert world.stage([row("a", cover=COVER)]).account.unchanged == 1
-
-
-def test_a_run_that_died_before_the_cover_was_pinned_has_sent_nothing(world: World) -> None:
-    world.stage([row("a", cover=COVER)])
-    world.outbox().settle_and_claim([], 1)
-    world.crash()
-    (again,) = world.outbox().settle_and_claim([], 1)
-    assert (again.is_unanswered, again.cover) == (False, COVER)
 
 
 def test_a_row_whose_cover_cannot_be_used_is_refused_without_a_trace_at_the_service(world: World) -> None:
@@ -277,11 +230,6 @@ def test_settling_keeps_the_lease_alive(world: World) -> None:
     assert status.lease.expires_at > world.clock()
 
 
-def test_an_account_that_does_not_balance_says_so() -> None:
-    with pytest.raises(ImbalanceError, match="by 1"):
-        PublishAccount(new=2, delivered=1).check()
-
-
 def test_the_record_of_a_run_that_died_is_closed_by_the_next(world: World) -> None:
     world.stage([row("a")])
     world.outbox().settle_and_claim([], 1)
@@ -310,18 +258,6 @@ def test_a_run_that_is_begun_again_goes_on_with_its_record(world: World) -> None
     world.ledger.begin_run("r", launched_by="ana", dagster_run_id="d-1")
     (record,) = LedgerQueries(world.engine).runs()
     assert (record.outcome, record.finished_at, record.dagster_run_id) == (None, None, "d-1")
-
-
-def test_the_status_counts_every_state(world: World) -> None:
-    world.stage([row(key) for key in "abc"])
-    world.publish(Refusal(answer(400)), Blocked(answer(403)))
-    (status,) = LedgerQueries(world.engine).status(feed=FEED)
-    assert {state: count for state, count in status.counts.items() if count} == {
-        EntryState.REFUSED: 1,
-        EntryState.BLOCKED: 1,
-        EntryState.DELIVERED: 1,
-    }
-    assert status.last_run is not None
 
 
 def test_rows_are_read_in_pages_and_by_filter(world: World) -> None:

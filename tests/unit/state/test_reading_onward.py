@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from changing_rows import DAYS, Desk, feed_of
-from empty_books import lay_out
 from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer
 
@@ -15,12 +14,10 @@ from connectors.sources.contract import SourceUnavailableError
 from mappings.delivery import Refusal
 from mappings.row_key import RowKey
 from pipelines.run.options import RunOptions
-from state.archive.moving import rehearsal_copy
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.choices import Release
 from state.ledger.gate import GateClosedError
-from state.ledger.ledger import Ledger
 from state.ledger.reads import ReadKind
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
@@ -61,64 +58,38 @@ def test_a_run_reads_what_changed_since_the_last_one(desk: Desk) -> None:
     assert desk.stage().report.account.read == 1
 
 
-def test_a_row_that_its_source_deleted_has_vanished_at_once(desk: Desk) -> None:
-    desk.place.delete("b")
-    report = desk.stage().report
-    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 1, 0)
-    assert is_vanished(desk, "b")
-    assert not is_vanished(desk, "a")
-    desk.place.edit("b", "b one")
-    desk.stage()
-    assert not is_vanished(desk, "b")
-
-
-def test_a_deleted_row_of_which_nothing_was_sent_is_withdrawn(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("was", "is_withdrawn", "state"),
+    [("never read", False, None), ("staged", True, None), ("refused and mended", True, "refused")],
+)
+def test_a_deleted_row_without_an_event_is_as_if_it_had_not_come(
+    desk: Desk, was: str, is_withdrawn: bool, state: str | None
+) -> None:
     desk.place.edit("e", "e one")
-    desk.stage()
+    if was != "never read":
+        desk.stage()
+    if was == "refused and mended":
+        desk.world.publish(Refusal(answer(400)))
+        desk.place.edit("e", "e two")
+        desk.stage()
     desk.place.delete("e")
     report = desk.stage().report
-    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 0, 1)
-    assert desk.world.entry("e") is None
+    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 0, is_withdrawn)
+    assert desk.world.states().get("e") == state
 
 
-def test_a_deleted_row_that_was_refused_and_mended_is_refused_again_and_no_event_of_it_is_missed(desk: Desk) -> None:
-    desk.place.edit("e", "e one")
-    desk.stage()
-    desk.world.publish(Refusal(answer(400)))
-    desk.place.edit("e", "e two")
-    desk.stage()
-    desk.place.delete("e")
-    assert desk.stage().report.withdrawn == 1
-    assert desk.world.known("e").state == "refused"
-    assert not is_vanished(desk, "e")
-
-
-def test_a_deleted_row_that_the_ledger_never_knew_is_counted_and_nothing_more(desk: Desk) -> None:
-    desk.place.edit("e", "e one")
-    desk.place.delete("e")
-    assert desk.stage().report.account.gone == 1
-    assert desk.world.entry("e") is None
-
-
-def test_all_events_of_a_deleted_row_have_vanished(world: World, tmp_path: Path) -> None:
+def test_events_that_their_row_no_longer_names_have_vanished_and_all_of_a_deleted_row(world: World, tmp_path: Path) -> None:
     desk = Desk(world, feed_of(tmp_path, rows=DAYS))
     desk.place.edit("a", "a one", "x y")
     desk.place.edit("ab", "ab one", "x")
     desk.stage()
     world.publish()
-    desk.place.delete("a")
-    assert desk.stage().report.vanished == 2
-    assert [is_vanished(desk, key) for key in ("a|x", "a|y", "ab|x")] == [True, True, False]
-
-
-def test_a_changed_row_speaks_for_all_of_its_events(world: World, tmp_path: Path) -> None:
-    desk = Desk(world, feed_of(tmp_path, rows=DAYS))
-    desk.place.edit("a", "a one", "x y")
-    desk.stage()
-    world.publish()
     desk.place.edit("a", "a one", "x")
     desk.stage()
-    assert [is_vanished(desk, key) for key in ("a|x", "a|y")] == [False, True]
+    assert [is_vanished(desk, key) for key in ("a|x", "a|y", "ab|x")] == [False, True, False]
+    desk.place.delete("a")
+    assert desk.stage().report.vanished == 1
+    assert [is_vanished(desk, key) for key in ("a|x", "a|y", "ab|x")] == [True, True, False]
 
 
 def test_rejected_rows_stay_listed_until_they_are_read_again_or_gone(desk: Desk) -> None:
@@ -140,31 +111,6 @@ def test_rejected_rows_stay_listed_until_they_are_read_again_or_gone(desk: Desk)
     desk.place.edit("d", "d one")
     desk.stage(NOW_FULL)
     assert listed(desk) == []
-
-
-def test_a_read_that_was_cut_short_leaves_the_list_whole_for_the_next_one(desk: Desk) -> None:
-    desk.place.edit("a", "")
-    desk.stage()
-    desk.place.edit("b", "")
-    desk.place.edit("c", "c two")
-    with pytest.raises(SourceUnavailableError):
-        desk.stage(breaks_after=2)
-    assert sorted(listed(desk)) == ["a", "b"]
-    desk.stage()
-    assert sorted(listed(desk)) == ["a", "b"]
-
-
-def test_a_killed_run_is_followed_by_one_from_the_same_place(desk: Desk) -> None:
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("e", "e one")
-    desk.place.edit("f", "f one")
-    with pytest.raises(SourceUnavailableError):
-        desk.stage(breaks_after=2)
-    desk.world.crash()
-    assert desk.world.ledger.bookmark() == before
-    account = desk.stage().report.account
-    assert (account.read, account.unchanged, account.new) == (3, 2, 1)
-    assert sorted(desk.world.states()) == list("abcdef")
 
 
 def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> None:
@@ -214,22 +160,6 @@ def test_a_run_for_some_rows_or_for_drafts_moves_nothing(desk: Desk, options: Ru
     assert desk.world.known("e").body.count(b'"published"') == 1
 
 
-def test_a_rehearsal_moves_nothing(desk: Desk, tmp_path: Path) -> None:
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("e", "e one")
-    with rehearsal_copy(desk.world.engine, DESTINATION, FEED) as copy:
-        on_copy = World(lay_out(tmp_path / "unused.db"), desk.world.clock)
-        on_copy.engine.dispose()
-        on_copy.engine = copy
-        on_copy.ledger = Ledger(
-            copy, DESTINATION, FEED, namespace="tests", now=desk.world.clock, lease_clock=desk.world.clock.lease_clock
-        )
-        on_copy.lease = on_copy.ledger.acquire_lease("a rehearsal")
-        assert replace(desk, world=on_copy).stage().report.account.new == 1
-        assert on_copy.ledger.bookmark() != before
-    assert desk.world.ledger.bookmark() == before
-
-
 def test_rows_picked_by_hand_that_a_brake_stops_wait_for_a_full_read(desk: Desk) -> None:
     strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
     desk.place.edit("e", "e one")
@@ -259,32 +189,21 @@ def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_ne
     assert desk.world.ledger.gate().is_open
 
 
-def _behind_the_bookmark(desk: Desk) -> None:
+@pytest.mark.parametrize("is_of_earlier_version", [False, True])
+def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_left_its_body_out(
+    desk: Desk, is_of_earlier_version: bool
+) -> None:
     desk.place.edit("e", "a one")
     assert desk.stage().report.account.held == 1
     desk.place.now += 1  # the row lies behind the bookmark by now
     desk.stage()
     assert desk.stage().report.account.read == 0
-
-
-def _release(desk: Desk) -> None:
+    if is_of_earlier_version:
+        with writing(desk.world.engine) as connection:
+            connection.execute(update(ENTRY).where(ENTRY.c.row_key == "e").values(body=b"", fingerprint="", row_digest=b""))
     desk.world.ledger.open_decisions("ann", desk.world.lease.token).resolve(RowKey("e"), Release())
-
-
-def test_a_held_row_that_a_person_releases_is_sent_without_being_read_again(desk: Desk) -> None:
-    _behind_the_bookmark(desk)
-    _release(desk)
-    assert desk.stage().report.account.new == 0
-    assert desk.world.states()["e"] == "pending"
-
-
-def test_a_row_that_was_held_before_an_upgrade_is_read_again_once_a_person_releases_it(desk: Desk) -> None:
-    _behind_the_bookmark(desk)
-    with writing(desk.world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "e").values(body=b"", fingerprint="", row_digest=b""))
-    _release(desk)
-    staged = desk.stage()
-    assert (staged.report.account.new, staged.report.is_whole) == (1, True)
+    report = desk.stage().report
+    assert (report.account.new, report.is_whole) == (int(is_of_earlier_version), is_of_earlier_version)
     assert desk.world.states()["e"] == "pending"
 
 
@@ -305,12 +224,6 @@ def test_a_run_begins_anew_and_says_why(desk: Desk, hours: float, lists: str, op
     assert staged.report.is_whole
     assert staged.notices == (f"read whole: {because}",)
     assert desk.stage().notices == ()
-
-
-def test_a_changed_mapping_reads_every_row_again(desk: Desk) -> None:
-    other = replace(desk, mapping=feed_of(desk.mapping.path.parent, rows="{skip: {column: TITLE, matches: ^a}, because: no a}"))
-    report = other.stage().report
-    assert (report.is_whole, report.skipped) == (True, {"no a": 1})
 
 
 def test_a_feed_whose_events_come_of_several_rows_is_always_read_whole(world: World, tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ from sqlalchemy import select, update
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, no_brakes, receipt, rejection, row, skipped
 
 from mappings.delivery import Refusal
-from mappings.outcome import Cover
+from mappings.outcome import RowOutcome
 from mappings.reasons import Reason, ReasonCode
 from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind
 from state.holders import LeaseLostError
-from state.ledger.accounts import ImbalanceError, ReadAccount
+from state.ledger.accounts import ReadAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
 from state.ledger.reads import StagePolicy
@@ -32,22 +32,6 @@ def test_new_rows_are_pinned_under_their_key_and_counted(world: World) -> None:
     assert world.known("a").key != world.known("b").key
 
 
-def test_the_same_read_again_changes_nothing(world: World) -> None:
-    world.stage([row("a"), row("b")])
-    before = [world.known("a"), world.known("b")]
-    report = world.stage([row("b"), row("a")])
-    assert report.account == ReadAccount(read=2, unchanged=2)
-    assert [world.known("a"), world.known("b")] == before
-
-
-def test_a_ledger_that_was_lost_gives_the_same_keys_again(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    world.stage([row("a")])
-    other = World(tmp_path_factory.mktemp("other") / "state.db")
-    other.stage([row("a")])
-    assert other.known("a").key == world.known("a").key
-    other.engine.dispose()
-
-
 def test_a_row_that_was_never_sent_takes_its_new_body_under_the_same_key(world: World) -> None:
     world.stage([row("a", "first")])
     key = world.known("a").key
@@ -57,31 +41,18 @@ def test_a_row_that_was_never_sent_takes_its_new_body_under_the_same_key(world: 
 
 
 def test_a_delivered_row_that_changes_is_drift_until_it_changes_back(world: World) -> None:
+    world.stage([row("a", "first", status="draft")])
+    world.publish()
+    for _ in range(2):
+        assert world.stage([row("a", "second", status="draft")]).account.drifted == 1
+        entry = world.known("a")
+        assert (entry.body, entry.drift_body) == (body_of("first", status="draft"), body_of("second", status="draft"))
+        assert entry.drift_kind is DriftKind.EDITED
     world.stage([row("a", "first")])
-    world.publish()
-    assert world.stage([row("a", "second")]).account.drifted == 1
-    assert (world.known("a").body, world.known("a").drift_body) == (body_of("first"), body_of("second"))
-    assert world.stage([row("a", "second")]).account.drifted == 1
-    assert world.stage([row("a", "first")]).account.unchanged == 1
-    assert (world.known("a").drift_body, world.known("a").state) == (None, EntryState.DELIVERED)
-
-
-def test_a_delivered_draft_that_the_source_now_calls_published_is_to_be_published_by_hand(world: World) -> None:
-    world.stage([row("a", "same", status="draft")])
-    world.publish()
-    world.stage([row("a", "same", status="published")])
     assert world.known("a").drift_kind is DriftKind.TO_PUBLISH
     assert LedgerQueries(world.engine).status()[0].to_publish == 1
-    world.stage([row("a", "other", status="draft")])
-    assert world.known("a").drift_kind is DriftKind.EDITED
-
-
-def test_a_row_that_was_sent_without_an_answer_keeps_the_body_that_was_sent(world: World) -> None:
-    world.stage([row("a", "first")])
-    world.outbox().settle_and_claim([], 1)
-    world.crash()
-    assert world.stage([row("a", "second")]).account.drifted == 1
-    assert world.known("a").body == body_of("first")
+    assert world.stage([row("a", "first", status="draft")]).account.unchanged == 1
+    assert (world.known("a").drift_body, world.known("a").state) == (None, EntryState.DELIVERED)
 
 
 def test_a_refused_row_is_owed_again_only_when_it_changes(world: World) -> None:
@@ -112,16 +83,10 @@ def test_two_different_rows_of_one_key_are_both_rejected_until_a_person_says_whi
     }
 
 
-def test_a_third_row_of_a_disputed_key_is_rejected_too(world: World) -> None:
-    report = world.stage([row("a", "one")], [row("a", "two")], [row("a", "one")])
-    assert report.account == ReadAccount(read=3, rejected=3)
-
-
-def test_a_dispute_withdraws_what_an_earlier_run_staged_and_nobody_sent(world: World) -> None:
+def test_a_third_row_of_a_disputed_key_is_rejected_too_and_what_was_staged_and_not_sent_is_withdrawn(world: World) -> None:
     world.stage([row("a", "one")])
-    report = world.stage([row("a", "one"), row("a", "two")])
-    assert report.account == ReadAccount(read=2, rejected=2)
-    assert world.entry("a") is None
+    report = world.stage([row("a", "one")], [row("a", "two")], [row("a", "one")])
+    assert (report.account, world.entry("a")) == (ReadAccount(read=3, rejected=3), None)
 
 
 def test_a_delivered_row_stays_delivered_when_a_second_row_claims_its_key(world: World) -> None:
@@ -142,12 +107,12 @@ def test_a_copy_of_a_known_event_under_a_new_key_is_held_and_listed(world: World
     assert (problem.origin, problem.reasons[0].code) == ("agenda.csv:7", ReasonCode.TWIN)
 
 
-def test_the_second_of_two_copies_in_one_read_is_held(world: World) -> None:
-    assert world.stage([row("a", twin="jazz"), row("b", twin="jazz")]).account == ReadAccount(read=2, new=1, held=1)
-
-
-def test_a_person_may_let_copies_through(world: World) -> None:
-    assert world.stage([row("a", twin="jazz"), row("b", twin="jazz")], policy=StagePolicy(holds_copies=False)).account.new == 2
+@pytest.mark.parametrize(("holds_copies", "new", "held"), [(True, 1, 1), (False, 2, 0)])
+def test_the_second_of_two_copies_in_one_read_is_held_unless_a_person_lets_copies_through(
+    world: World, holds_copies: bool, new: int, held: int
+) -> None:
+    report = world.stage([row("a", twin="jazz"), row("b", twin="jazz")], policy=StagePolicy(holds_copies=holds_copies))
+    assert report.account == ReadAccount(read=2, new=new, held=held)
 
 
 def test_a_copy_of_a_refused_row_is_not_held_for_nothing_was_created(world: World) -> None:
@@ -160,10 +125,8 @@ def test_rejected_and_skipped_rows_are_counted_with_their_reasons(world: World) 
     report = world.stage([rejection("x"), rejection("", place="agenda.csv:100"), skipped(), row("a")])
     assert report.account == ReadAccount(read=4, rejected=2, filtered=1, new=1)
     assert (report.skipped, report.reasons[0].code, report.reasons[0].count) == ({"online only": 1}, ReasonCode.REQUIRED, 2)
-    assert [problem.cells for problem in LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)] == [
-        {"REF": "x"},
-        {"REF": ""},
-    ]
+    problems = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    assert [problem.cells for problem in problems] == [{"REF": "x"}, {"REF": ""}]
 
 
 def test_a_row_outside_the_window_is_left_out_where_nothing_was_sent_and_compared_where_it_was_delivered(world: World) -> None:
@@ -175,22 +138,8 @@ def test_a_row_outside_the_window_is_left_out_where_nothing_was_sent_and_compare
     assert report.account.imbalance() == 0
     assert world.entry("new") is None
     changed = replace(row("sent", "Another title"), outside="already over")
-    assert world.stage([changed]).account.drifted == 1
-
-
-def test_a_row_that_was_never_sent_is_withdrawn_once_it_is_outside_the_window(world: World) -> None:
-    world.stage([row("1")])
-    report = world.stage([replace(row("1"), outside="already over")])
-    assert (report.skipped, report.withdrawn) == ({"already over": 1}, 1)
-    assert world.publish().delivered == 0
-
-
-def test_a_change_of_a_row_outside_the_window_is_listed_and_not_drafted_again(world: World) -> None:
-    world.stage([row("1")])
-    world.publish()
-    changed = replace(row("1", "Another title"), outside="already over")
-    report = world.stage([changed], policy=StagePolicy(on_change="create_draft_again"))
-    assert (report.account.drifted, report.account.new) == (1, 0)
+    account = world.stage([changed], policy=StagePolicy(on_change="create_draft_again")).account
+    assert (account.drifted, account.new) == (1, 0), "listed, and not drafted again"
 
 
 LONG = "é" * 1_000
@@ -233,34 +182,20 @@ def test_cells_that_no_database_takes_as_text_are_kept_legibly(world: World) -> 
     assert (problem.row_key, problem.cells) == ("k\\udce9\\x00", {"TITLE": "\udce9\x00"})
 
 
-def test_warnings_are_counted_every_time_and_listed_when_the_row_is_staged(world: World) -> None:
+def test_warnings_are_counted_every_time_and_listed(world: World) -> None:
     warning = Reason(ReasonCode.TOO_LONG, "title", "TITLE", "...", "")
-    assert world.stage([row("a", warnings=(warning,))]).warnings == 1
-    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)) == 1
-    assert world.stage([row("a", warnings=(warning,))]).warnings == 1
-
-
-def test_a_row_gone_from_a_whole_read_has_vanished_until_it_is_back(world: World) -> None:
-    world.stage([row("a"), row("b")])
-    world.publish()
-    assert world.stage([row("a")]).vanished == 1
-    assert world.known("b").vanished_at is not None
-    assert world.stage([row("a")]).vanished == 0
-    world.stage([row("a"), row("b")])
-    assert world.known("b").vanished_at is None
-
-
-def test_a_partial_read_says_nothing_about_the_rows_it_leaves_out(world: World) -> None:
-    world.stage([row("a"), row("b")])
-    report = world.stage([row("a")], is_whole=False)
-    assert (report.vanished, report.withdrawn) == (0, 0)
-    assert world.states() == {"a": "pending", "b": "pending"}
+    for _ in range(2):
+        assert world.stage([row("a", warnings=(warning,))]).warnings == 1
+        assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)) == 1
 
 
 @pytest.mark.parametrize("now_unusable", [rejection("a"), skipped("a")])
-def test_a_partial_read_withdraws_an_unsent_row_that_it_meets_in_no_usable_shape(world: World, now_unusable: object) -> None:
+def test_a_partial_read_withdraws_an_unsent_row_that_is_unusable_now_and_leaves_alone_what_it_leaves_out(
+    world: World, now_unusable: RowOutcome
+) -> None:
     world.stage([row("a"), row("b")])
-    assert world.stage([now_unusable], is_whole=False).withdrawn == 1  # type: ignore[list-item] # either is an outcome
+    report = world.stage([now_unusable], is_whole=False)
+    assert (report.vanished, report.withdrawn) == (0, 1)
     assert world.states() == {"b": "pending"}
 
 
@@ -272,17 +207,17 @@ def test_a_drifted_row_has_not_vanished_and_is_not_read_twice(world: World) -> N
 
 
 @pytest.mark.parametrize("present", [rejection("a"), skipped("a")])
-def test_a_delivered_row_that_is_now_rejected_or_skipped_has_not_vanished(world: World, present: object) -> None:
+def test_a_delivered_row_that_is_now_rejected_or_skipped_has_not_vanished(world: World, present: RowOutcome) -> None:
     world.stage([row("a")])
     world.publish()
-    assert world.stage([present]).vanished == 0  # type: ignore[list-item] # either is an outcome
+    assert world.stage([present]).vanished == 0
     assert world.known("a").state is EntryState.DELIVERED
 
 
-@pytest.mark.parametrize("outcomes", [[], [rejection("a")], [skipped("a")]])
-def test_a_row_that_was_never_sent_and_is_no_longer_asked_for_is_withdrawn(world: World, outcomes: list[object]) -> None:
+@pytest.mark.parametrize("outcomes", [[], [rejection("a")], [skipped("a")], [replace(row("a"), outside="already over")]])
+def test_a_row_that_was_never_sent_and_is_no_longer_asked_for_is_withdrawn(world: World, outcomes: list[RowOutcome]) -> None:
     world.stage([row("a"), row("b")])
-    report = world.stage([*outcomes, row("b")])  # type: ignore[list-item] # each is an outcome
+    report = world.stage([*outcomes, row("b")])
     assert (report.withdrawn, report.vanished) == (1, 0)
     assert world.states() == {"b": "pending"}
 
@@ -296,16 +231,6 @@ def test_a_corrected_row_that_is_withdrawn_goes_back_to_refused_and_keeps_its_pa
     world.stage([row("a", "second"), row("b")])
     intents = world.outbox().settle_and_claim([], 5)
     assert [intent.refused_request_id for intent in intents if intent.row_key == "a"] == ["req-7"]
-
-
-def test_brakes_close_the_gate_and_a_person_opens_it(world: World) -> None:
-    report = world.stage([row("a")], brakes=["rejected", "shrink"])
-    assert report.brakes == ("rejected", "shrink")
-    assert (world.ledger.gate().is_open, world.ledger.gate().reason) == (False, "stopped by rejected, shrink")
-    with pytest.raises(GateClosedError, match="stopped by rejected, shrink"):
-        world.outbox()
-    assert world.ledger.open_gate("ana").is_open
-    assert len(world.outbox().settle_and_claim([], 5)) == 1
 
 
 def test_what_is_compared_next_time_is_the_last_read_that_passed_or_was_accepted(world: World) -> None:
@@ -334,24 +259,6 @@ def test_a_stage_that_was_cut_short_lets_nothing_out(world: World) -> None:
     assert world.publish().carried_over == 1
 
 
-def test_nothing_goes_out_before_the_first_stage(world: World) -> None:
-    with pytest.raises(GateClosedError, match="nothing was staged yet"):
-        world.outbox()
-
-
-def test_a_few_rows_picked_by_hand_do_not_let_out_what_a_brake_stopped(world: World) -> None:
-    world.stage([row("a"), row("b")], brakes=["new"])
-    world.stage([row("a")], is_whole=False)
-    assert world.ledger.gate().reason == "stopped by new"
-    world.stage([row("a"), row("b")], is_whole=False)
-    assert world.ledger.gate().is_open
-
-
-def test_a_reading_account_that_does_not_balance_says_so() -> None:
-    with pytest.raises(ImbalanceError, match="by 1"):
-        ReadAccount(read=2, new=1).check()
-
-
 def test_a_run_that_lost_its_lease_writes_nothing_more(world: World) -> None:
     stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
     world.clock.turn(minutes=2)
@@ -363,12 +270,6 @@ def test_a_run_that_lost_its_lease_writes_nothing_more(world: World) -> None:
     assert world.states() == {}
 
 
-def test_a_cover_waits_beside_the_body(world: World) -> None:
-    world.stage([row("a", cover=Cover("https://img.example/a.jpg", "omit"))])
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.cover == Cover("https://img.example/a.jpg", "omit")
-
-
 def test_the_place_of_a_row_that_waits_for_a_person_follows_the_row(world: World) -> None:
     world.stage([row("a", place="agenda.csv:2"), row("b", place="agenda.csv:3")])
     outbox = world.outbox()
@@ -376,11 +277,6 @@ def test_the_place_of_a_row_that_waits_for_a_person_follows_the_row(world: World
     outbox.settle_and_claim([Settled(first, Refusal(answer(400))), Settled(second, receipt(second))], 0)
     world.stage([row("a", place="agenda.csv:3"), row("b", place="agenda.csv:4")])
     assert (world.known("a").origin, world.known("b").origin) == ("agenda.csv:3", "agenda.csv:3")
-
-
-def test_feeds_and_destinations_do_not_share_rows(world: World) -> None:
-    world.stage([row("a")])
-    assert LedgerQueries(world.engine).status(destination="elsewhere") == ()
 
 
 def former_row_digest(mapping: bytes, cells: Sequence[str]) -> bytes:

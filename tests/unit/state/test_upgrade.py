@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from postgres import Postgres
 from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Table, inspect, select, text, update
 from sqlalchemy.exc import IntegrityError
-from unit.state.world import Clock, World, body_of, rejection
+from unit.state.world import KINDS, Clock, World, body_of, rejection
 
 from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, Skipped
@@ -36,7 +37,6 @@ from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA,
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
 """Written by version 0.1, of a ledger in which something of everything had happened."""
 TOWN = "https://events.example#town"
-KINDS, REVISIONS = ("sqlite", "postgresql"), ("0002", "0003")
 KEPT = {
     "same": "delivered",
     "edited": "delivered",
@@ -61,10 +61,6 @@ KEPT = {
     "fresh": "pending",
     "fresh-2": "pending",
 }
-
-
-def silent(_count: int) -> None:
-    """Nobody watches."""
 
 
 def exported() -> Iterator[tuple[str, list[str], list[list[Any]]]]:
@@ -98,39 +94,54 @@ def fill(connection: Connection) -> None:
             connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))"))
 
 
-@pytest.fixture
-def earlier(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str, str], str]:
-    """Makes a state DB of an earlier version, and returns its URL."""
-
-    def make(kind: str, revision: str) -> str:
-        if kind == "sqlite":
-            url = f"sqlite:///{tmp_path / 'state.db'}"
-        else:
-            postgres: Postgres = request.getfixturevalue("postgres")
-            url = postgres.fresh_url()
-        engine = open_database(url, upgrades=False)
-        with writing(engine) as connection:
-            upgrade(connection, "0002")
-            fill(connection)
-            upgrade(connection, revision)
-        engine.dispose()
-        return url
-
-    return make
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture
-def upgraded(earlier: Callable[[str, str], str]) -> Iterator[Callable[[str, str], Engine]]:
-    """Makes a state DB of an earlier version and opens it with this one."""
-    opened: list[Engine] = []
+def revision() -> str:
+    return "0002"
 
-    def make(kind: str, revision: str) -> Engine:
-        opened.append(open_database(earlier(kind, revision)))
-        return opened[-1]
 
-    yield make
-    for engine in opened:
-        engine.dispose()
+@pytest.fixture
+def fresh_url(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> str:
+    """A database without a table."""
+    if kind == "sqlite":
+        return f"sqlite:///{tmp_path / 'state.db'}"
+    postgres: Postgres = request.getfixturevalue("postgres")
+    return postgres.fresh_url()
+
+
+@contextmanager
+def not_upgraded(url: str) -> Iterator[Connection]:
+    """A transaction in a state DB whose schema stays as it is."""
+    engine = open_database(url, upgrades=False)
+    with writing(engine) as connection:
+        yield connection
+    engine.dispose()
+
+
+@pytest.fixture
+def url(fresh_url: str, revision: str) -> str:
+    """A state DB of an earlier version."""
+    with not_upgraded(fresh_url) as connection:
+        upgrade(connection, "0002")
+        fill(connection)
+        upgrade(connection, revision)
+    return fresh_url
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    """A state DB of an earlier version, opened by this one."""
+    opened = open_database(url)
+    yield opened
+    opened.dispose()
+
+
+ON_SQLITE = pytest.mark.parametrize("kind", ["sqlite"])
+EVERY_REVISION = pytest.mark.parametrize("revision", ["0002", "0003"])
 
 
 def entries_of(engine: Engine, destination: str = TOWN, feed: str = "agenda") -> dict[str, Any]:
@@ -140,12 +151,8 @@ def entries_of(engine: Engine, destination: str = TOWN, feed: str = "agenda") ->
     return {row.row_key: row for row in rows}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_every_earlier_schema_becomes_the_present_one_and_is_sound(
-    upgraded: Callable[[str, str], Engine], kind: str, revision: str
-) -> None:
-    engine = upgraded(kind, revision)
+@EVERY_REVISION
+def test_every_earlier_schema_becomes_the_present_one_and_is_sound(engine: Engine) -> None:
     with reading(engine) as connection:
         assert differences(connection) == []
         declared = {index.name for table in METADATA.tables.values() for index in table.indexes}
@@ -159,12 +166,8 @@ def test_every_earlier_schema_becomes_the_present_one_and_is_sound(
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == "fresh").values(state="sideways"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_an_upgrade_keeps_every_entry_with_its_state_key_and_event(
-    upgraded: Callable[[str, str], Engine], kind: str, revision: str
-) -> None:
-    engine = upgraded(kind, revision)
+@EVERY_REVISION
+def test_an_upgrade_keeps_every_entry_with_its_state_key_and_event(engine: Engine) -> None:
     entries = entries_of(engine)
     assert {key: entries[key].state for key in KEPT} == KEPT
     assert (entries["reconciled"].event_id, entries["original"].event_id) == (4711, 1019)
@@ -192,14 +195,10 @@ def test_an_upgrade_keeps_every_entry_with_its_state_key_and_event(
     assert earlier_ends == [datetime(2026, 4, 1, 18, 0, tzinfo=UTC)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_upgrade_counts_the_events_that_may_exist_never_too_few(earlier: Callable[[str, str], str], kind: str) -> None:
-    url = earlier(kind, "0002")
-    engine = open_database(url, upgrades=False)
-    with writing(engine) as connection:
+def test_an_upgrade_counts_the_events_that_may_exist_never_too_few(url: str) -> None:
+    with not_upgraded(url) as connection:
         connection.execute(text("UPDATE ledger_entry SET resent_run = 'run-1', attempts = 4 WHERE row_key = 'edited'"))
         connection.execute(text("UPDATE ledger_entry SET resent_run = 'run-1' WHERE row_key = 'past'"))
-    engine.dispose()
     engine = open_database(url)
     copies = {key: entry.copies for key, entry in entries_of(engine).items()}
     engine.dispose()
@@ -207,9 +206,8 @@ def test_an_upgrade_counts_the_events_that_may_exist_never_too_few(earlier: Call
     assert {key: copies[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_people_decided_stays_decided(upgraded: Callable[[str, str], Engine], kind: str) -> None:
-    entries = entries_of(upgraded(kind, "0002"))
+def test_what_people_decided_stays_decided(engine: Engine) -> None:
+    entries = entries_of(engine)
     held = {key: (row.decision, row.decided_by) for key, row in entries.items() if row.state == "held"}
     assert held == {"held": (None, None), "held-ignored": ("ignore", "ann@desk"), "held-released": ("release", "ann@desk")}
     assert {entries[key].candidate_id for key in held} == {entries["original"].id}
@@ -246,9 +244,7 @@ def as_read(engine: Engine) -> list[Any]:
     return outcomes
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_after_the_upgrade_sends_nothing_that_is_delivered(upgraded: Callable[[str, str], Engine], kind: str) -> None:
-    engine = upgraded(kind, "0002")
+def test_a_run_after_the_upgrade_sends_nothing_that_is_delivered(engine: Engine) -> None:
     world, rows = resumed(engine), as_read(engine)
     before = entries_of(engine)
     report = world.stage(rows)
@@ -269,7 +265,7 @@ def test_a_run_after_the_upgrade_sends_nothing_that_is_delivered(upgraded: Calla
     }
 
 
-def bodies_of(engine: Engine, *, is_packed: bool) -> dict[tuple[str, int], bytes]:
+def bodies_of(connection: Connection, *, is_packed: bool) -> dict[tuple[str, int], bytes]:
     """Every body of entries and earlier events as it was sent, by key and revision, whatever the schema."""
     base = "body_base" if is_packed else "NULL"
     entries = f"SELECT row_key, -1 AS revision, body, {base} AS base FROM ledger_entry JOIN scope ON scope.id = scope_id"
@@ -277,24 +273,19 @@ def bodies_of(engine: Engine, *, is_packed: bool) -> dict[tuple[str, int], bytes
         f"SELECT row_key, earlier_event.revision, earlier_event.body, {base} AS base FROM earlier_event"
         " JOIN ledger_entry ON ledger_entry.id = entry_id JOIN scope ON scope.id = scope_id"
     )
-    with reading(engine) as connection:
-        rows = connection.execute(text(f"{entries} UNION ALL {earlier}")).all()
+    rows = connection.execute(text(f"{entries} UNION ALL {earlier}")).all()
     packed = [row for row in rows if row.body[:1] == PACKED]
     assert 0 < len(packed) < len(rows) if is_packed else not packed
     return {(row.row_key, row.revision): unpacked(row.body, row.base) for row in rows}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_a_drain_that_an_upgrade_interrupts_goes_on_with_the_same_keys_and_bytes(
-    earlier: Callable[[str, str], str], kind: str, revision: str
-) -> None:
-    url = earlier(kind, revision)
-    before_engine = open_database(url, upgrades=False)
-    bodies = bodies_of(before_engine, is_packed=True)
-    before_engine.dispose()
+@EVERY_REVISION
+def test_a_drain_that_an_upgrade_interrupts_goes_on_with_the_same_keys_and_bytes(url: str) -> None:
+    with not_upgraded(url) as connection:
+        bodies = bodies_of(connection, is_packed=True)
     engine = open_database(url)
-    after = bodies_of(engine, is_packed=False)
+    with reading(engine) as connection:
+        after = bodies_of(connection, is_packed=False)
     assert {which: after[which] for which in bodies} == bodies
     assert examine(engine).findings == ()
     world = resumed(engine)
@@ -319,10 +310,8 @@ def test_a_packed_body_is_unpacked_by_the_dictionary_of_its_feed_alone() -> None
             unpacked(wrong, dictionary)
 
 
-def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(
-    upgraded: Callable[[str, str], Engine],
-) -> None:
-    engine = upgraded("sqlite", "0002")
+@ON_SQLITE
+def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(engine: Engine) -> None:
     world, rows = resumed(engine), as_read(engine)
     decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
     decisions.resolve(RowKey("drift-ignored"), TakeBack())
@@ -336,23 +325,17 @@ def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_dec
     assert examine(engine).findings == ()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_id_that_was_given_before_the_upgrade_is_never_given_again(earlier: Callable[[str, str], str], kind: str) -> None:
-    url = earlier(kind, "0002")
-    engine = open_database(url, upgrades=False)
-    with writing(engine) as connection:
+def test_an_id_that_was_given_before_the_upgrade_is_never_given_again(url: str) -> None:
+    with not_upgraded(url) as connection:
         newest = connection.execute(text("SELECT max(id) FROM ledger_entry")).scalar_one()
         connection.execute(text("DELETE FROM ledger_entry WHERE id = :newest"), {"newest": newest})
-    engine.dispose()
     engine = open_database(url)
     assert min(row.id for row in entries_of(engine).values() if row.state == "held") == newest + 1
     engine.dispose()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_export_of_an_earlier_version_fills_either_kind(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
-    url = f"sqlite:///{tmp_path / 'state.db'}" if kind == "sqlite" else request.getfixturevalue("postgres").fresh_url()
-    engine = open_database(url)
+def test_an_export_of_an_earlier_version_fills_either_kind(fresh_url: str) -> None:
+    engine = open_database(fresh_url)
     counted: list[int] = []
     done = import_from(engine, EXPORT, counted.append)
     assert done["ledger_entry"] == 28 + 3
@@ -363,27 +346,24 @@ def test_an_export_of_an_earlier_version_fills_either_kind(request: pytest.Fixtu
     engine.dispose()
 
 
-@pytest.mark.parametrize("damage", ["a table less", "a row changed", "cut short", "a column less", "no base64"])
-def test_no_damage_of_an_earlier_export_goes_unnoticed(tmp_path: Path, damage: str) -> None:
+def test_no_damage_of_an_earlier_export_goes_unnoticed(tmp_path: Path) -> None:
     lines = gzip.decompress(EXPORT.read_bytes()).splitlines(keepends=True)
     media = next(index for index, line in enumerate(lines) if b'"table":"media"' in line)
-    match damage:
-        case "a table less":
-            lines = lines[:media] + lines[media + 4 :]
-        case "a row changed":
-            lines[media + 1] = lines[media + 1].replace(b"6", b"7")
-        case "cut short":
-            lines = lines[:-1]
-        case "a column less":
-            lines[media] = lines[media].replace(b',"media_id"', b"")
-        case "no base64":
-            lines[media + 1] = lines[media + 1].replace(b'"Af8="', b'"?"')
-    (tmp_path / "broken.gz").write_bytes(gzip.compress(b"".join(lines)))
+    header, first, rest = lines[media], lines[media + 1], lines[media + 2 :]
+    broken = {
+        "a table less": lines[:media] + lines[media + 4 :],
+        "a row changed": [*lines[:media], header, first.replace(b"6", b"7"), *rest],
+        "cut short": lines[:-1],
+        "a column less": [*lines[:media], header.replace(b',"media_id"', b""), first, *rest],
+        "no base64": [*lines[:media], header, first.replace(b'"Af8="', b'"?"'), *rest],
+    }
     engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
-    with pytest.raises(ConfigError, match="no export of a state DB, or it is damaged"):
-        import_from(engine, tmp_path / "broken.gz", silent)
-    with reading(engine) as connection:
-        assert all(connection.execute(select(table).limit(1)).first() is None for table in TABLES)
+    for name, content in broken.items():
+        (tmp_path / "broken.gz").write_bytes(gzip.compress(b"".join(content)))
+        with pytest.raises(ConfigError, match="no export of a state DB, or it is damaged"):
+            import_from(engine, tmp_path / "broken.gz", lambda _count: None)
+        with reading(engine) as connection:
+            assert all(connection.execute(select(table).limit(1)).first() is None for table in TABLES), name
     engine.dispose()
 
 
@@ -393,16 +373,14 @@ def command(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 HOLD = """
-import sys, time
-from sqlalchemy import MetaData, Table
+import sys
 from datetime import UTC, datetime, timedelta
+from sqlalchemy import MetaData, Table, update
 from state.database import open_database, writing
-from state.holders import this_process
-from state.holders import seconds_since_boot
+from state.holders import seconds_since_boot, this_process
+from state.tables import LEASE
 engine = open_database(sys.argv[1], upgrades=False)
 me, now = this_process("eventsync run"), datetime.now(UTC)
-from state.tables import LEASE
-from sqlalchemy import update
 with writing(engine) as connection:
     names = {column.name for column in Table("lease", MetaData(), autoload_with=connection, resolve_fks=False).c}
     held = dict(holder=me.name, host=me.host, pid=me.pid, process_started=me.started, boot=me.boot, beat_s=seconds_since_boot(),
@@ -415,70 +393,59 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_a_state_db_is_not_upgraded_while_a_run_of_an_earlier_version_is_at_work(
-    earlier: Callable[[str, str], str], kind: str, revision: str
-) -> None:
-    url = earlier(kind, revision)
+@EVERY_REVISION
+def test_a_state_db_is_not_upgraded_while_a_run_of_an_earlier_version_is_at_work(url: str, revision: str) -> None:
     run = subprocess.Popen([sys.executable, "-c", HOLD, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
     pid = run.stdout.readline().strip()
-    with pytest.raises(
-        HeldByAnotherError, match=rf"schema {revision}.*agenda is held by eventsync run \(process {pid} on "
-    ) as held:
+    because = rf"schema {revision}.*agenda is held by eventsync run \(process {pid} on "
+    with pytest.raises(HeldByAnotherError, match=because) as held:
         open_database(url)
     assert "wait for that run to end" in held.value.hint
     asked = command(url, "status")
     assert asked.returncode == 4, asked.stderr
     assert f"process {pid}" in asked.stderr
-    engine = open_database(url, upgrades=False)
-    with reading(engine) as connection:
+    with not_upgraded(url) as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one() == revision
         assert inspect(connection).has_table("side_by_side") == (revision == "0003")
-    engine.dispose()
     run.communicate()
     open_database(url).dispose()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_state_db_from_before_0_1_is_named_with_what_upgrades_it(earlier: Callable[[str, str], str], kind: str) -> None:
-    url = earlier(kind, "0002")
-    engine = open_database(url, upgrades=False)
-    with writing(engine) as connection:
+def test_a_state_db_from_before_0_1_is_named_with_what_upgrades_it(url: str) -> None:
+    with not_upgraded(url) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     with pytest.raises(ConfigError, match=r"before 0\.1 \(schema 0001") as caught:
         open_database(url)
     assert "open it once with version 0.1" in caught.value.hint
+    engine = open_database(url, upgrades=False)
     assert "open it once with version 0.1" in examine(engine).findings[0].problem
     engine.dispose()
 
 
-def test_a_holder_that_fell_silent_does_not_keep_a_state_db_from_being_upgraded(earlier: Callable[[str, str], str]) -> None:
-    url = earlier("sqlite", "0002")
-    engine = open_database(url, upgrades=False)
+@ON_SQLITE
+def test_a_holder_that_fell_silent_does_not_keep_a_state_db_from_being_upgraded(url: str) -> None:
     me = this_process("eventsync run")
     held = {"holder": me.name, "host": me.host, "pid": me.pid, "process_started": me.started, "boot": "an earlier start"}
-    with writing(engine) as connection:
+    with not_upgraded(url) as connection:
         connection.execute(update(LEASE).where(LEASE.c.scope_id == 1).values(**held))
-    engine.dispose()
     open_database(url).dispose()
 
 
-def test_an_earlier_state_db_that_cannot_be_written_is_named_with_what_upgrades_it(earlier: Callable[[str, str], str]) -> None:
-    file = earlier("sqlite", "0002").removeprefix("sqlite:///")
-    read_only = f"sqlite:///file:{file}?mode=ro&uri=true"
+@ON_SQLITE
+def test_an_earlier_state_db_that_cannot_be_written_is_named_with_what_upgrades_it(url: str) -> None:
+    read_only = f"sqlite:///file:{url.removeprefix('sqlite:///')}?mode=ro&uri=true"
     with pytest.raises(StateUnavailableError, match=r"schema 0002, ours is .* cannot be upgraded: .*read-only") as caught:
         open_database(read_only)
     assert "`eventsync status`" in caught.value.hint
     engine = open_database(read_only, upgrades=False)
-    told = f"the schema is 0002, ours is {HEAD}: `eventsync status` or the next run upgrades it"
-    assert [finding.problem for finding in examine(engine).findings] == [told]
+    expected = f"the schema is 0002, ours is {HEAD}: `eventsync status` or the next run upgrades it"
+    assert [finding.problem for finding in examine(engine).findings] == [expected]
     engine.dispose()
 
 
-def test_a_person_is_told_once_on_stderr_what_stays_ignored(earlier: Callable[[str, str], str]) -> None:
-    url = earlier("sqlite", "0002")
+@ON_SQLITE
+def test_stderr_names_once_what_stays_ignored(url: str) -> None:
     asked = [command(url, "runs", "--json") for _ in range(2)]
     for key in ("drift-ignored", "vanished-ignored", "refused-ignored", "held-ignored"):
         assert key in asked[0].stderr
@@ -486,12 +453,9 @@ def test_a_person_is_told_once_on_stderr_what_stays_ignored(earlier: Callable[[s
     assert json.loads(asked[0].stdout) == json.loads(asked[1].stdout)
 
 
-def test_memory_does_not_grow_with_the_entries_that_are_upgraded(tmp_path: Path) -> None:
-    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
-    filler = "x" * 3_000
-    with writing(engine) as connection:
-        upgrade(connection, "0002")
-        fill(connection)
+@ON_SQLITE
+def test_memory_does_not_grow_with_the_entries_that_are_upgraded(url: str) -> None:
+    with not_upgraded(url) as connection:
         columns = [column["name"] for column in inspect(connection).get_columns("ledger_entry")]
         given = {
             "id": "number",
@@ -506,11 +470,10 @@ def test_memory_does_not_grow_with_the_entries_that_are_upgraded(tmp_path: Path)
                 f" INSERT INTO ledger_entry ({', '.join(columns)}) SELECT {values} FROM counted,"
                 " (SELECT * FROM ledger_entry WHERE row_key = 'conflict')"
             ),
-            {"body": json.dumps({"startAt": "2026-04-01T20:00:00+02:00", "text": filler})},
+            {"body": json.dumps({"startAt": "2026-04-01T20:00:00+02:00", "text": "x" * 3_000})},
         )
-    engine.dispose()
     tracemalloc.start()
-    open_database(f"sqlite:///{tmp_path / 'state.db'}").dispose()
+    open_database(url).dispose()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 12_000_000, "a page of entries, not all 24 MB of them"

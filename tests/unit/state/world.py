@@ -25,6 +25,8 @@ from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
 
+KINDS = ("sqlite", "postgresql")
+"""The databases that a state DB may be in."""
 DESTINATION = "https://events.example|account-1"
 FEED = FeedName("agenda")
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

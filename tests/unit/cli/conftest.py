@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from pipelines.cli.app import main
@@ -55,6 +56,7 @@ ROWS = (
     "5,Hamlet,2030-05-03,20:00,,play",
     "6,Othello,2030-05-04,20:00,,play",
 )
+GOOD = tuple(row for row in ROWS if row[0] in "156")
 SECRET = "sk-test-very-secret-key-0042"
 
 
@@ -128,3 +130,51 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     made.mapping()
     made.source()
     return made
+
+
+@dataclass(frozen=True)
+class Decider:
+    """A person at a desk, with a service whose switches can be turned."""
+
+    desk: Desk
+    base_url: str
+
+    def change(self, path: str, **wishes: object) -> Any:
+        answer = httpx.post(f"{self.base_url}/_sandbox{path}", json=wishes, trust_env=False, verify=False, timeout=60)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def switch(self, **switches: str | int) -> None:
+        self.change("/switches", **switches)
+
+    def events(self) -> list[dict[str, Any]]:
+        answer = httpx.get(f"{self.base_url}/_sandbox/events", trust_env=False, verify=False, timeout=60)
+        events: list[dict[str, Any]] = answer.json()["events"]
+        return events
+
+    def event_id(self, title: str) -> str:
+        return next(str(event["id"]) for event in self.events() if event["title"] == title)
+
+    def publish(self) -> Said:
+        return self.desk.run("run", "town-hall", "--no-dagster", "--json")
+
+    def say(self, verb: str, *words: str) -> Said:
+        return self.desk.run(verb, "town-hall", *words)
+
+    def told(self, verb: str, *words: str) -> Any:
+        return self.say(verb, *words, "--json").document
+
+    def states(self) -> dict[str, str]:
+        (feed,) = self.desk.run("status", "town-hall", "--json").document["feeds"]
+        return {state: count for state, count in feed["counts"].items() if count}
+
+    def forget(self) -> None:
+        for path in self.desk.state.parent.glob("state.db*"):
+            path.unlink()
+
+
+@pytest.fixture
+def decider(desk: Desk) -> Iterator[Decider]:
+    desk.source(GOOD)
+    with desk.service() as announced:
+        yield Decider(desk, announced.base_url)

@@ -27,7 +27,8 @@ def run_twice(desk: Desk) -> Iterator[Desk]:
 
 
 def test_before_the_first_run_every_command_answers_and_makes_nothing(desk: Desk) -> None:
-    for words in (["feeds"], ["status"], ["status", "town-hall"], ["rows", "town-hall"], ["runs"]):
+    prune = ["prune", "--older-than", "90d"]
+    for words in (["feeds"], ["status"], ["status", "town-hall"], ["rows", "town-hall"], ["runs"], ["metrics"], prune):
         assert desk.run(*words).code == 0
         assert desk.run(*words, "--json").code == 0
     assert not desk.state.parent.exists()
@@ -49,13 +50,10 @@ def test_feeds_lists_sources_schedules_and_broken_files_without_a_key(desk: Desk
     assert [file["path"] for file in told["broken"]] == ["feeds/broken.yaml"]
 
 
-def test_feeds_tells_the_last_run_and_where_the_rows_stand(run_twice: Desk) -> None:
+def test_feeds_and_status_show_what_waits_for_a_person_and_who_holds_the_feed(run_twice: Desk) -> None:
     feed = run_twice.run("feeds", "--json").document["feeds"][0]
     assert feed["counts"]["delivered"] == 3
     assert (feed["drifted"], feed["vanished"], feed["last_run"]["outcome"]) == (1, 1, "done")
-
-
-def test_status_tells_what_waits_for_a_person_and_who_holds_the_feed(run_twice: Desk) -> None:
     told = run_twice.run("status", "town-hall", "--json").document["feeds"][0]
     assert told["waiting"] == {"rejected": 2, "drift": 1, "vanished": 1}
     assert told["gate"]["is_open"]
@@ -126,26 +124,9 @@ def test_the_csv_file_repeats_the_partners_columns_and_no_cell_of_it_is_a_formul
     assert first[6] == "events.csv:3"
     assert second[1] == "'=HYPERLINK(1)"
     assert "This value is not in the agreed list." in second[7]
-
-
-def test_rows_of_the_ledger_can_be_written_to_a_file_too(run_twice: Desk) -> None:
     run_twice.run("rows", "town-hall", "--state", "drift", "--csv", "out.csv")
     header, row = csv.reader((run_twice.folder / "out.csv").read_text("utf-8-sig").splitlines())
-    assert header[:3] == ["row key", "state", "event"]
-    assert row[:2] == ["1", "drift"]
-
-
-def test_a_csv_file_that_cannot_be_written_is_an_error(run_twice: Desk) -> None:
-    said = run_twice.run("rows", "town-hall", "--csv", "no/such/folder.csv", "--json")
-    assert said.code == 2
-    assert "cannot be written" in said.document["error"]["message"]
-
-
-def test_an_unknown_state_or_feed_is_answered_with_the_nearest(run_twice: Desk) -> None:
-    state = run_twice.run("rows", "town-hall", "--state", "delivred")
-    assert (state.code, 'did you mean "delivered"?' in state.err) == (2, True)
-    feed = run_twice.run("rows", "town-hal")
-    assert (feed.code, 'did you mean "town-hall"?' in feed.err) == (2, True)
+    assert (header[:3], row[:2]) == (["row key", "state", "event"], ["1", "drift"])
 
 
 def test_runs_are_told_as_equations_that_balance(run_twice: Desk) -> None:
@@ -174,6 +155,7 @@ def test_a_run_that_is_not_there_or_not_meant_clearly_is_an_error(run_twice: Des
 
 
 def test_values_that_no_lookup_knows_are_told_once_each_with_their_rows(desk: Desk) -> None:
+    assert "values that no lookup knows: none" in desk.run("rows", "town-hall", "--unmapped").out
     desk.source([*ROWS, "8,Odes,2030-05-04,20:00,,poetry", "9,Chess,2030-05-04,20:00,,game"])
     with desk.service():
         ran = desk.run("run", "town-hall", "--no-dagster", "--json").document["runs"][0]
@@ -184,7 +166,3 @@ def test_values_that_no_lookup_knows_are_told_once_each_with_their_rows(desk: De
     assert ran["unmapped"] == listed["unmapped"]
     assert "values that no lookup knows" in told
     assert "poetry" in told
-
-
-def test_without_unmapped_values_that_is_said(desk: Desk) -> None:
-    assert "values that no lookup knows: none" in desk.run("rows", "town-hall", "--unmapped").out

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from lookalikes.notices import Inbox, webhook
 from unit.cli.conftest import HEADER, MAPPING, SECRET, Desk
 
 
@@ -73,12 +76,6 @@ def test_a_file_may_be_named_by_its_path_wherever_it_lies(desk: Desk) -> None:
     missing = desk.run("check", "drafts/none.yaml")
     assert missing.code == 2
     assert "cannot be read" in missing.out
-
-
-def test_an_unknown_feed_is_answered_with_the_nearest_name(desk: Desk) -> None:
-    said = desk.run("check", "town-hal")
-    assert (said.code, said.out) == (2, "")
-    assert 'did you mean "town-hall"?' in said.err
 
 
 def test_settings_of_dagster_that_somebody_wrote_are_told_by_what_they_lack(desk: Desk) -> None:
@@ -268,3 +265,48 @@ def test_maps_of_an_included_file_are_held_against_the_source_of_the_only_feed_t
 @pytest.mark.slow
 def test_of_a_source_that_is_too_long_to_look_through_nothing_is_said(desk: Desk) -> None:
     assert _held_against(desk, WITH_CITIES, 50_001) == []
+
+
+TOKEN = "tok-8Kx2vLm9Zq4RtW"
+
+
+@pytest.fixture
+def hook(desk: Desk) -> Iterator[Inbox]:
+    with webhook() as inbox, desk.service():
+        desk.mapping(f"owner: agenda@example.org\nnotify: [ops, crew]\n{MAPPING}")
+        addresses = f"json://us:{TOKEN}@127.0.0.1:{inbox.port}/ops?to={{owner}}"
+        desk.monkeypatch.setenv("EVENTSYNC_NOTIFY", f"ops={addresses} {inbox.address('all')} crews=nosuch://{TOKEN}")
+        yield inbox
+
+
+def _told(desk: Desk, *words: str) -> list[tuple[str, str]]:
+    (feed,) = desk.run("check", "--json", *words).document["feeds"]
+    return [(one["severity"], one["told"]) for one in feed["live"] if one["asked"] == "notify"]
+
+
+def test_who_would_be_told_and_which_channel_is_not_there(desk: Desk, hook: Inbox) -> None:
+    assert _told(desk, "--live") == [
+        ("warning", 'EVENTSYNC_NOTIFY has no channel "crew"; did you mean "crews"?'),
+        ("ok", "what needs somebody is told to ops (agenda@example.org), all"),
+    ]
+    assert hook.told == []
+
+
+def test_a_test_goes_to_everybody_once(desk: Desk, hook: Inbox) -> None:
+    assert _told(desk, "--notify")[-1] == ("ok", "a test went to ops (agenda@example.org), all")
+    assert sorted(hook.titles()) == ["a test", "a test"]
+
+
+def test_what_keeps_somebody_from_being_told_is_a_warning_without_the_address(desk: Desk, hook: Inbox) -> None:
+    hook.status = 401
+    desk.mapping(f"notify: crews\n{MAPPING}")
+    said = desk.run("check", "--notify")
+    assert said.code == 0
+    lines = [line for line in said.out.splitlines() if "notify" in line]
+    assert [line.partition("cannot be told")[0].strip() for line in lines] == ["warning: notify: crews", "warning: notify: all"]
+    assert TOKEN not in said.out + said.err
+
+
+def test_of_a_feed_that_names_nobody_nothing_is_said(desk: Desk) -> None:
+    with desk.service():
+        assert _told(desk, "--live") == []

@@ -3,65 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
-import httpx
 import pytest
 import structlog
-from unit.cli.conftest import ROWS, SECRET, Desk, Said
-
-GOOD = tuple(row for row in ROWS if row[0] in "156")
-
-
-@dataclass(frozen=True)
-class Decider:
-    """A person at a desk, with a service whose switches can be turned."""
-
-    desk: Desk
-    base_url: str
-
-    def change(self, path: str, **wishes: object) -> Any:
-        answer = httpx.post(f"{self.base_url}/_sandbox{path}", json=wishes, trust_env=False, verify=False, timeout=60)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def switch(self, **switches: str | int) -> None:
-        self.change("/switches", **switches)
-
-    def events(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(
-            f"{self.base_url}/_sandbox/events", trust_env=False, verify=False, timeout=60
-        ).json()["events"]
-        return found
-
-    def event_id(self, title: str) -> str:
-        return next(str(event["id"]) for event in self.events() if event["title"] == title)
-
-    def publish(self) -> Said:
-        return self.desk.run("run", "town-hall", "--no-dagster", "--json")
-
-    def say(self, verb: str, *words: str) -> Said:
-        return self.desk.run(verb, "town-hall", *words)
-
-    def told(self, verb: str, *words: str) -> Any:
-        return self.say(verb, *words, "--json").document
-
-    def states(self) -> dict[str, str]:
-        (feed,) = self.desk.run("status", "town-hall", "--json").document["feeds"]
-        return {state: count for state, count in feed["counts"].items() if count}
-
-    def forget(self) -> None:
-        for path in self.desk.state.parent.glob("state.db*"):
-            path.unlink()
-
-
-@pytest.fixture
-def decider(desk: Desk) -> Iterator[Decider]:
-    desk.source(GOOD)
-    with desk.service() as announced:
-        yield Decider(desk, announced.base_url)
+from unit.cli.conftest import GOOD, MAPPING, SECRET, Decider, Desk
 
 
 @pytest.fixture
@@ -139,6 +84,7 @@ def test_a_key_that_may_not_read_events_is_told_what_to_ask_for(in_conflict: Dec
     in_conflict.desk.monkeypatch.setenv("EVENT_API_KEY", secret)
     said = in_conflict.say("reconcile")
     assert said.code == 3
+    assert "--resend" not in said.out + said.err
     assert "GET /events" in said.err
     assert "ask the key's owner" in said.err
     warned = in_conflict.told("resolve", "1", "--event-id", "77")
@@ -168,14 +114,6 @@ def test_sending_again_what_may_exist_is_asked_about_and_goes_out_under_the_next
     in_conflict.publish()
     assert in_conflict.states() == {"conflict": 2, "delivered": 1}
     assert [event["title"] for event in in_conflict.events()].count("Jazz") == 2, "the risk that was told"
-
-
-def test_a_person_may_say_no(in_conflict: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
-    said = in_conflict.say("resolve", "1", "--resend")
-    assert (said.code, "nothing was changed" in said.out) == (1, True)
-    assert in_conflict.states() == {"conflict": 3}
 
 
 def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict: Decider) -> None:
@@ -209,7 +147,9 @@ def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypa
     assert (unasked.code, "say --yes" in unasked.err) == (2, True)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
-    assert decider.say("resolve", "--state", "drift", "--applied").code == 1
+    declined = decider.say("resolve", "--state", "drift", "--applied")
+    assert (declined.code, "nothing was changed" in declined.out) == (1, True)
+    assert decider.told("rows", "--state", "drift")["rows"]
     monkeypatch.setattr("typer.confirm", lambda *_args, **_options: True)
     assert decider.say("resolve", "--state", "drift", "--applied").code == 0
     assert decider.told("rows")["rows"] == []
@@ -229,6 +169,10 @@ def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypa
         (["1", "--release"], "only a held row"),
         (["1", "--removed"], "no event of it is known"),
         (["1", "--applied"], "no event of it is known"),
+        (["1"], ""),
+        (["1", "--resend", "--ignore"], ""),
+        (["1", "--event-id", "0"], ""),
+        (["1", "5", "--event-id", "3"], ""),
     ],
 )
 def test_what_cannot_be_decided_says_why_and_changes_nothing(in_conflict: Decider, words: list[str], hint: str) -> None:
@@ -251,12 +195,6 @@ def test_rows_that_are_not_there_are_answered_with_the_nearest(in_conflict: Deci
     both = in_conflict.say("retry", "--keys", "Hof-16,1,nothing")
     assert both.code == 2
     assert "no row Hof-16, nothing" in both.err
-
-
-@pytest.mark.parametrize("words", [[], ["--resend", "--ignore"], ["--event-id", "0"], ["5", "--event-id", "3"]])
-def test_one_thing_is_decided_at_a_time(in_conflict: Decider, words: list[str]) -> None:
-    assert in_conflict.say("resolve", "1", *words).code == 2
-    assert in_conflict.states() == {"conflict": 3}
 
 
 def test_before_the_first_run_there_is_nothing_to_decide(decider: Decider) -> None:
@@ -365,3 +303,61 @@ def test_what_a_decision_logs_of_the_service_is_no_part_of_its_document(desk: De
     assert said.out == ""
     assert "the pace is not shared" in said.err
     assert SECRET not in said.err
+
+
+EDITED = MAPPING.partition("examples:")[0].replace("{from: TITLE, do: [collapse]}", "{from: GENRE}")
+
+
+@pytest.fixture
+def edited_back(decider: Decider) -> Decider:
+    """The ledger was lost, the mapping edited, a run made, the mapping edited back, and another run made."""
+    assert decider.publish().code == 0
+    decider.forget()
+    decider.desk.mapping(EDITED)
+    assert decider.publish().code == 1
+    decider.desk.mapping()
+    assert decider.publish().code == 1
+    assert decider.states() == {"conflict": 3}
+    return decider
+
+
+def test_what_the_source_asks_for_now_is_found_where_the_list_shows_whole_events(edited_back: Decider) -> None:
+    edited_back.switch(event_items="full")
+    dry = edited_back.say("reconcile", "--dry-run", "--json")
+    assert (dry.code, dry.document["counts"]) == (0, {"sought": 3, "found": 3, "candidates": 0, "absent": 0})
+    assert edited_back.say("reconcile").code == 0
+    assert edited_back.states() == {"delivered": 3}
+    assert edited_back.told("diff")["rows"] == []
+    assert edited_back.publish().code == 0
+    assert len(edited_back.events()) == 3
+    assert edited_back.desk.run("state", "verify").code == 0
+
+
+def test_a_title_that_the_source_asks_for_now_is_a_candidate_and_never_sent_again(edited_back: Decider) -> None:
+    said = edited_back.say("reconcile", "--json")
+    assert said.document["counts"] == {"sought": 3, "found": 0, "candidates": 3, "absent": 0}
+    assert [row["help"] for row in said.document["rows"]] == [
+        f"eventsync resolve town-hall {key} --event-id {edited_back.event_id(title)}"
+        for key, title in (("1", "Jazz"), ("5", "Hamlet"), ("6", "Othello"))
+    ]
+
+
+def test_a_list_that_shows_neither_title_nor_start_is_named_and_nothing_is_suggested(edited_back: Decider) -> None:
+    edited_back.switch(event_items="id")
+    said = edited_back.say("reconcile")
+    assert said.code == 1
+    assert "the list shows neither title nor start of 3 events" in " ".join(said.out.split())
+    assert "--resend" not in said.out + said.err
+    assert {row["help"] for row in edited_back.told("reconcile")["rows"]} == {""}
+
+
+def test_an_event_that_differs_in_a_detail_is_shown_and_not_sent_again(decider: Decider) -> None:
+    assert decider.publish().code == 0
+    decider.forget()
+    decider.desk.mapping(MAPPING.partition("examples:")[0].replace("concert: music", "concert: theatre"))
+    assert decider.publish().code == 1
+    decider.switch(event_items="full")
+    (row,) = (row for row in decider.told("reconcile")["rows"] if row["row_key"] == "1")
+    assert row["verdict"] == "candidate"
+    assert "but not classifications" in row["why"]
+    assert row["help"] == f"eventsync resolve town-hall 1 --event-id {decider.event_id('Jazz')}"

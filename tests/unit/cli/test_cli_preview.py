@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unit.cli.conftest import HEADER, MAPPING, ROWS, SECRET, Desk
+import pytest
+from unit.cli.conftest import HEADER, ROWS, SECRET, Desk
 
 ROOT = Path(__file__).parents[3]
 
@@ -77,23 +78,13 @@ def test_a_preview_leaves_no_file_behind(desk: Desk) -> None:
     assert sorted(desk.folder.rglob("*")) == before
 
 
-def test_a_source_that_is_not_there_is_an_error_with_its_place(desk: Desk) -> None:
+def test_a_source_without_rows_is_previewed_as_nothing_and_one_that_is_not_there_is_an_error_with_its_place(desk: Desk) -> None:
+    desk.source([], HEADER)
+    assert desk.run("preview", "town-hall", "--json").document["account"]["read"] == 0
     (desk.folder / "events.csv").unlink()
     said = desk.run("preview", "town-hall")
     assert said.code == 2
     assert "events.csv" in said.err
-
-
-def test_a_broken_mapping_is_an_error_with_every_problem(desk: Desk) -> None:
-    desk.mapping(MAPPING.replace("collapse", "colapse"))
-    said = desk.run("preview", "feeds/town.yaml")
-    assert said.code == 2
-    assert 'unknown step "colapse", did you mean "collapse"?' in said.err
-
-
-def test_a_source_without_rows_is_previewed_as_nothing(desk: Desk) -> None:
-    desk.source([], HEADER)
-    assert desk.run("preview", "town-hall", "--json").document["account"]["read"] == 0
 
 
 TWO_OF_ONE_KEY = (
@@ -133,28 +124,20 @@ def test_a_row_that_is_contradicted_later_is_among_the_rejected_and_not_among_th
     assert held["place"] == "events.csv:7"
 
 
-def test_a_preview_of_everything_counts_as_a_first_run_does(desk: Desk) -> None:
+@pytest.mark.parametrize("folder", ["feeds", str(ROOT / "tests" / "feeds")], ids=["two rows of one key", "partners' own"])
+def test_a_preview_of_everything_counts_as_a_first_run_does(desk: Desk, folder: str) -> None:
     desk.source(TWO_OF_ONE_KEY)
-    with desk.service():
-        assert_counts_agree(desk, ["town-hall"])
-
-
-def test_a_preview_of_everything_counts_as_a_first_run_does_on_feeds_that_partners_publish(desk: Desk) -> None:
-    desk.monkeypatch.setenv("EVENTSYNC_FEEDS", str(ROOT / "tests" / "feeds"))
+    desk.monkeypatch.setenv("EVENTSYNC_FEEDS", folder)
     with desk.service():
         feeds = [feed["feed"] for feed in desk.run("feeds", "--json").document["feeds"]]
-        assert len(feeds) > 10
-        assert_counts_agree(desk, feeds)
-
-
-def assert_counts_agree(desk: Desk, feeds: list[str]) -> None:
-    rehearsed = desk.run("run", "--all", "--dry-run", "--json").document["rehearsals"]
-    assert sorted(one["feed"] for one in rehearsed) == sorted(feeds)
-    for one in rehearsed:
-        account = desk.run("preview", one["feed"], "--rows", "0", "--all", "--json").document["account"]
-        counts = {name: account[name] for name in ("read", "expanded", "duplicate", "grouped", "rejected", "held")}
-        counts |= {"new": account["events"], "filtered": sum(account["skipped"].values())}
-        assert counts == {name: one["read"][name] for name in counts}, one["feed"]
+        rehearsed = desk.run("run", "--all", "--dry-run", "--json").document["rehearsals"]
+        assert sorted(one["feed"] for one in rehearsed) == sorted(feeds)
+        assert len(feeds) == 1 if folder == "feeds" else len(feeds) > 10
+        for one in rehearsed:
+            account = desk.run("preview", one["feed"], "--rows", "0", "--all", "--json").document["account"]
+            counts = {name: account[name] for name in ("read", "expanded", "duplicate", "grouped", "rejected", "held")}
+            counts |= {"new": account["events"], "filtered": sum(account["skipped"].values())}
+            assert counts == {name: one["read"][name] for name in counts}, one["feed"]
 
 
 def test_a_key_that_is_too_long_is_rejected_in_the_preview_as_in_a_run(desk: Desk) -> None:

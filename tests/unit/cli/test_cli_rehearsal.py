@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from unit.cli.conftest import MAPPING, Desk
+from unit.cli.conftest import Desk
 
 
 def dump(file: Path) -> list[str]:
@@ -66,18 +66,6 @@ def test_a_rehearsal_says_exactly_which_keys_the_run_then_sends(desk: Desk) -> N
     assert {row["row_key"]: row["idempotency_key"] for row in rehearsed["first"]} == sent
     assert rehearsed["read"] == ran["read"]
     assert ran["publish"]["delivered"] == rehearsed["would_send"] == 3
-
-
-def test_a_rehearsal_ends_with_5_where_a_brake_would_stop_the_run_and_passes_an_accepted_one(desk: Desk) -> None:
-    desk.mapping(MAPPING.replace("rejected: 50%", "rejected: 10%, rejected_at_least: 1"))
-    with desk.service():
-        stopped = desk.run("run", "town-hall", "--dry-run")
-        accepted = desk.run("run", "town-hall", "--dry-run", "--accept", "rejected")
-    assert stopped.code == 5
-    assert "STOPS" in stopped.out
-    assert "--accept rejected" in stopped.out
-    assert accepted.code == 0
-    assert "a run would send 3 rows" in accepted.out
 
 
 def test_a_rehearsal_minds_limit_and_keys(desk: Desk) -> None:

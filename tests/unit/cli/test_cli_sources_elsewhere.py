@@ -97,15 +97,6 @@ def test_a_rehearsal_writes_nothing_back(desk: Desk, places: Places) -> None:
     assert posts(places) == 0
 
 
-def test_a_run_tells_the_sheet_and_the_second_one_writes_nothing(desk: Desk, places: Places) -> None:
-    with desk.service():
-        first = desk.run("run", "demo-sheet", "--no-dagster", "--json")
-        written = posts(places)
-        second = desk.run("run", "demo-sheet", "--no-dagster", "--json")
-    assert (first.code, second.code, written, posts(places)) == (0, 0, 1, 1)
-    assert places.said()[0] == ("0101", "published", "")
-
-
 def test_a_local_service_does_not_make_googles_own_sheet_speak_of_it(
     desk: Desk, places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
-import pytest
 from prometheus import samples
 from sqlalchemy import insert, select, update
-from unit.cli.conftest import MAPPING, Desk
-from unit.cli.test_cli_decisions import GOOD, Decider
+from unit.cli.conftest import GOOD, HEADER, MAPPING, Decider
 
 from pipelines.notifications.causes import Cause, concerns_of
 from state.database import open_database, reading, writing
@@ -19,15 +16,7 @@ from state.enums import Waiting
 from state.queries import LedgerQueries
 from state.tables import EARLIER, ENTRY
 
-HEADER = "ID,TITLE,DAY,HOUR,KIND,GENRE"
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def decider(desk: Desk) -> Iterator[Decider]:
-    desk.source(GOOD)
-    with desk.service() as announced:
-        yield Decider(desk, announced.base_url)
 
 
 def change(decider: Decider, key: str, **columns: object) -> None:

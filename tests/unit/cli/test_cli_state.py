@@ -64,11 +64,6 @@ def test_an_older_schema_is_told_and_left_as_it_is(desk: Desk) -> None:
     assert desk.run("state", "verify", "--json").document["schema"] == "0003"
 
 
-def test_the_help_shows_how_it_is_used(desk: Desk) -> None:
-    assert "eventsync state verify" in desk.run("state", "verify", "--help").out
-    assert "verify" in desk.run("state", "--help").out
-
-
 def test_packing_is_gone_and_says_that_nothing_needs_it(desk: Desk) -> None:
     said = desk.run("state", "compact", "--json")
     assert (said.code, "is gone" in said.document["error"]["message"]) == (2, True)
@@ -99,11 +94,6 @@ def test_an_age_that_is_none_or_too_young_is_refused(desk: Desk, age: str) -> No
     said = desk.run("prune", "--older-than", age, "--json")
     assert said.code == 2
     assert "--older-than" in said.document["error"]["message"]
-
-
-def test_there_is_nothing_to_prune_before_the_first_run(desk: Desk) -> None:
-    assert desk.run("prune", "--older-than", "90d", "--json").code == 0
-    assert not desk.state.exists()
 
 
 def test_a_state_db_goes_into_a_file_and_comes_back_elsewhere(desk: Desk) -> None:

@@ -40,9 +40,3 @@ def test_keys_and_codes_are_words_too(desk: Desk, word: str, told: str) -> None:
     said = desk.run("vocabulary", word)
     assert said.code == 0
     assert told in said.out
-
-
-def test_a_misspelt_word_gets_the_nearest(desk: Desk) -> None:
-    said = desk.run("vocabulary", "truncat")
-    assert said.code == 2
-    assert 'did you mean "truncate"?' in said.err

@@ -48,8 +48,6 @@ def test_the_words_of_a_command_print_and_write_them(desk: Desk) -> None:
     (desk.folder / "all").mkdir()
     assert desk.run("schema", "--documents", "all").code == 0
     assert len(list((desk.folder / "all").iterdir())) == len(DOCUMENTS)
-    said = desk.run("schema", "--document", "statsu")
-    assert (said.code, "did you mean" in said.err) == (2, True)
 
 
 DAYS = ("--from", "2030-05-01", "--to", "2030-05-02", "--by", "event")

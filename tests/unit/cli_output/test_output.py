@@ -12,10 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
+import structlog
 from pydantic import BaseModel
 
 from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
 from pipelines.cli.output.console import Output
+from pipelines.settings import read_settings
+from pipelines.telemetry.logs import configure_logs
 
 ESCAPE = "\x1b"
 
@@ -103,26 +106,19 @@ def test_with_json_nothing_but_the_one_document_is_on_stdout() -> None:
         output.document([2])
 
 
-def test_without_json_a_document_is_not_printed() -> None:
+def test_without_json_a_document_is_not_printed_and_an_error_goes_to_stderr_with_its_hint() -> None:
     output, out, err = piped()
     output.document({"a": 1})
     assert out.getvalue() + err.getvalue() == ""
-
-
-def test_an_error_says_what_happened_and_what_would_help_on_stderr() -> None:
-    output, out, err = piped()
     output.error(SyncError("the key …abcd was refused", hint="ask for a new one"))
-    assert err.getvalue() == "error: the key …abcd was refused\n hint: ask for a new one\n"
-    assert out.getvalue() == ""
+    assert (out.getvalue(), err.getvalue()) == ("", "error: the key …abcd was refused\n hint: ask for a new one\n")
 
 
 def test_an_error_is_the_document_of_a_command_that_failed() -> None:
     output, out, err = piped(is_json=True)
     output.error(TransientError("busy", hint="later", retry_after_s=30))
-    assert json.loads(out.getvalue()) == {
-        "error": {"type": "TransientError", "message": "busy", "hint": "later", "retry_after_s": 30}
-    }
-    assert "busy" in err.getvalue()
+    error = {"type": "TransientError", "message": "busy", "hint": "later", "retry_after_s": 30}
+    assert (json.loads(out.getvalue()), "busy" in err.getvalue()) == ({"error": error}, True)
 
 
 def test_problems_of_a_mapping_file_are_shown_with_their_line_and_spot() -> None:
@@ -163,7 +159,7 @@ def test_where_a_table_would_break_words_or_a_command_each_row_is_a_paragraph() 
             " conflict  fair.csv:2",
             f"   what would help: it may be there: `{command}` says so",
         ]
-    assert address in out_of(rows)
+        assert (address in out.getvalue()) == (shown is rows)
 
 
 def test_one_word_that_is_too_long_for_its_column_is_not_broken() -> None:
@@ -171,12 +167,6 @@ def test_one_word_that_is_too_long_for_its_column_is_not_broken() -> None:
     output, out, _ = piped()
     output.table("feeds", ["feed", "source", "last run", "rows", "others"], rows)
     assert out.getvalue().count(" fair  csv ../samples/fair.csv  ") == 2
-
-
-def out_of(rows: list[list[str]]) -> str:
-    output, out, _ = piped()
-    output.table("fair: rows", ["state", "place", "what would help"], rows)
-    return out.getvalue()
 
 
 def test_numbers_stand_to_the_right_and_flags_are_words() -> None:
@@ -251,19 +241,28 @@ def test_what_is_waited_for_is_told_on_a_terminal_and_wiped_away() -> None:
 
 
 @pytest.mark.parametrize("is_json", [False, True])
-def test_nobody_is_told_to_wait_where_nobody_watches(is_json: bool) -> None:
+def test_neither_a_wait_nor_a_bar_is_shown_off_a_terminal_or_with_json(is_json: bool) -> None:
     out, err = io.StringIO(), Terminal() if is_json else io.StringIO()
-    with Output(json=is_json, stdout=out, stderr=err).waiting("starting Dagster"):
+    output = Output(json=is_json, stdout=out, stderr=err)
+    with output.waiting("starting Dagster"):
         pass
+    if not is_json:
+        with output.progress("sending", 10) as bar:
+            bar.expect(20)
+            bar.advance(3)
     assert out.getvalue() + err.getvalue() == ""
 
 
-def test_no_bar_is_drawn_where_nobody_watches() -> None:
-    output, out, err = piped()
-    with output.progress("sending", 10) as bar:
-        bar.expect(20)
-        bar.advance(3)
-    assert out.getvalue() + err.getvalue() == ""
+@pytest.mark.parametrize("log_format", ["pretty", "json"])
+def test_a_log_line_holds_nothing_that_a_terminal_obeys(
+    log_format: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = "a\x1b[2J\x07\x9b31m\r\u202eevil\u2066\x7f\udc80\ud800z"
+    configure_logs(read_settings({"EVENTSYNC_LOG": log_format}, tmp_path))
+    structlog.get_logger().error(hostile, cell=hostile)
+    said = capsys.readouterr().err
+    assert not (set(hostile) - set("a[2J31mevilz")) & set(said)
+    assert "evil" in said
 
 
 def test_a_terminal_that_lacks_a_character_shows_its_escape() -> None:

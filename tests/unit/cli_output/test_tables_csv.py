@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.errors import ConfigError
 from mappings.outcome import Rejection, RowLocation
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
@@ -82,14 +81,18 @@ def test_no_cell_ever_begins_a_formula(text: str) -> None:
     assert not safe.startswith(("=", "@", "\t", "\r"))
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be written"):
-        write_csv(tmp_path / "absent" / "x.csv", [told(rejection(2, a="b"))])
-
-
 def test_text_that_has_no_utf_8_does_not_stop_the_file(tmp_path: Path) -> None:
     write_csv(tmp_path / "x.csv", [told(rejection(2, a="caf\udce9"))])
     assert "caf" in (tmp_path / "x.csv").read_text("utf-8")
+
+
+def test_a_csv_keeps_line_ends_and_tabs_and_no_other_control_character(tmp_path: Path) -> None:
+    cells = {"A": "a\x1b[2J\x07\x9b31m\r\u202eevil\u2066\x7f", "B": "two\r\nlines\tand", "C\x07": "=\x1b1"}
+    write_csv(tmp_path / "x.csv", [CsvRow("x.csv:2", "", "", cells)])
+    text = (tmp_path / "x.csv").read_bytes().decode("utf-8")
+    assert not set("\x1b\x07\x9b\r\u202e\u2066\x7f") & set(text.replace("\r\n", "\n"))
+    assert '"two\nlines\tand"' in text
+    assert '"\'=\u241b1"' in text
 
 
 @pytest.mark.slow

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from itertools import count
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.connectors_api.wired import api_over, created, intent, told
-from virtual_time import EPOCH, at_once, clock
+from unit.connectors_api.wired import created, deliver_for_a_minute, told
+from virtual_time import EPOCH, clock
 
-from connectors.concurrency import ConcurrencyLimit
 from connectors.retry import RateHint, rate_hint
 from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
@@ -67,9 +65,9 @@ def test_a_limit_used_up_for_longer_than_the_pause_asked_for_is_not_believed(ret
     assert (rate_hint(headers, EPOCH) is not None) is is_heeded
 
 
-def minute(meter: Meter, style: str, limit: int, window_s: int, *, in_flight: int = 8) -> tuple[int, int]:
+def minute(meter: Meter, style: str, limit: int, window_s: int) -> tuple[int, int]:
     """How many requests passed and how many were refused within a minute, by a service that tells of its limit."""
-    passed, refused, numbers = [0], [0], count(1)
+    passed, refused = [0], [0]
 
     async def serve(_request: httpx.Request) -> httpx.Response:
         wait_s = meter.take(clock())
@@ -88,18 +86,7 @@ def minute(meter: Meter, style: str, limit: int, window_s: int, *, in_flight: in
         answer.headers.update(headers)
         return answer
 
-    async def main() -> None:
-        api, http = api_over(serve)
-        api._events.limiter.concurrency = ConcurrencyLimit(in_flight)
-
-        async def work() -> None:
-            while clock() < 60:
-                await api.deliver(intent(number=next(numbers)))
-
-        async with http:
-            await asyncio.gather(*(work() for _ in range(in_flight)))
-
-    at_once(main)
+    deliver_for_a_minute(serve, in_flight=8)
     return passed[0], refused[0]
 
 

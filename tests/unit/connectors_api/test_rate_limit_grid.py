@@ -14,7 +14,7 @@ from itertools import count
 
 import httpx
 import pytest
-from unit.connectors_api.wired import api_over, created, intent, told
+from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import at_once, clock, now
 
 from connectors.concurrency import ConcurrencyLimit
@@ -221,17 +221,6 @@ def test_the_client_uses_nearly_all_of_an_unknown_limit(limit: str, in_flight: i
         limited = told(429, "rate_limited", headers={"retry-after": str(math.ceil(wait_s))})
         return created(next(numbers)) if wait_s <= 0 else limited
 
-    async def main() -> None:
-        api, http = api_over(serve)
-        api._events.limiter.concurrency = ConcurrencyLimit(in_flight)
-
-        async def work() -> None:
-            while clock() < 60.0:
-                await api.deliver(intent(number=next(numbers)))
-
-        async with http:
-            await asyncio.gather(*(work() for _ in range(in_flight)))
-
-    at_once(main)
+    deliver_for_a_minute(serve, in_flight=in_flight)
     assert passed[0] >= share * 20 * 60.0
     assert refused[0] < 0.04 * (passed[0] + refused[0])

@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_time import at_once, clock, now
@@ -47,23 +46,6 @@ def test_no_request_ever_leaves_during_a_pause(waits: list[tuple[float, float | 
 
     at_once(main)
     assert not [at for at in left for start, end in pauses if start < at < end - 1e-6]
-
-
-def test_a_named_wait_is_obeyed_to_the_second_by_every_request() -> None:
-    async def main() -> list[float]:
-        paced = limiter_with()
-        admitted = await paced.acquire()
-        assert admitted is not None
-        paced.limited(admitted, 30.0)
-
-        async def leave() -> float:
-            await paced.acquire()
-            return clock()
-
-        return await asyncio.gather(*(leave() for _ in range(16)))
-
-    left = at_once(main)
-    assert min(left) == pytest.approx(30.0)
 
 
 def test_the_route_comes_back_one_by_one() -> None:
@@ -131,18 +113,6 @@ def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
     at, outcome = at_once(main)
     assert isinstance(outcome, PausedError)
     assert at <= 6
-
-
-def test_one_routes_pause_is_not_anothers() -> None:
-    async def main() -> float:
-        paced = limiter_with()
-        admitted = await paced.acquire()
-        assert admitted is not None
-        paced.limited(admitted, 60.0)
-        await paced.sibling().acquire()
-        return clock()
-
-    assert at_once(main) == 0.0
 
 
 def test_pauses_between_which_something_passes_do_not_add_up_to_impatience() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeVar
 
 import httpx
 from pydantic import SecretStr
 from virtual_time import at_once, clock, now
 
+from connectors.concurrency import ConcurrencyLimit
 from connectors.event_api.client import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
 from connectors.rate_limit import RateLimiter, Timing
@@ -119,3 +121,19 @@ def answers_to(*says: Scripted, row: Intent | None = None, **wired: Any) -> tupl
     service = Service(says)
     (verdict,) = deliver(service, row or intent(), **wired)
     return verdict, service
+
+
+def deliver_for_a_minute(handler: Handler, *, in_flight: int) -> None:
+    """Keep so many rows in flight, whatever becomes of them."""
+    numbers = count(1)
+
+    async def drive(api: EventApi) -> None:
+        api._events.limiter.concurrency = ConcurrencyLimit(in_flight)
+
+        async def work() -> None:
+            while clock() < 60:
+                await api.deliver(intent(number=next(numbers)))
+
+        await asyncio.gather(*(work() for _ in range(in_flight)))
+
+    ask(handler, drive)

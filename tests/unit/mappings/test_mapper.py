@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
-import orjson
 import pytest
-from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, reasons_of, rejected
+from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, mistakes, reasons_of, rejected
 
 from mappings.compiler.mapper import RowMapper, compile_feed, explain_row
-from mappings.errors import ConfigError, MappingFileError
+from mappings.errors import ConfigError
 from mappings.event import Directory, as_draft, with_cover
-from mappings.outcome import Cover, MappedRow, Rejection, RowOutcome, Skipped, SourceRow, if_unknown
+from mappings.outcome import Cover, MappedRow, Rejection, Skipped, SourceRow, if_unknown
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import fingerprint
 from mappings.spec.source import Join
@@ -142,10 +140,10 @@ def test_unknown_items_of_a_list_are_dropped_one_by_one(mapper: Mapper, row: Row
     event = (
         "classifications: {from: KIND, do: [{split: ','}, {map: {a: art, b: music}, on_miss: omit}], on_empty: {use: [culture]}}"
     )
-    compiled = mapper(event=event)
-    assert event_of(compiled(row(KIND="a, x, b")))["classifications"] == ["art", "music"]
-    assert event_of(compiled(row(KIND="x, y")))["classifications"] == ["culture"]
-    assert event_of(compiled(row(KIND="")))["classifications"] == ["culture"]
+    for cell, kinds in (("a, x, b", ["art", "music"]), ("x, y", ["culture"]), ("", ["culture"])):
+        assert event_of(mapper(event=event)(row(KIND=cell)))["classifications"] == kinds
+    kept = mapper(event=event.replace("on_miss: omit", "on_miss: keep").replace("}], on", "}, unique], on"))
+    assert event_of(kept(row(KIND="a,c,b,a")))["classifications"] == ["art", "c", "music"]
 
 
 def test_a_list_that_is_split_again_stays_one_list_where_a_later_step_refuses_an_item(mapper: Mapper, row: Row) -> None:
@@ -157,9 +155,8 @@ def test_a_list_that_is_split_again_stays_one_list_where_a_later_step_refuses_an
 def test_first_of_takes_the_first_that_is_there_and_hides_no_error(mapper: Mapper, row: Row) -> None:
     event = "title: {first_of: [{from: A}, {from: B, do: [{regex_extract: '[a-z]+'}]}, Untitled]}"
     compiled = mapper(event=event)
-    assert event_of(compiled(row(A="one", B="two")))["title"] == "one"
-    assert event_of(compiled(row(A="", B="two")))["title"] == "two"
-    assert event_of(compiled(row(A="", B="")))["title"] == "Untitled"
+    for first, second, title in (("one", "two", "one"), ("", "two", "two"), ("", "", "Untitled")):
+        assert event_of(compiled(row(A=first, B=second)))["title"] == title
     assert reasons_of(compiled(row(A="", B="2"))) == [("title", ReasonCode.BAD_TEXT, "B")]
 
 
@@ -399,8 +396,7 @@ def test_a_default_image_stands_in_for_an_address_that_is_none(mapper: Mapper, r
     ],
 )
 def test_a_choice_that_says_half_is_refused(build: Build, choice: str, problem: str) -> None:
-    with pytest.raises(MappingFileError, match=problem):
-        build(event=f"coverImage: {{image: {{from: PICTURE}}, {choice}}}\n")
+    assert problem in mistakes(build, event=f"coverImage: {{image: {{from: PICTURE}}, {choice}}}\n")
 
 
 DRAFTS = "publish: {draft_on_warning: true}\n"
@@ -408,11 +404,6 @@ EVENT = """status: published
 locationName: {from: PLACE, do: [fix_mojibake], on_empty: warn}
 coverImage: {image: {from: IMG, on_empty: omit}}"""
 READ = Reason(ReasonCode.UNDECODABLE, "", "NOTES", "x", "save the file as UTF-8")
-
-
-def mapped_event(outcome: RowOutcome) -> tuple[MappedRow, dict[str, Any]]:
-    assert isinstance(outcome, MappedRow), outcome
-    return outcome, orjson.loads(outcome.body)
 
 
 @pytest.mark.parametrize(
@@ -429,15 +420,11 @@ def test_a_row_with_a_warning_is_a_draft_under_its_own_key(
     cells: dict[str, str], warnings: tuple[Reason, ...], status: str, build: Build, row: Row
 ) -> None:
     one = replace(row(**cells), warnings=warnings)
-    plain, sent = mapped_event(compile_feed(build(event=EVENT), Directory())(one))
-    assert sent["status"] == "published"
-    careful, event = mapped_event(compile_feed(build(event=EVENT, top=DRAFTS), Directory())(one))
-    assert event == sent | {"status": status}
-    assert (careful.row_key, careful.duplicate_digest, careful.warnings) == (
-        plain.row_key,
-        plain.duplicate_digest,
-        plain.warnings,
-    )
+    plain, careful = (mapped(compile_feed(build(event=EVENT, top=top), Directory())(one)) for top in ("", DRAFTS))
+    assert event_of(plain)["status"] == "published"
+    assert event_of(careful) == event_of(plain) | {"status": status}
+    same = (plain.row_key, plain.duplicate_digest, plain.warnings)
+    assert (careful.row_key, careful.duplicate_digest, careful.warnings) == same
     assert careful.fingerprint == fingerprint(careful.body, careful.cover.url if careful.cover else "")
     assert careful.row_digest != plain.row_digest
 
@@ -447,7 +434,8 @@ def test_a_warning_of_a_later_row_of_one_event_drafts_the_event(build: Build, ro
     kinds = "status: published\nclassifications: {from: KIND, do: [{split: ','}]}"
     later = replace(row(KIND="art"), warnings=(READ,))
     mapper: RowMapper = compile_feed(build(event=kinds, top=DRAFTS + group), Directory())
-    outcome, event = mapped_event(next(iter(mapper.over([row(KIND="music"), later]))))
+    outcome = mapped(next(iter(mapper.over([row(KIND="music"), later]))))
+    event = event_of(outcome)
     assert (event["status"], event["classifications"]) == ("draft", ["music", "art"])
     assert [reason.code for reason in outcome.warnings] == [ReasonCode.UNDECODABLE]
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from unit.mappings.conftest import Build, Mapper, Row
+from unit.mappings.conftest import Build, Mapper, Row, mistakes
 
 from mappings.errors import MappingFileError
 from mappings.outcome import MappedRow, RowOutcome
@@ -54,8 +54,7 @@ def test_mistakes_in_named_steps_are_told_where_they_are_written_and_once(build:
 
 def test_ways_that_grow_without_end_are_cut_short(build: Build) -> None:
     steps = "steps:\n  s0: [trim, trim]\n" + "".join(f"  s{n}: [{{use: s{n - 1}}}, {{use: s{n - 1}}}]\n" for n in range(1, 40))
-    with pytest.raises(MappingFileError, match="longer than 500 steps"):
-        build(top=steps)
+    assert "longer than 500 steps" in mistakes(build, top=steps)
 
 
 SHARED = "let:\n  place: {from: PLACE, do: [{use: clean}]}\nsteps:\n  clean: [collapse, upper]\n"

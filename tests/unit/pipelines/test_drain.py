@@ -16,11 +16,11 @@ import pytest
 from sqlalchemy import func, select
 from unit.connectors_api.wired import created, page, told
 from unit.pipelines.publishing import published
-from unit.state.world import World, answer, receipt, row
+from unit.state.world import World, receipt, row
 from virtual_time import at_once
 
-from connectors.errors import KeyRefusedError, OutageError, PausedError
-from mappings.delivery import Intent, Postponed, Verdict
+from connectors.errors import OutageError, PausedError
+from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.run.publish import Drain
 from pipelines.run.signals import InterruptedRunError
@@ -71,9 +71,8 @@ def _staged(world: World, rows: int) -> Outbox:
     return world.outbox()
 
 
-def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4, grace_s: float = 5.0) -> Drain:
-    advanced: list[int] = []
-    drain = Drain(outbox, in_flight, grace_s, advanced.append, deliver)  # type: ignore[arg-type]
+def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4) -> Drain:
+    drain = Drain(outbox, in_flight, 5.0, lambda _: None, deliver)  # type: ignore[arg-type]
     asyncio.run(asyncio.wait_for(drain.run(), 30))
     return drain
 
@@ -206,19 +205,6 @@ def test_the_first_cause_of_a_stop_stands(world: World) -> None:
     assert world.states() == {"0": "pending"}
 
 
-def test_a_cause_of_the_whole_route_stops_the_drain_and_leaves_all_rows_owed(world: World) -> None:
-    outbox = _staged(world, 20)
-    cause = KeyRefusedError("the key is revoked")
-
-    async def deliver(_intent: Intent) -> Verdict:
-        return Postponed(answer(401), cause)
-
-    drain = _drain(outbox, deliver)
-    assert drain.cause is cause
-    assert set(world.states().values()) == {"pending"}
-    assert outbox.account().pending == 20
-
-
 def test_a_fault_in_delivering_is_raised_and_the_other_requests_are_ended(world: World) -> None:
     outbox, cancelled = _staged(world, 8), []
 
@@ -236,20 +222,6 @@ def test_a_fault_in_delivering_is_raised_and_the_other_requests_are_ended(world:
         _drain(outbox, deliver)
     assert sorted(cancelled) == ["0", "1", "3"]
     assert set(world.states().values()) == {"pending"}
-
-
-def test_a_lost_lease_ends_the_drain_before_anything_more_is_sent(world: World) -> None:
-    outbox, sent = _staged(world, 40), Sent()
-
-    async def deliver(intent: Intent) -> Verdict:
-        if len(sent.keys) == 10:
-            world.lease.release()
-            world.ledger.acquire_lease("another run")
-        return await sent.deliver(intent)
-
-    with pytest.raises(LeaseLostError):
-        _drain(outbox, deliver)
-    assert len(sent.keys) <= 10 + 4
 
 
 def test_a_state_db_that_stays_away_ends_the_drain_after_a_while(tmp_path: Path) -> None:

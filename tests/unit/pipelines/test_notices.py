@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import Engine
 from structlog.testing import capture_logs
+from unit.pipelines.feed_files import feed as feed_file
 
 from connectors.notify import Message
 from mappings.errors import MappingFileError
@@ -22,20 +23,6 @@ from pipelines.settings import read_channels
 from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
-MAPPING = """\
-feed: {feed}
-owner: {owner}
-notify: [{notify}]
-source: {{kind: csv, path: events.csv}}
-key: [ID]
-event:
-  channelId: 7
-  title: {{from: TITLE}}
-  startAt: {{from: START, do: [{{datetime: ["%Y-%m-%dT%H:%M%z"]}}]}}
-  timezone: Europe/Warsaw
-  classifications: [music]
-  approxLocation: {{city: {{placeId: krk}}}}
-"""
 OK = Outcome("done", ExitCode.DONE)
 BRAKED = Outcome("stopped by a brake", ExitCode.BRAKE, "3 of 40 rows rejected", "mend the source")
 AWAY = Outcome("paused", ExitCode.LATER, "the service answered 503", "come back at 12:15 UTC")
@@ -67,10 +54,8 @@ class World:
         return Notifier(self.engine, HERE, read_channels({"EVENTSYNC_NOTIFY": channels}, self.folder, []), self.deliver, self.now)
 
     def feed(self, feed: str = "agenda", owner: str = "", notify: str = "", cron: str = "") -> FeedMapping:
-        path = self.folder / f"{feed}.yaml"
         schedule = f'schedule: {{cron: "{cron}", timezone: Europe/Warsaw}}\n' if cron else ""
-        path.write_text(schedule + MAPPING.format(feed=feed, owner=owner or '""', notify=notify), "utf-8")
-        return load_feed(path)
+        return feed_file(self.folder, more=f'{schedule}owner: "{owner}"\nnotify: [{notify}]', name=feed)
 
     def begin(self, feed: str = "agenda", launched_by: str = "a test") -> str:
         self.at += timedelta(minutes=1)
@@ -214,7 +199,7 @@ def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world:
     world.at = datetime(2026, 3, 2, 6, 1, tzinfo=UTC)
     assert notifier.newly_overdue([feed]) == {"agenda"}
     notifier.notify([feed])
-    assert world.heard() == []  # whoever looks for another reason does not know whether the daemon was away
+    assert world.heard() == [], "unless the caller knows that the daemon was there"
     notifier.notify([feed], late=["agenda"])
     for _ in range(2):
         assert notifier.newly_overdue([feed]) == frozenset()

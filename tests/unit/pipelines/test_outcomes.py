@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from unit.pipelines.feed_files import feed
 
 from connectors.errors import (
     BaseUrlError,
@@ -21,7 +22,6 @@ from connectors.sources.contract import MissingColumnsError, SourceRefusedError,
 from mappings.errors import ConfigError, MappingFileError, SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import load_feed
 from pipelines.run.outcome import BrakeError, ExitCode, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.signals import InterruptedRunError
@@ -32,18 +32,6 @@ from state.ledger.gate import GateClosedError
 from state.ledger.standing import OpenRows, Standing
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-MAPPING = """\
-feed: town-hall
-source: {kind: csv, path: events.csv}
-key: [ID]
-event:
-  channelId: 101
-  title: {from: TITLE}
-  startAt: {at: {day: {from: DAY, do: [{date: "%Y-%m-%d"}]}, zone: Europe/Warsaw, all_day: "00:00"}}
-  timezone: Europe/Warsaw
-  classifications: [music]
-  approxLocation.city.placeId: krk
-"""
 ERRORS: list[tuple[SyncError, int]] = [
     (ConfigError("x"), 2),
     (MappingFileError(Path("feed.yaml"), ()), 2),
@@ -88,9 +76,7 @@ def test_a_closed_gate_is_not_taken_for_success() -> None:
 
 @pytest.fixture
 def mapping(tmp_path: Path) -> FeedMapping:
-    path = tmp_path / "feed.yaml"
-    path.write_text(MAPPING, "utf-8")
-    return load_feed(path)
+    return feed(tmp_path)
 
 
 def rows(count: int, *first: str) -> OpenRows:

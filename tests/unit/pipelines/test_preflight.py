@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import httpx
 import pytest
 from sqlalchemy import Engine
-from unit.connectors_api.wired import SECRET, api_over, page
+from unit.connectors_api.wired import SECRET, api_over
 from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
 from virtual_time import at_once, clock
 
@@ -110,8 +110,6 @@ def test_what_concerns_some_rows_is_told_once_when_the_page_changes(engine: Engi
 @pytest.mark.parametrize(
     "answer",
     [
-        page(200, "<html>Sign in</html>"),
-        page(404, "<html>Not found</html>"),
         httpx.Response(200, json={"error": {"code": "not_found"}}),
         httpx.Response(200, content=b"openapi: 3.0.3\n" + b"# a comment\n" * 200_000),
         httpx.Response(200, content=b"\x1f\x8b\x08\x00garbage"),

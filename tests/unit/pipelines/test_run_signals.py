@@ -42,17 +42,6 @@ def _interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def test_what_the_work_returns_is_returned_and_what_it_raises_raised() -> None:
-    async def work(*, fails: bool) -> int:
-        await asyncio.sleep(0)
-        return 7 // (not fails)
-
-    with signals_deferred():
-        assert run_async(lambda: work(fails=False)) == 7
-        with pytest.raises(ZeroDivisionError):
-            run_async(lambda: work(fails=True))
-
-
 def test_a_signal_that_was_kept_stops_work_that_begins() -> None:
     stopped: list[int] = []
 

@@ -7,28 +7,19 @@ from pathlib import Path
 import httpx
 import pytest
 from unit.connectors_api.wired import api_over, told
+from unit.pipelines.feed_files import feed
 from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
-from mappings.yaml.loader import load_feed
 from pipelines.run.service import ServiceLists, ask_lists
 
-MAPPING = """\
-feed: agenda
-source: {{kind: csv, path: agenda.csv}}
-key: [ID]
-event:
-  channelId: {channel}
-  title: {{from: TITLE}}
-  startAt: "2031-05-01T20:00:00+02:00"
-  timezone: Europe/Warsaw
-  classifications: [music]
-  approxLocation: {{city: {{placeId: krk}}}}
-"""
-ROW = SourceRow(RowLocation("agenda.csv:2", 2), {"ID": "1", "TITLE": "Evening", "CHANNEL": "city-agenda"})
+ROW = SourceRow(
+    RowLocation("agenda.csv:2", 2),
+    {"ID": "1", "TITLE": "Evening", "START": "2031-05-01T20:00:00+02:00", "CHANNEL": "city-agenda"},
+)
 
 
 def _directory() -> Directory:
@@ -46,9 +37,7 @@ def _directory() -> Directory:
 
 
 def _mapper(folder: Path, channel: str) -> RowMapper:
-    path = folder / "agenda.yaml"
-    path.write_text(MAPPING.format(channel=channel), "utf-8")
-    return compile_feed(load_feed(path), _directory())
+    return compile_feed(feed(folder, channel=channel), _directory())
 
 
 def test_a_channel_of_the_mapping_file_meets_the_missing_scope(tmp_path: Path) -> None:

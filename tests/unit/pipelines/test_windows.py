@@ -1,4 +1,4 @@
-"""Backfills: how windows of a feed's past are cut and read, and who gives way to whom."""
+"""How windows of a feed's past are cut and read, who gives way to whom, and from where deliveries are read."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine
+from unit.pipelines.feed_files import CSV, feed
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceUnavailableError
@@ -21,35 +22,19 @@ from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
-from mappings.yaml.loader import load_feed
+from mappings.spec.source import SourceSpec
 from pipelines.run.backfill import cut, default_way, is_awaited, narrow_to, note_waiting
-from pipelines.run.options import By, Window
-from pipelines.run.stage import WindowFilter
+from pipelines.run.options import By, RunOptions, Window
+from pipelines.run.stage import ReadInputs, ReadPlan, WindowFilter, plan_read
+from state.ledger.gate import NO_BOOKMARK, Bookmark
+from state.ledger.reads import ReadKind
 from state.notes import ServiceNotes
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)
-CSV = "{kind: csv, path: events.csv}"
 DATED = '{kind: csv, path: "in/{date:%Y%m%d}.csv"}'
 DELIVERED = '{kind: csv, path: "in/*.csv", files: new}'
 ORG = "{kind: salesforce, object: Event__c, incremental: {by: LastModifiedDate}}"
-FEED = """\
-feed: town-hall
-source: %s
-key: [id]%s
-event:
-  channelId: 1
-  title: {from: title}
-  startAt: {from: start, do: [{iso: moment}]}
-  timezone: Europe/Lisbon
-  classifications: [music]
-  approxLocation: {city: {placeId: lisboa}}
-"""
 DAYS = st.dates(date(2000, 1, 1), date(2040, 1, 1))
-
-
-def feed(folder: Path, source: str, more: str = "") -> FeedMapping:
-    (folder / "feed.yaml").write_text(FEED % (source, more), "utf-8")
-    return load_feed(folder / "feed.yaml")
 
 
 def compiled(mapping: FeedMapping) -> RowMapper:
@@ -90,24 +75,26 @@ def test_a_feeds_days_are_told_by_what_its_source_can(tmp_path: Path, source: st
 
 
 def test_rows_that_make_one_event_together_are_not_torn_apart(tmp_path: Path) -> None:
-    mapping = feed(tmp_path, DATED, "\nrows: [{duplicates: {keep: last}}]")
+    mapping = feed(tmp_path, DATED, "rows: [{duplicates: {keep: last}}]")
     with pytest.raises(ConfigError, match="tear them apart") as refused:
         narrow_to(mapping, window("file", "2031-01-01", "2031-01-02"), compiled(mapping))
     assert "--by event" in refused.value.hint
 
 
+def rows_in(mapping: FeedMapping, source: SourceSpec, since: str) -> tuple[list[str], str]:
+    """The ids of the rows that a source has, and the cursor to go on from."""
+    with open_source(source, mapping.path.parent, compiled(mapping).columns, since=since).read() as reading:
+        return [row.cells["ID"] for row in reading.rows], reading.ending().cursor
+
+
 def read(mapping: FeedMapping, days: Window) -> list[str]:
-    mapper = compiled(mapping)
-    narrowed = narrow_to(mapping, days, mapper)
-    source = open_source(narrowed.source, mapping.path.parent, mapper.columns, since=NO_FILES)
-    with source.read() as reading:
-        return [row.cells["id"] for row in reading.rows]
+    return rows_in(mapping, narrow_to(mapping, days, compiled(mapping)).source, NO_FILES)[0]
 
 
 def put(folder: Path, name: str) -> Path:
     (folder / "in").mkdir(exist_ok=True)
     path = folder / "in" / f"{name}.csv"
-    path.write_text(f"id,title,start\n{name},x,2031-05-03\n", "utf-8")
+    path.write_text(f"ID,TITLE,START\n{name},x,2031-05-03\n", "utf-8")
     return path
 
 
@@ -141,7 +128,7 @@ def test_half_a_day_of_files_counts_as_none_of_it(tmp_path: Path) -> None:
 
 
 def rows(**starts: str) -> list[SourceRow]:
-    return [SourceRow(RowLocation(key), {"id": key, "title": "x", "start": start}) for key, start in starts.items()]
+    return [SourceRow(RowLocation(key), {"ID": key, "TITLE": "x", "START": start}) for key, start in starts.items()]
 
 
 def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Path) -> None:
@@ -160,11 +147,45 @@ def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Pat
 
 
 def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
-    sieve = WindowFilter(window("cursor", "2031-07-02", "2031-07-02", "start"))
+    sieve = WindowFilter(window("cursor", "2031-07-02", "2031-07-02", "START"))
     told = rows(plain="2031-07-02", zoned="2031-07-01T23:30:00-03:00", other="2031-07-03T00:00:00Z", empty="", word="soon")
-    assert [row.cells["id"] for row in sieve.rows(told)] == ["plain", "zoned"]
+    assert [row.cells["ID"] for row in sieve.rows(told)] == ["plain", "zoned"]
     assert sieve.without_day == 2
     assert any("which belong to no window: 2" in notice for notice in sieve.notices())
+
+
+def plan(mapping: FeedMapping, hours: int | None = None, cursor: str = "") -> ReadPlan:
+    """How a feed is read whose source was read as a whole so many hours ago, or never."""
+    inputs = ReadInputs(mapping, compiled(mapping), "", NOW)
+    before = NO_BOOKMARK if hours is None else Bookmark(cursor, inputs.fit, NOW - timedelta(hours=hours))
+    return plan_read(inputs, RunOptions(), before)
+
+
+def onward(mapping: FeedMapping, hours: int | None = None, cursor: str = "") -> tuple[list[str], str]:
+    return rows_in(mapping, mapping.source, plan(mapping, hours, cursor).since)
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_daily"),
+    [("", False), ("{window: {past: skip}}", False), ("{window: {past: skip, horizon: 30d}}", True)],
+    ids=["no window", "past", "horizon"],
+)
+def test_what_lies_beyond_a_horizon_is_read_again_every_day(tmp_path: Path, rules: str, is_daily: bool) -> None:
+    mapping = feed(tmp_path, DELIVERED, f"rows: [{rules}]")
+    put(tmp_path, "a")
+    _, cursor = onward(mapping)
+    put(tmp_path, "b")
+    assert onward(mapping, 22, cursor)[0] == ["b"]
+    assert plan(mapping, 22, cursor).kind is ReadKind.INCREMENTAL
+    assert onward(mapping, 25, cursor)[0] == (["a", "b"] if is_daily else ["b"])
+
+
+def test_no_delivery_left_is_a_quiet_day_also_when_all_would_be_read_again(tmp_path: Path) -> None:
+    mapping = feed(tmp_path, DELIVERED, "rows: [{window: {horizon: 30d}}]")
+    delivery = put(tmp_path, "a")
+    _, cursor = onward(mapping)
+    delivery.unlink()
+    assert onward(mapping, 25, cursor)[0] == []
 
 
 HALL, HARBOUR = FeedName("town-hall"), FeedName("harbour")

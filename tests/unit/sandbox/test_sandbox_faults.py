@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any, get_args
 
 import httpx
 import pytest
 from integration.waiting import until
-from unit.sandbox.bench import EVENTS, Event, Open
+from unit.sandbox.bench import EVENTS, Event
 
 from sandbox.server import running
 from sandbox.switches import FaultKind, Switches, format_switches, parse_switches
@@ -150,30 +147,9 @@ def test_a_copy_of_an_answer_follows_it_on_the_same_connection(base_url: str, ev
     assert heard.count(b"HTTP/1.1 201") == 2
 
 
-@pytest.mark.parametrize(
-    ("style", "is_date"),
-    [("rfc850_date", True), ("asctime_date", True), ("several", False)],
-)
-def test_the_rarer_forms_of_retry_after(open_bench: Open, event: Event, style: str, is_date: bool) -> None:  # a parameter
-    bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
-    bench.create(event)
-    told = bench.create(event).headers.get_list("retry-after")
-    if is_date:
-        (one,) = told
-        assert parsedate_to_datetime(one).replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
-    else:
-        assert told == ["0", "3"]
-
-
 def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(base_url: str, event: Event) -> None:
     with caller(
         base_url, event, "fault_per_mille=1000", "faults=error_500", "fault_moment=before", "fault_attempts=2"
     ) as posting:
         assert [posting.post("k3")[0] for _ in range(4)] == [500, 500, 201, 201]
         assert [posting.post("k4")[0] for _ in range(3)] == [500, 500, 201]
-
-
-def test_a_fresh_sandbox_has_no_faults(base_url: str, event: Event) -> None:
-    assert Switches().fault_per_mille == 0
-    with caller(base_url, event) as posting:
-        assert posting.post("k5")[0] == 201

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 import pytest
@@ -58,21 +60,33 @@ def test_each_route_and_each_key_has_a_limit_of_its_own(open_bench: Open, event:
         assert [bench.http.get(f"/api/public/v1/{route}").status_code for _ in range(2)] == [200, 429], route
 
 
+def refused_for_two_and_a_half_seconds(bench: Bench, event: Event) -> list[str]:
+    bench.create(event)
+    return bench.create(event).headers.get_list("retry-after")
+
+
 @pytest.mark.parametrize(
     ("style", "expected"),
-    [("seconds", "3"), ("fraction", "2.500"), ("absent", None), ("garbage", "soon"), ("negative", "-1"), ("absurd", "31536000")],
+    [
+        ("seconds", ["3"]),
+        ("fraction", ["2.500"]),
+        ("absent", []),
+        ("garbage", ["soon"]),
+        ("negative", ["-1"]),
+        ("absurd", ["31536000"]),
+        ("several", ["0", "3"]),
+    ],
 )
-def test_retry_after_is_written_as_switched(open_bench: Open, event: Event, style: str, expected: str | None) -> None:
+def test_retry_after_is_written_as_switched(open_bench: Open, event: Event, style: str, expected: list[str]) -> None:
     bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
-    bench.create(event)
-    assert bench.create(event).headers.get("retry-after") == expected
+    assert refused_for_two_and_a_half_seconds(bench, event) == expected
 
 
-def test_retry_after_as_a_date_is_never_too_early(open_bench: Open, event: Event) -> None:
-    bench = open_bench("rate_events=24/m", "rate_burst=1", "retry_after=date")
-    bench.create(event)
-    date = parsedate_to_datetime(bench.create(event).headers["retry-after"]).timestamp()
-    assert bench.clock.now + 2.5 <= date < bench.clock.now + 3.5
+@pytest.mark.parametrize("style", ["date", "rfc850_date", "asctime_date"])
+def test_retry_after_as_a_date_is_never_too_early(open_bench: Open, event: Event, style: str) -> None:
+    bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
+    (date,) = refused_for_two_and_a_half_seconds(bench, event)
+    assert parsedate_to_datetime(date).replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
 
 
 def test_what_is_left_may_be_told_beside_every_answer(open_bench: Open, event: Event) -> None:

@@ -1,3 +1,5 @@
+"""An interruption in the middle of a statement stays one, whatever the driver complains of while it cleans up."""
+
 from __future__ import annotations
 
 import sqlite3
@@ -10,11 +12,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from privileges import bound_by_permissions
-from sqlalchemy import inspect, text
+from sqlalchemy import Connection, event, inspect, text
+from sqlalchemy.exc import DBAPIError
 
 from mappings.errors import ConfigError
 from state.database import open_database, reading, writing
-from state.errors import StateBusyError, StateUnavailableError
+from state.errors import StateUnavailableError
 from state.migrations.upgrade import HEAD
 from state.tables import METADATA
 
@@ -71,37 +74,32 @@ def test_processes_that_start_at_once_wait_for_one_another(tmp_path: Path) -> No
     assert [process.returncode for process in starts] == [0] * 6, errors
 
 
-def test_a_schema_newer_than_ours_is_refused(tmp_path: Path) -> None:
-    engine = open_database(url(tmp_path / "state.db"))
+def test_a_schema_newer_than_ours_is_refused_also_in_a_file_that_we_may_only_read(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    engine = open_database(url(path))
     with writing(engine) as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
     with pytest.raises(ConfigError, match=r"newer version \(schema 9999, ours is"):
-        open_database(url(tmp_path / "state.db"))
+        open_database(url(path))
+    path.chmod(0o400)
+    assert "newer version (schema 9999, ours is" in _opened_by_a_child(path)
 
 
-@pytest.mark.parametrize("address", ["", "no such thing", "oracel://x/y"])
+@pytest.mark.parametrize("address", ["", "no such thing", "oracel://x/y", "mysql+oursql://ana:s3cret@host/db"])
 def test_an_address_that_names_no_database_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="EVENTSYNC_STATE_URL") as caught:
         open_database(address)
     assert "sqlite:///" in caught.value.hint
-
-
-def test_a_password_never_reaches_a_message() -> None:
-    with pytest.raises(ConfigError) as caught:
-        open_database("mysql+oursql://ana:s3cret@host/db")
     assert "s3cret" not in str(caught.value) + caught.value.hint
 
 
-def test_a_folder_in_the_place_of_the_file_is_told_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(StateUnavailableError, match=str(tmp_path)):
-        open_database(url(tmp_path))
-
-
-def test_a_file_in_the_place_of_the_folder_is_told_with_its_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["taken", "file/state.db"], ids=["by a folder", "by a file"])
+def test_a_place_that_is_taken_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "taken").mkdir()
     (tmp_path / "file").write_text("x")
-    with pytest.raises(StateUnavailableError, match="file"):
-        open_database(url(tmp_path / "file" / "state.db"))
+    with pytest.raises(StateUnavailableError, match=str(tmp_path)):
+        open_database(url(tmp_path / place))
 
 
 def test_a_file_that_is_no_database_is_told_with_what_helps(tmp_path: Path) -> None:
@@ -143,15 +141,6 @@ def test_a_file_that_we_may_only_read_is_opened_and_left_as_it_is(tmp_path: Path
     assert path.read_bytes() == before
 
 
-def test_a_newer_schema_in_a_file_that_we_may_only_read_is_named(tmp_path: Path) -> None:
-    engine = open_database(url(tmp_path / "state.db"))
-    with writing(engine) as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    engine.dispose()
-    (tmp_path / "state.db").chmod(0o400)
-    assert "newer version (schema 9999, ours is" in _opened_by_a_child(tmp_path / "state.db")
-
-
 def test_a_full_disk_is_told_as_such_and_nothing_is_half_written(tmp_path: Path) -> None:
     engine = open_database(url(tmp_path / "state.db"))
     insert = "INSERT INTO media VALUES ('d', :digest, 1, '2026-03-01T12:00:00.000000+00:00')"
@@ -165,22 +154,38 @@ def test_a_full_disk_is_told_as_such_and_nothing_is_half_written(tmp_path: Path)
     engine.dispose()
 
 
-def test_a_state_db_that_another_process_holds_for_too_long_is_worth_another_attempt(tmp_path: Path) -> None:
-    engine = open_database(url(tmp_path / "state.db"))
-    with engine.connect() as connection:
-        connection.exec_driver_sql("PRAGMA busy_timeout = 10")
-    other = sqlite3.connect(tmp_path / "state.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StateBusyError, match="held by another process"), writing(engine):
-        pass
-    other.close()
-    engine.dispose()
-
-
 def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
     engine = open_database(url(tmp_path / "state.db"))
     with writing(engine) as writer:
         writer.execute(text("INSERT INTO media VALUES ('d', x'00', 1, '2026-03-01T12:00:00.000000+00:00')"))
         with reading(engine) as reader:
             assert reader.execute(text("SELECT count(*) FROM media")).scalar() == 0
+    engine.dispose()
+
+
+def _complain(*, is_interrupted: bool) -> None:
+    """Fail as a driver does that resets a connection in the middle of a statement."""
+    try:
+        try:
+            if is_interrupted:
+                raise KeyboardInterrupt
+        finally:
+            raise sqlite3.ProgrammingError("can't change 'autocommit' now")
+    except sqlite3.Error as complaint:
+        raise DBAPIError("SELECT 1", None, complaint) from complaint
+
+
+@pytest.mark.parametrize("transaction", [reading, writing], ids=["reading", "writing"])
+@pytest.mark.parametrize(("is_interrupted", "told"), [(True, KeyboardInterrupt), (False, StateUnavailableError)])
+def test_a_complaint_does_not_hide_the_interruption_that_caused_it(
+    tmp_path: Path, transaction: type, is_interrupted: bool, told: type[BaseException]
+) -> None:
+    engine = open_database(f"sqlite:///{tmp_path / 'state.db'}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(_connection: Connection) -> None:
+        _complain(is_interrupted=is_interrupted)
+
+    with pytest.raises(told), transaction(engine):
+        pass
     engine.dispose()

@@ -5,16 +5,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, update
+from unit.state.books import count, delivered, problems, put
 from unit.state.world import START, World, answer, no_brakes, rejection, row
 
 from mappings.delivery import Refusal
-from mappings.outcome import MappedRow
+from mappings.outcome import MappedRow, RowOutcome
 from mappings.row_key import FeedName
-from state.database import reading, writing
+from state.database import writing
+from state.enums import ProblemKind
 from state.ledger.accounts import StageReport
 from state.ledger.reads import StagePolicy
-from state.tables import DUPLICATE_MARK, ENTRY, SCOPE
+from state.tables import DUPLICATE_MARK, SCOPE
 
 
 def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:
@@ -24,15 +26,7 @@ def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:
     return other
 
 
-def decided(world: World, key: str, **columns: object) -> None:
-    """Record what a person decided about a row."""
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
-
-
-def count_marks(world: World) -> int:
-    with reading(world.engine) as connection:
-        return connection.execute(select(func.count()).select_from(DUPLICATE_MARK)).scalar_one()
+JAZZ, COPY = row("a", twin="jazz"), row("n", twin="jazz")
 
 
 def held(world: World) -> set[str]:
@@ -40,9 +34,8 @@ def held(world: World) -> set[str]:
 
 
 def test_a_row_under_a_new_key_stays_held_when_its_time_changes(world: World) -> None:
-    world.stage([row("a", twin="jazz"), row("b")])
-    world.publish()
-    assert world.stage([row("n", twin="jazz"), row("b")]).account.held == 1
+    delivered(world, JAZZ, row("b"))
+    assert world.stage([COPY, row("b")]).account.held == 1
     report = world.stage([row("n", "later", twin="jazz later"), row("b")])
     assert (report.account.held, report.account.new, held(world)) == (1, 0, {"n"})
     world.publish()
@@ -50,65 +43,61 @@ def test_a_row_under_a_new_key_stays_held_when_its_time_changes(world: World) ->
 
 
 def test_a_held_row_is_sent_where_the_row_it_resembled_is_still_there_and_they_differ_now(world: World) -> None:
-    world.stage([row("a", twin="jazz"), row("b")])
-    world.publish()
-    assert world.stage([row("a", twin="jazz"), row("n", twin="jazz")]).account.held == 1
-    report = world.stage([row("a", twin="jazz"), row("n", "Blues", twin="blues")])
+    delivered(world, JAZZ, row("b"))
+    assert world.stage([JAZZ, COPY]).account.held == 1
+    report = world.stage([JAZZ, row("n", "Blues", twin="blues")])
     assert (report.account.held, report.account.new, report.held, held(world)) == (0, 1, (), set())
     assert world.publish().delivered == 1
-    assert world.stage([row("a", twin="jazz"), row("n", "Blues", twin="blues")]).account.unchanged == 2
+    assert world.stage([JAZZ, row("n", "Blues", twin="blues")]).account.unchanged == 2
 
 
 def test_of_two_held_rows_that_nothing_resembles_any_more_but_each_other_one_is_sent(world: World) -> None:
-    world.stage([row("a", twin="jazz")])
-    world.publish()
-    assert world.stage([row("a", twin="jazz"), row("m", twin="jazz"), row("n", twin="jazz")]).account.held == 2
-    rows = [row("a", twin="jazz"), row("m", "Blues", twin="blues"), row("n", "Blues", twin="blues")]
+    delivered(world, JAZZ)
+    assert world.stage([JAZZ, row("m", twin="jazz"), COPY]).account.held == 2
+    rows = [JAZZ, row("m", "Blues", twin="blues"), row("n", "Blues", twin="blues")]
     report = world.stage(rows)
     assert (report.account.held, report.account.new, held(world)) == (1, 1, {"n"})
 
 
 def test_an_ignored_held_row_stays_held_whatever_becomes_of_the_row_that_it_resembles(world: World) -> None:
-    world.stage([row("a", twin="jazz"), row("b")])
-    world.publish()
-    world.stage([row("a", twin="jazz"), row("n", twin="jazz")])
-    decided(world, "n", decision="ignore")
-    report = world.stage([row("a", twin="jazz"), row("n", "Blues", twin="blues")])
-    assert (report.account.held, report.ignored, report.account.new) == (1, 1, 0)
+    delivered(world, JAZZ, row("b"))
+    world.stage([JAZZ, COPY])
+    put(world, "n", decision="ignore")
+    report = world.stage([JAZZ, row("n", "Blues", twin="blues")])
+    assert (report.account.held, report.ignored, report.account.new, report.held) == (1, 1, 0, ())
+    assert problems(world, ProblemKind.HELD) == []
 
 
 @pytest.mark.parametrize("fate", ["refused", "removed"])
 def test_a_held_row_is_sent_once_the_row_that_it_resembles_has_no_event(world: World, fate: str) -> None:
-    world.stage([row("a", twin="jazz"), row("b")])
-    rows = [row("a", twin="jazz"), row("n", twin="jazz"), row("b")]
+    world.stage([JAZZ, row("b")])
+    rows = [JAZZ, COPY, row("b")]
     assert world.stage(rows).account.held == 1
     world.publish(*[Refusal(answer(400))] * (fate == "refused"))
     if fate == "removed":
-        decided(world, "a", removed_at=START)
+        put(world, "a", removed_at=START)
     assert world.stage(rows).account.new == 1
     assert held(world) == set()
 
 
 def test_a_held_row_whose_candidate_was_adopted_is_held_by_the_adopter(world: World) -> None:
-    world.stage([row("a", twin="jazz"), row("m")])
-    world.publish()
-    world.stage([row("n", twin="jazz"), row("m")])
+    delivered(world, JAZZ, row("m"))
+    world.stage([COPY, row("m")])
     adopter = world.known("m")
-    decided(world, "a", state="superseded", event_id=None, candidate_id=adopter.entry_id)
+    put(world, "a", state="superseded", event_id=None, candidate_id=adopter.entry_id)
     assert world.stage([row("n", "later", twin="later"), row("m")]).account.new == 1
 
 
-def test_a_held_row_that_is_gone_from_its_source_is_forgotten(world: World) -> None:
-    world.stage([row("a", twin="jazz"), row("b")])
-    world.publish()
-    world.stage([row("a", twin="jazz"), row("n", twin="jazz")])
-    world.stage([row("a", twin="jazz"), row("b")])
+@pytest.mark.parametrize("rest", [[], [rejection("n")]], ids=["gone", "not to be used any more"])
+def test_a_held_row_that_its_source_does_not_have_is_forgotten(world: World, rest: list[RowOutcome]) -> None:
+    delivered(world, JAZZ, row("b"))
+    world.stage([JAZZ, COPY])
+    world.stage([JAZZ, *rest])
     assert world.entry("n") is None
 
 
 def test_a_row_that_another_feed_has_delivered_is_held(world: World) -> None:
-    world.stage([row("a", twin="jazz")])
-    world.publish()
+    delivered(world, JAZZ)
     other = beside(world)
     report = other.stage([row("x", twin="jazz"), row("y")])
     assert (report.account.held, report.account.new) == (1, 1)
@@ -116,24 +105,12 @@ def test_a_row_that_another_feed_has_delivered_is_held(world: World) -> None:
 
 
 def test_a_row_of_another_feed_whose_source_was_not_read_again_holds_whatever_the_row_says(world: World) -> None:
-    world.stage([row("a", twin="jazz")])
-    world.publish()
+    delivered(world, JAZZ)
     other = beside(world)
     other.stage([row("x", twin="jazz")])
     assert other.stage([row("x", "Blues", twin="blues")]).account.held == 1
-    world.stage([row("a", twin="jazz")])
+    world.stage([JAZZ])
     assert other.stage([row("x", "Blues", twin="blues")]).account.new == 1
-
-
-def test_of_two_feeds_that_stage_the_same_event_at_once_one_sends_it(world: World) -> None:
-    other = beside(world)
-    first = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
-    second = other.ledger.open_stage(other.run(), is_whole=True, fence=other.lease.token)
-    first.write([row("a", twin="jazz"), row("b")])
-    second.write([row("x", twin="jazz"), row("y")])
-    one, two = first.close(no_brakes).account, second.close(no_brakes).account
-    assert ((one.held, one.new), (two.held, two.new)) == ((1, 1), (0, 2))
-    assert world.publish().delivered + other.publish().delivered == 3
 
 
 def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> None:
@@ -150,43 +127,31 @@ def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> 
 
 def test_a_draft_of_a_change_is_no_duplicate_of_its_own_row(world: World) -> None:
     redrafting = StagePolicy(on_change="create_draft_again")
-    world.stage([row("a", "Jazz", twin="jazz")])
-    world.publish()
+    delivered(world, row("a", "Jazz", twin="jazz"))
     report = world.stage([row("a", "Jazz at nine", twin="jazz")], policy=redrafting)
     assert (report.account.held, report.account.new) == (0, 1)
 
 
-def test_a_held_row_that_cannot_be_used_any_more_is_forgotten(world: World) -> None:
-    world.stage([row("a", twin="jazz")])
-    world.publish()
-    world.stage([row("a", twin="jazz"), row("n", twin="jazz")])
-    world.stage([row("a", twin="jazz"), rejection("n")])
-    assert world.entry("n") is None
-
-
 def test_a_row_that_returns_after_its_event_was_adopted_is_held_and_goes_back_when_it_is_gone(world: World) -> None:
-    world.stage([row("a", twin="jazz"), row("b")])
-    world.publish()
-    decided(world, "a", state="superseded", event_id=None, candidate_id=world.known("b").entry_id, revision=1)
-    decided(world, "b", twin_digest=row("a", twin="jazz").duplicate_digest)
+    delivered(world, JAZZ, row("b"))
+    put(world, "a", state="superseded", event_id=None, candidate_id=world.known("b").entry_id, revision=1)
+    put(world, "b", twin_digest=JAZZ.duplicate_digest)
     assert world.stage([row("b")]).vanished == 0
-    assert world.stage([row("a", twin="jazz"), row("b")]).account.held == 1
+    assert world.stage([JAZZ, row("b")]).account.held == 1
     assert world.stage([row("b")]).account.held == 0
     assert world.states()["a"] == "superseded"
 
 
 def test_two_rows_that_claim_one_held_key_are_not_sent(world: World) -> None:
-    world.stage([row("a", twin="jazz")])
-    world.publish()
-    rows = [row("a", twin="jazz"), row("n", "one", twin="blues"), row("n", "other", twin="soul")]
-    world.stage([row("a", twin="jazz"), row("n", twin="jazz")])
+    delivered(world, JAZZ)
+    rows = [JAZZ, row("n", "one", twin="blues"), row("n", "other", twin="soul")]
+    world.stage([JAZZ, COPY])
     report = world.stage(rows)
     assert (report.account.held, report.account.rejected, report.account.new) == (1, 1, 0)
 
 
 def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:
-    world.stage([row("old", twin="jazz")])
-    world.publish()
+    delivered(world, row("old", twin="jazz"))
     with writing(world.engine) as connection:
         connection.execute(delete(DUPLICATE_MARK))
         connection.execute(update(SCOPE).values(marked_id=0))
@@ -204,7 +169,7 @@ def test_marks_go_with_their_entries(world: World) -> None:
     world.stage([row(key) for key in "abcde"])
     world.stage([row("a"), row("b")])
     assert set(world.states()) == {"a", "b"}
-    assert count_marks(world) == 2
+    assert count(world, DUPLICATE_MARK) == 2
 
 
 def test_the_second_of_two_equal_rows_of_a_long_first_read_is_held(world: World) -> None:
@@ -229,8 +194,7 @@ ROWS = [row(key) for key in "abcde"]
 
 
 def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing(world: World) -> None:
-    world.stage(ROWS)
-    world.publish()
+    delivered(world, *ROWS)
     renamed = beside(world, "agenda-2026")
     found = closed_by_scope(renamed, ROWS).alongside
     assert found is not None
@@ -239,8 +203,7 @@ def test_a_renamed_feed_is_known_by_its_rows_and_sends_nothing(world: World) -> 
 
 
 def test_a_feed_in_another_namespace_is_known_by_its_keys(world: World) -> None:
-    world.stage(ROWS)
-    world.publish()
+    delivered(world, *ROWS)
     moved = beside(world, world.feed, "elsewhere")
     found = closed_by_scope(moved, [row(key, "New title", twin=f"new {key}") for key in "abcd"]).alongside
     assert found is not None
@@ -248,8 +211,7 @@ def test_a_feed_in_another_namespace_is_known_by_its_keys(world: World) -> None:
 
 
 def test_two_feeds_deliver_side_by_side_once_a_person_has_accepted_that(world: World) -> None:
-    world.stage(ROWS)
-    world.publish()
+    delivered(world, *ROWS)
     renamed = beside(world, "agenda-2026")
     assert closed_by_scope(renamed, ROWS).account.held == 5
     report = closed_by_scope(renamed, ROWS, "scope")
@@ -261,8 +223,7 @@ def test_two_feeds_deliver_side_by_side_once_a_person_has_accepted_that(world: W
 
 
 def test_what_one_stage_was_allowed_is_asked_again_while_the_gate_is_closed(world: World) -> None:
-    world.stage(ROWS)
-    world.publish()
+    delivered(world, *ROWS)
     renamed = beside(world, "agenda-2026")
     assert closed_by_scope(renamed, ROWS, "scope").account.new == 5
     assert closed_by_scope(renamed, ROWS).alongside is not None

@@ -73,32 +73,9 @@ def test_rows_in_another_order_are_as_they_were(desk: Desk) -> None:
     assert mapped_of(desk, ROWS[::-1]) == set()
 
 
-def test_a_row_that_is_gone_has_vanished_though_no_row_was_mapped(desk: Desk) -> None:
-    write_rows(desk.folder, ROWS[1:])
-    report = desk.stage().report
-    assert (report.account.unchanged, report.vanished) == (5, 1)
-
-
 def test_rows_that_swap_what_they_say_are_both_mapped(desk: Desk) -> None:
     rows = [("a", "two", "", "x", ""), ("b", "one", "", "x", ""), *ROWS[2:]]
     assert mapped_of(desk, rows) == {"rows.csv:2", "rows.csv:3"}
-
-
-@pytest.mark.parametrize(("place", "drifted"), [(0, 1), (6, 0)])
-def test_a_row_that_claims_the_key_of_an_unchanged_one_is_compared_with_it_in_the_order_of_the_file(
-    desk: Desk, place: int, drifted: int
-) -> None:
-    rows = list(ROWS)
-    rows.insert(place, ("c", "claims it", "", "x", ""))
-    write_rows(desk.folder, rows)
-    account = desk.stage().report.account
-    assert (account.drifted, account.rejected, account.unchanged) == (drifted, 1, 6 - drifted)
-
-
-def test_a_row_that_stands_twice_is_a_duplicate(desk: Desk) -> None:
-    write_rows(desk.folder, [*ROWS, ROWS[0]])
-    account = desk.stage().report.account
-    assert (account.unchanged, account.duplicate) == (6, 1)
 
 
 def test_a_decision_of_a_person_has_every_row_mapped_again(desk: Desk) -> None:

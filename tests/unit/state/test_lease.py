@@ -1,3 +1,5 @@
+"""A feed's lease: over a holder's death, under clocks that lie, and under two who come at once."""
+
 from __future__ import annotations
 
 import os
@@ -5,15 +7,30 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Barrier, Event
+from typing import Any
 
 import pytest
-from unit.state.world import DESTINATION, FEED, World
+from integration.waiting import pause, until
+from sqlalchemy import Engine
+from unit.state.world import DESTINATION, FEED, Clock, World
 
-from mappings.row_key import FeedName
 from state.database import reading
-from state.holders import HeldByAnotherError, LeaseLostError, is_running, this_process
+from state.holders import (
+    BootClock,
+    HeldByAnotherError,
+    Holder,
+    LeaseLostError,
+    boot_clock,
+    is_running,
+    seconds_since_boot,
+    this_process,
+)
+from state.ledger.lease import FencedTransaction, Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.queries import LedgerQueries
 
@@ -44,47 +61,24 @@ def holder(world: World) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_second_run_is_told_who_holds_the_feed_since_when(world: World, holder: subprocess.Popen[str]) -> None:
-    with pytest.raises(HeldByAnotherError, match="held by eventsync run") as caught:
-        world.ledger.acquire_lease("second")
-    assert (caught.value.pid, caught.value.since, caught.value.holder) == (holder.pid, world.clock(), "eventsync run")
-    told = LedgerQueries(world.engine).status()[0].lease
-    assert told is not None
-    assert (told.pid, told.is_gone) == (holder.pid, False)
-
-
-def test_a_holder_that_was_killed_is_followed_at_once(world: World, holder: subprocess.Popen[str]) -> None:
+@pytest.mark.parametrize("is_reaped", [True, False], ids=["reaped", "not reaped"])
+def test_a_holder_that_was_killed_is_followed_at_once(world: World, holder: subprocess.Popen[str], is_reaped: bool) -> None:
     os.kill(holder.pid, signal.SIGKILL)
-    holder.wait()
-    told = LedgerQueries(world.engine).status()[0].lease
-    assert told is not None
-    assert (told.pid, told.is_gone) == (holder.pid, True)
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | (0 if is_reaped else os.WNOWAIT))
+    shown = LedgerQueries(world.engine).status()[0].lease
+    assert shown is not None
+    assert (shown.pid, shown.is_gone) == (holder.pid, True)
     assert world.ledger.acquire_lease("second").token == 3
 
 
-def test_a_killed_holder_that_nobody_has_reaped_is_dead_too(world: World, holder: subprocess.Popen[str]) -> None:
-    os.kill(holder.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
-    assert world.ledger.acquire_lease("second").token == 3
-
-
-def test_a_living_holder_that_falls_silent_is_followed_after_a_while(world: World, holder: subprocess.Popen[str]) -> None:
-    assert holder.poll() is None
-    world.clock.turn(seconds=59)
-    with pytest.raises(HeldByAnotherError):
-        world.ledger.acquire_lease("second")
-    world.clock.turn(seconds=2)
-    assert world.ledger.acquire_lease("second").token == 3
-
-
-def test_a_process_that_got_a_dead_ones_number_is_not_mistaken_for_it() -> None:
-    own = this_process("test")
-    assert is_running(own)
-    assert not is_running(replace(own, started=own.started - 100))
-
-
-def test_a_process_on_another_host_counts_as_running() -> None:
-    assert is_running(replace(this_process("test"), host="elsewhere", pid=2**22 + 5))
+@pytest.mark.parametrize(
+    ("changes", "runs"),
+    [({}, True), ({"started": 1.0}, False), ({"pid": 2**22 + 5}, False)]
+    + [({"pid": 2**22 + 5, name: "another"}, True) for name in ("host", "boot")],
+    ids=["this one", "one that had this one's number", "a dead one", "one of another host", "one of a machine of the same name"],
+)
+def test_a_process_is_known_by_its_host_boot_number_and_start(changes: dict[str, Any], runs: bool) -> None:
+    assert is_running(replace(this_process("test"), **changes)) is runs
 
 
 def test_a_renewed_lease_does_not_expire(world: World) -> None:
@@ -98,7 +92,7 @@ def test_a_renewed_lease_does_not_expire(world: World) -> None:
 def test_a_lease_that_was_taken_over_cannot_be_renewed_and_its_release_harms_nobody(world: World) -> None:
     world.clock.turn(seconds=61)
     second = world.ledger.acquire_lease("second")
-    with pytest.raises(LeaseLostError):
+    with pytest.raises(LeaseLostError, match="another run has taken this feed over"):
         world.lease.renew()
     world.lease.release()
     second.renew()
@@ -113,13 +107,6 @@ def test_a_released_lease_lets_the_next_run_in_at_once_under_a_larger_token(worl
     assert world.ledger.acquire_lease("third").token > second.token
 
 
-def test_each_feed_has_its_own_lease(world: World) -> None:
-    other = Ledger(
-        world.engine, DESTINATION, FeedName("other"), namespace="tests", now=world.clock, lease_clock=world.clock.lease_clock
-    )
-    assert other.acquire_lease("second").token == 1
-
-
 def test_a_heartbeat_beside_a_transaction_leaves_one_connection_to_hold_pages(tmp_path: Path) -> None:
     world = World(tmp_path / "state.db")
     with reading(world.engine):
@@ -129,3 +116,167 @@ def test_a_heartbeat_beside_a_transaction_leaves_one_connection_to_hold_pages(tm
         with reading(world.engine) as connection:
             used.add(id(connection.connection.dbapi_connection))
     assert len(used) == 1
+
+
+on_sqlite = pytest.mark.parametrize("state_url", ["sqlite"], indirect=True)
+on_postgres = pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)
+
+
+def ledger_of(engine: Engine, clock: Clock | None = None, *, ttl_s: float = 60.0, pulse: BootClock | None = None) -> Ledger:
+    now = clock or Clock()
+    own = pulse or (boot_clock() if engine.dialect.name == "sqlite" else None)
+    return Ledger(engine, DESTINATION, FEED, namespace="tests", now=now, lease_clock=LeaseClock(now, own, ttl_s))
+
+
+def elsewhere(boot: str = "another boot") -> Holder:
+    """A process of another host, of which we cannot know whether it runs."""
+    return Holder("far away", "elsewhere pid:[1]", 7, 1.0, boot)
+
+
+@pytest.mark.parametrize("hours", [-5, 5], ids=["back", "forward"])
+def test_a_clock_that_is_set_by_hours_in_mid_run_takes_the_feed_from_nobody(engine: Engine, hours: int) -> None:
+    clock = Clock()
+    ledger = ledger_of(engine, clock)
+    lease = ledger.acquire_lease("first")
+    clock.turn(hours=hours)
+    with pytest.raises(HeldByAnotherError):
+        ledger.acquire_lease("second")
+    lease.renew()
+    with pytest.raises(HeldByAnotherError):
+        ledger.acquire_lease("second")
+
+
+@pytest.mark.parametrize("hours", [-5, 5], ids=["behind", "ahead"])
+def test_hosts_whose_clocks_are_hours_apart_agree_on_who_holds_the_feed(engine: Engine, hours: int) -> None:
+    ours, theirs = ledger_of(engine, Clock()), ledger_of(engine, Clock(Clock().instant + timedelta(hours=hours)))
+    lease = theirs.acquire_lease(elsewhere() if engine.dialect.name == "postgresql" else "first")
+    with pytest.raises(HeldByAnotherError):
+        ours.acquire_lease("second")
+    lease.renew()
+    lease.release()
+    assert ours.acquire_lease("second").token == 2
+
+
+@on_postgres
+def test_a_silent_holder_of_another_host_is_followed_by_the_servers_clock_alone(engine: Engine) -> None:
+    ledger = ledger_of(engine, ttl_s=2.0)  # its own clock stands still
+    ledger.acquire_lease(elsewhere())
+    with pytest.raises(HeldByAnotherError, match="far away"):
+        ledger.acquire_lease("second")
+    assert until(lambda: _taken(ledger)).token == 2
+
+
+def _taken(ledger: Ledger) -> Lease | None:
+    try:
+        return ledger.acquire_lease("second")
+    except HeldByAnotherError:
+        return None
+
+
+@on_postgres
+def test_people_are_told_the_servers_time(engine: Engine) -> None:
+    ledger_of(engine).acquire_lease("first")
+    (status,) = LedgerQueries(engine).status()
+    assert status.lease is not None
+    assert abs(status.lease.acquired_at - datetime.now(UTC)) < timedelta(minutes=5)  # noqa: TID251  # the server's is real
+
+
+@on_sqlite
+def test_a_holder_of_the_same_boot_is_measured_in_its_seconds(engine: Engine) -> None:
+    at = [1000.0]
+    ledger = ledger_of(engine, pulse=BootClock("boot-1", lambda: at[0]))
+    ledger.acquire_lease(elsewhere("boot-1"))
+    at[0] += 59
+    with pytest.raises(HeldByAnotherError):
+        ledger.acquire_lease("second")
+    at[0] += 2
+    assert ledger.acquire_lease("second").token == 2
+
+
+@on_sqlite
+def test_after_a_restart_of_the_machine_the_time_of_day_decides_and_may_have_gone_back(engine: Engine) -> None:
+    clock = Clock()
+    ledger_of(engine, clock, pulse=BootClock("boot-1", lambda: 5000.0)).acquire_lease(elsewhere("boot-1"))
+    restarted = ledger_of(engine, clock, pulse=BootClock("boot-2", lambda: 5001.0))
+    with pytest.raises(HeldByAnotherError):
+        restarted.acquire_lease("second")
+    clock.turn(days=-400)
+    assert restarted.acquire_lease("second").token == 2
+
+
+def test_a_process_is_known_by_its_start_whatever_the_time_of_day_was_set_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = this_process("test")
+    boot_time = __import__("psutil").boot_time()
+    # What the system answers once its clock was set back by three hours: it moves the boot, and with it every start.
+    monkeypatch.setattr("psutil.boot_time", lambda: boot_time - 10_800)
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot_time - 10_800)
+    assert is_running(own)
+
+
+def test_the_hosts_pulse_goes_on_and_names_its_boot() -> None:
+    pulse = boot_clock()
+    before = pulse.seconds()
+    pause(0.01)
+    assert seconds_since_boot() > before
+    assert pulse.boot or sys.platform != "linux"
+
+
+def test_of_many_who_follow_a_dead_holder_one_gets_the_feed(engine: Engine) -> None:
+    start, crowd = Barrier(8), 8
+    ledger_of(engine).acquire_lease(replace(this_process("dead"), pid=2**22 + 5))
+
+    def acquire(_number: int) -> Lease | None:
+        ledger = ledger_of(engine)
+        start.wait()
+        return _taken(ledger)
+
+    with ThreadPoolExecutor(crowd) as pool:
+        leases = list(pool.map(acquire, range(crowd)))
+    assert [lease.token for lease in leases if lease] == [2]
+
+
+@on_sqlite
+def test_a_long_transaction_renews_the_lease_at_its_end(engine: Engine) -> None:
+    at = [1000.0]
+    ledger = ledger_of(engine, pulse=BootClock("boot-1", lambda: at[0]))
+    turn = _turn(engine, ledger, elsewhere("boot-1"))
+    with turn.transaction():
+        at[0] += 90
+    with pytest.raises(HeldByAnotherError):
+        ledger.acquire_lease("second")
+
+
+@on_postgres
+def test_who_asks_during_a_slow_transaction_of_the_holder_is_told_at_once(engine: Engine) -> None:
+    ledger = ledger_of(engine)
+    turn = _turn(engine, ledger, elsewhere())
+    with turn.transaction(), pytest.raises(HeldByAnotherError):
+        ledger.acquire_lease("second")
+
+
+@on_postgres
+def test_a_takeover_waits_for_the_holders_transaction_and_finds_that_it_has_spoken(engine: Engine) -> None:
+    ledger = ledger_of(engine, ttl_s=1.0)
+    turn = _turn(engine, ledger, elsewhere())
+    inside, go_on = Event(), Event()
+
+    def hold() -> None:
+        with turn.transaction():
+            inside.set()
+            go_on.wait(30)
+
+    with ThreadPoolExecutor(2) as pool:
+        holding = pool.submit(hold)
+        inside.wait(30)
+        pause(1.2)  # the holder has been silent for too long, as far as anybody can see
+        asking = pool.submit(_taken, ledger)
+        pause(0.2)
+        go_on.set()
+        holding.result(30)
+        assert asking.result(30) is None
+
+
+def _turn(engine: Engine, ledger: Ledger, holder: Holder) -> FencedTransaction:
+    """The turn of a run that holds the feed."""
+    lease = ledger.acquire_lease(holder)
+    return FencedTransaction(engine, lease.scope_id, FEED, "tests", "run-1", lease.token, Clock(), lease.clock)

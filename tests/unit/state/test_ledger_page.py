@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from unit.state.books import resolve
 from unit.state.world import World, answer, row, skipped
 
 from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
-from mappings.row_key import FeedName, RowKey
+from mappings.row_key import FeedName
 from state.enums import EntryState
 from state.ledger.choices import (
     Apply,
@@ -53,7 +54,7 @@ CHOICES: dict[str, Choice] = {
 }
 
 
-def _told() -> Iterator[tuple[str, str, str]]:
+def _said() -> Iterator[tuple[str, str, str]]:
     """Yield the page's tables: the entry, the decision, what comes of it."""
     for table in PAGE.split("| the entry is |")[1:]:
         head, _, *lines = table.partition("\n\n")[0].splitlines()
@@ -74,7 +75,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
     if name.startswith("held") or name == "superseded":
         _held(world)
         if name == "superseded":
-            world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("a"), SameAs())
+            resolve(world, "a", SameAs())
             return world.known("b")
         return world.known("a")
     world.stage([row("a")])
@@ -95,7 +96,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
             world.publish(Receipt(8, answer(201)))
         case "removed" | "removed and back in its source":
             world.stage([])
-            world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("a"), Remove())
+            resolve(world, "a", Remove())
             if more != "removed":
                 world.stage([row("a")])
     return world.known("a")
@@ -129,13 +130,13 @@ def _done(record: RowRecord, choice: Choice, other: Other | None) -> str:  # noq
             return outcome.state.value
 
 
-@pytest.mark.parametrize(("entry", "choice", "told"), [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in _told()])
-def test_the_page_tells_what_each_decision_does(world: World, entry: str, choice: str, told: str) -> None:
-    assert _done(_entry(world, entry), CHOICES[choice], _other(world)) == told
+@pytest.mark.parametrize(("entry", "choice", "said"), [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in _said()])
+def test_the_page_says_what_each_decision_does(world: World, entry: str, choice: str, said: str) -> None:
+    assert _done(_entry(world, entry), CHOICES[choice], _other(world)) == said
 
 
 def test_the_page_has_every_state_and_every_choice() -> None:
     states = PAGE.partition("## States")[2].partition("\n\n**Nothing")[0]
     assert set(re.findall(r"^\| (\w+) \|", states, re.MULTILINE)) - {"state"} == {state.value for state in EntryState}
-    assert {entry.partition(",")[0] for entry, _, _ in _told()} == {state.value for state in EntryState}
-    assert {choice for _, choice, _ in _told()} == set(CHOICES)
+    assert {entry.partition(",")[0] for entry, _, _ in _said()} == {state.value for state in EntryState}
+    assert {choice for _, choice, _ in _said()} == set(CHOICES)

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from sqlalchemy import Table, func, select, update
+from unit.state.books import BOOK, column, count, problems, put, resolve
 from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
 from mappings.reasons import Reason, ReasonCode
-from mappings.row_key import FeedName, RowKey
+from mappings.row_key import FeedName
 from state.archive.prune import Pruned, prune
 from state.archive.verify import examine
 from state.backfills import Backfills, SliceEnd, SliceState
-from state.database import reading, writing
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.choices import TakeEvent
 from state.ledger.reads import StagePolicy
-from state.ledger.standing import FeedScope, RowRecord
+from state.ledger.standing import RowRecord
 from state.notes import NoticesSent
 from state.queries import LedgerQueries, RowFilter
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
 
-BOOK = FeedScope(DESTINATION, FEED)
-
 
 def pruned(world: World, *, days: int = 90, is_dry: bool = False) -> Pruned:
     return prune(world.engine, world.clock() - timedelta(days=days), lambda _count: None, is_dry=is_dry)
-
-
-def count(world: World, table: Table) -> int:
-    with reading(world.engine) as connection:
-        return connection.execute(select(func.count()).select_from(table)).scalar_one()
 
 
 def entries(world: World) -> tuple[RowRecord, ...]:
@@ -48,7 +40,7 @@ def test_a_problem_that_was_mended_long_ago_goes_with_its_raw_cells_and_one_that
     assert pruned(world, is_dry=True) == found
     assert count(world, PROBLEM) == 2
     assert pruned(world) == found
-    assert [problem.row_key for problem in LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)] == ["c"]
+    assert problems(world, ProblemKind.REJECTED) == ["c"]
     assert pruned(world).problems == 0
 
 
@@ -60,34 +52,30 @@ def test_a_warning_that_is_listed_stays_however_old_its_run_is(world: World) -> 
     world.clock.turn(days=100)
     done = pruned(world)
     assert (done.problems, done.standing_problems) == (1, 1)
-    with reading(world.engine) as connection:
-        assert connection.execute(select(PROBLEM.c.row_key)).scalars().all() == ["a"]
+    assert (count(world, PROBLEM), problems(world, ProblemKind.WARNING)) == (1, ["a"])
 
 
 def test_what_protects_from_a_second_event_stays_however_old_it_is(world: World) -> None:
     world.stage([row(key) for key in "abc"])
     world.publish()
     world.stage([row(key) for key in "bc"] + [row("copy", twin="a")])
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "b").values(removed_at=world.clock()))
-        gone = {"state": "superseded", "event_id": None, "candidate_id": 1}
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == "c").values(**gone))
+    put(world, "b", removed_at=world.clock())
+    put(world, "c", state="superseded", event_id=None, candidate_id=1)
     before = world.states()
     world.clock.turn(days=1_000)
     pruned(world)
     assert world.states() == before == {"a": "delivered", "b": "delivered", "c": "superseded", "copy": "held"}
-    with reading(world.engine) as connection:
-        assert connection.execute(select(ENTRY.c.removed_at).where(ENTRY.c.row_key == "b")).scalar() is not None
-        assert connection.execute(select(ENTRY.c.candidate_id).where(ENTRY.c.row_key == "copy")).scalar() == 1
+    assert column(world, "b", "removed_at") is not None
+    assert column(world, "copy", "candidate_id") == 1
 
 
 def test_a_problem_that_a_read_of_a_part_has_not_met_is_on_the_list_and_stays(world: World) -> None:
     world.stage([row("a"), rejection("b")])
     world.clock.turn(days=100)
     world.stage([row("a")], is_whole=False, policy=StagePolicy(row_parts=None))
-    listed = LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)
+    listed = problems(world, ProblemKind.REJECTED)
     done = pruned(world)
-    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED) == listed
+    assert problems(world, ProblemKind.REJECTED) == listed
     assert done.problems + done.standing_problems == 1
 
 
@@ -120,13 +108,13 @@ def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world
     world.clock.turn(days=365)
     done = pruned(world)
     assert (done.problems, done.standing_problems) == (0, 1)
-    assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.REJECTED)) == 1
+    assert problems(world, ProblemKind.REJECTED) == ["b"]
 
 
 def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:
     world.stage([row(key) for key in "abcde"])
     world.publish(Refusal(answer(400)), Uncertain(answer(503)), Conflict(answer(409)), Conflict(answer(409)))
-    world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey("d"), TakeEvent(77))
+    resolve(world, "d", TakeEvent(77))
     world.clock.turn(days=365)
     assert pruned(world).answers == 1
     told = {record.row_key: record.answer is not None for record in entries(world)}
@@ -199,6 +187,10 @@ def test_nothing_young_goes(world: World) -> None:
     assert pruned(world) == Pruned()
 
 
+def protecting(world: World) -> list[tuple[object, ...]]:
+    return [(one.row_key, one.state, one.key, one.body, one.event_id, one.earlier_event_ids) for one in entries(world)]
+
+
 def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) -> None:
     drafting = StagePolicy(on_change="create_draft_again")
     rows = [row("a"), row("b", title="Once"), rejection("c")]
@@ -206,14 +198,13 @@ def test_no_row_is_sent_again_and_each_keeps_all_that_protects_it(world: World) 
     world.publish()
     world.stage([row("a"), row("b", title="Twice"), rejection("c")], policy=drafting)
     world.publish(Receipt(2002, answer(201)))
-    before = [(one.row_key, one.state, one.key, one.body, one.event_id, one.earlier_event_ids) for one in entries(world)]
+    before = protecting(world)
     world.clock.turn(days=365)
     assert pruned(world, is_dry=True).answers == 3
     assert pruned(world).answers == 3
-    assert before == [(one.row_key, one.state, one.key, one.body, one.event_id, one.earlier_event_ids) for one in entries(world)]
-    with reading(world.engine) as connection:
-        assert connection.execute(select(EARLIER.c.answer)).scalars().all() == [None]
-        assert connection.execute(select(func.count()).where(ENTRY.c.answer.is_not(None))).scalar_one() == 0
+    assert before == protecting(world)
+    assert (count(world, EARLIER), count(world, EARLIER, EARLIER.c.answer.is_not(None))) == (1, 0)
+    assert count(world, ENTRY, ENTRY.c.answer.is_not(None)) == 0
     world.crash()
     report = world.stage([row("a"), row("b", title="Twice"), rejection("c")], policy=drafting)
     assert (report.account.new, report.account.unchanged, report.account.rejected) == (0, 2, 1)

@@ -1,4 +1,4 @@
-"""A state DB that is sound has no findings; each way of being unsound is found and told."""
+"""A state DB that is sound has no findings; each way of being unsound is found."""
 
 from __future__ import annotations
 
@@ -6,26 +6,18 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import delete, text, update
+from unit.state.books import put
 from unit.state.world import World, answer, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
 from mappings.outcome import Cover
 from state.archive.verify import Examination, Finding, examine
 from state.database import open_database, writing
-from state.tables import DUPLICATE_MARK, ENTRY, RUN, SCOPE
-
-
-def look(world: World) -> Examination:
-    return examine(world.engine)
+from state.tables import DUPLICATE_MARK, RUN, SCOPE
 
 
 def findings(world: World) -> list[tuple[str, str, str]]:
-    return [(found.check, found.which, found.problem) for found in look(world).findings]
-
-
-def change(world: World, key: str, **columns: object) -> None:
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
+    return [(found.check, found.which, found.problem) for found in examine(world.engine).findings]
 
 
 @pytest.fixture
@@ -38,45 +30,44 @@ def full(world: World) -> World:
 
 
 def test_a_sound_state_db_has_no_findings(full: World) -> None:
-    looked = look(full)
-    assert looked.findings == ()
-    assert (looked.entries, looked.runs) == (7, 3)
+    examined = examine(full.engine)
+    assert (examined.findings, examined.entries, examined.runs) == ((), 7, 3)
 
 
 def test_a_key_that_is_not_its_rows_is_found(full: World) -> None:
     key = full.known("d").key
-    change(full, "d", idempotency_key=key.replace("es1-", "es2-"))
+    put(full, "d", idempotency_key=key.replace("es1-", "es2-"))
     assert findings(full) == [("key", "d", f"it is {key.replace('es1-', 'es2-')}, and should be {key}")]
 
 
 def test_keys_of_another_namespace_are_found(full: World) -> None:
     with writing(full.engine) as connection:
         connection.execute(update(SCOPE).values(namespace="another"))
-    found = look(full).findings
+    found = examine(full.engine).findings
     assert {finding.check for finding in found} == {"key"}
     assert len(found) == 7
 
 
 def test_a_delivered_row_without_its_event_is_found(full: World) -> None:
-    change(full, "d", event_id=None)
+    put(full, "d", event_id=None)
     assert findings(full) == [("event", "d", "it is delivered, and has no event id")]
 
 
 def test_an_event_that_two_rows_have_is_found_at_both(full: World) -> None:
     event = full.known("d").event_id
-    change(full, "e", event_id=event)
+    put(full, "e", event_id=event)
     assert {(check, which) for check, which, _ in findings(full)} == {("event", "d"), ("event", "e")}
     assert str(event) in findings(full)[0][2]
 
 
 def test_columns_that_do_not_go_together_are_found(full: World) -> None:
-    change(full, "a", state="held", attempts=2)
-    change(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
-    change(full, "c", state="superseded", candidate_id=999)
-    change(full, "d", baseline_fingerprint="0" * 32)
-    change(full, "e", state="held", attempts=0, event_id=77)
-    change(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32)
-    change(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
+    put(full, "a", state="held", attempts=2)
+    put(full, "b", state="superseded", candidate_id=full.known("d").entry_id)
+    put(full, "c", state="superseded", candidate_id=999)
+    put(full, "d", baseline_fingerprint="0" * 32)
+    put(full, "e", state="held", attempts=0, event_id=77)
+    put(full, "f", baseline_body=b"[]", baseline_fingerprint="1" * 32)
+    put(full, "g", baseline_body=b'{"title":"x"}', baseline_fingerprint="1" * 32)
     assert sorted(findings(full), key=lambda finding: finding[1]) == [
         ("entry", "a", "it is held, and counts 2 attempts"),
         ("entry", "c", "it is superseded, and no entry has its event"),
@@ -88,34 +79,32 @@ def test_columns_that_do_not_go_together_are_found(full: World) -> None:
 
 
 def test_a_held_row_is_sound_with_a_body_and_without_one(full: World) -> None:
-    change(full, "g", state="held", body=b"", fingerprint="", attempts=0, event_id=None)
+    put(full, "g", state="held", body=b"", fingerprint="", attempts=0, event_id=None)
     assert findings(full) == []
-    change(full, "g", body=b"{}", fingerprint="0" * 32)
+    put(full, "g", body=b"{}", fingerprint="0" * 32)
     assert [(check, which) for check, which, _ in findings(full)] == [("body", "g")]
 
 
-def test_entries_that_are_not_marked_are_told_by_feed(full: World) -> None:
+def test_entries_that_are_not_in_the_index_of_duplicates_are_counted(full: World) -> None:
     with writing(full.engine) as connection:
         connection.execute(delete(DUPLICATE_MARK).where(DUPLICATE_MARK.c.entry_id <= 2))
-    told = "2 entries are not in the index of duplicates: copies of them would not be held"
-    assert findings(full) == [("tables", "", told)]
+    said = "2 entries are not in the index of duplicates: copies of them would not be held"
+    assert findings(full) == [("tables", "", said)]
 
 
 def test_a_body_that_is_not_what_was_pinned_is_found(full: World) -> None:
-    change(full, "d", body=b'{"title":"somebody else\'s"}')
-    change(full, "e", body=b"\x00\x00\x00")
+    put(full, "d", body=b'{"title":"somebody else\'s"}')
+    put(full, "e", body=b"\x00\x00\x00")
     assert [(check, which) for check, which, _ in findings(full)] == [("body", "e"), ("body", "d")]
 
 
 def test_a_body_whose_cover_was_put_in_or_left_out_is_no_finding(world: World) -> None:
-    world.stage(
-        [row("a", cover=Cover("https://img.example/a.jpg", "omit")), row("b", cover=Cover("https://img.example/b", "omit"))]
-    )
+    world.stage([row(key, cover=Cover(f"https://img.example/{key}", "omit")) for key in "ab"])
     outbox = world.outbox()
     first, second = outbox.settle_and_claim([], 2)
     outbox.pin(first, b'{"coverImage":5,"title":"x"}')
     outbox.pin(second, b'{"title":"x"}')
-    assert look(world).findings == ()
+    assert examine(world.engine).findings == ()
 
 
 def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World) -> None:
@@ -130,8 +119,8 @@ def test_an_account_that_does_not_balance_or_cannot_be_read_is_found(full: World
 
 
 def test_an_answer_that_cannot_be_read_and_words_that_mean_nothing_are_found(full: World) -> None:
-    change(full, "d", answer="not json")
-    change(full, "f", drift_kind="sideways", attempts=-1)
+    put(full, "d", answer="not json")
+    put(full, "f", drift_kind="sideways", attempts=-1)
     assert {which for _, which, _ in findings(full)} == {"d", "f"}
     assert {problem for _, _, problem in findings(full)} == {
         "the last answer cannot be read",
@@ -149,15 +138,14 @@ def test_tables_that_are_not_ours_as_we_made_them_are_found(full: World) -> None
     finally:
         with writing(full.engine) as connection:
             connection.execute(text("DROP TABLE somebody_elses"))
-            full.engine.dialect.name == "postgresql" and connection.execute(text("DROP SCHEMA public CASCADE"))
-            full.engine.dialect.name == "postgresql" and connection.execute(text("CREATE SCHEMA public"))
+            if full.engine.dialect.name == "postgresql":
+                connection.execute(text("DROP SCHEMA public CASCADE; CREATE SCHEMA public"))
         open_database(full.url).dispose()
 
 
 def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
-    looked = examine(engine)
-    assert looked == Examination(None, 0, 0, (Finding("tables", "there are none of ours: the first run makes them"),))
+    assert examine(engine) == Examination(None, 0, 0, (Finding("tables", "there are none of ours: the first run makes them"),))
     engine.dispose()
 
 

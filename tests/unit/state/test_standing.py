@@ -1,33 +1,29 @@
-"""What waits for a person: one definition for counts and lists, by the columns of the ledger."""
+"""What waits for a person, by one definition for counts and lists; since when; and when a feed was last done."""
 
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, update
-from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, row
+from sqlalchemy import insert, select
+from unit.state.books import BOOK, delivered, problems, put
+from unit.state.world import DESTINATION, FEED, START, World, answer, no_brakes, receipt, rejection, row
 
 from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.database import reading, writing
+from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Settled
 from state.ledger.reads import DEFAULT_POLICY
-from state.ledger.standing import FeedScope, OpenRows
-from state.queries import LedgerQueries, RowFilter
-from state.tables import EARLIER, ENTRY, PROBLEM
+from state.ledger.standing import OpenRows
+from state.queries import LedgerQueries, RowFilter, last_came, last_done
+from state.tables import EARLIER, ENTRY
 
-BOOK = FeedScope(DESTINATION, FEED)
 NEXT_YEAR = START + timedelta(days=365)
 WARNING = (Reason(ReasonCode.REQUIRED, "coverImage", "PICTURE", "", "it could not be fetched"),)
-
-
-def change(world: World, key: str, **columns: object) -> None:
-    """Set columns of an entry, as a decision or a read does."""
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
 
 
 def books(world: World) -> LedgerQueries:
@@ -47,11 +43,6 @@ def waiting(world: World) -> dict[str, int]:
     return counts
 
 
-def delivered(world: World, *keys: str) -> None:
-    world.stage([row(key) for key in keys])
-    world.publish()
-
-
 VERDICTS = {
     Waiting.CONFLICT: Conflict(answer(409)),
     Waiting.BLOCKED: Blocked(answer(403)),
@@ -67,77 +58,59 @@ def test_an_entry_waits_by_its_state_until_it_is_ignored_removed_or_over(world: 
     world.publish(verdict)
     assert waiting(world) == {kind: 1}
     assert world.ledger.standing().rows == {kind: OpenRows(1, (RowKey("a"),))}
-    change(world, "a", decision="ignore")
+    put(world, "a", decision="ignore")
     assert waiting(world) == {}
-    change(world, "a", decision=None, ends_at=NEXT_YEAR)
+    put(world, "a", decision=None, ends_at=NEXT_YEAR)
     assert waiting(world) == {kind: 1}
-    change(world, "a", ends_at=world.clock())
+    put(world, "a", ends_at=world.clock())
     assert waiting(world) == {}
-    change(world, "a", ends_at=None, removed_at=world.clock())
+    put(world, "a", ends_at=None, removed_at=world.clock())
     assert waiting(world) == {}
 
 
-@pytest.mark.parametrize("kind", [Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD])
-def test_a_row_of_which_nothing_was_created_waits_only_while_its_source_has_it(world: World, kind: Waiting) -> None:
-    delivered(world, "a")
-    change(world, "a", state=kind.value, event_id=None)
+CREATED_NOTHING = [({"state": kind.value, "event_id": None}, kind) for kind in (Waiting.REFUSED, Waiting.BLOCKED, Waiting.HELD)]
+DRIFTED = [({"drift_kind": kind.value, "drift_fingerprint": "x"}, Waiting.DRIFT) for kind in DriftKind if kind != "returned"]
+RETURNED = {"removed_at": START, "drift_kind": "returned", "drift_fingerprint": "x"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "kind", "ends"),
+    [
+        *((*each, ("vanished_at", "past_at")) for each in CREATED_NOTHING),
+        *((*each, ("removed_at", "ends_at")) for each in DRIFTED),
+        (RETURNED, Waiting.DRIFT, ("vanished_at",)),
+    ],
+)
+def test_a_row_without_an_event_waits_while_its_source_has_it_and_drift_until_its_event_is_removed_or_over(
+    world: World, columns: dict[str, Any], kind: Waiting, ends: tuple[str, ...]
+) -> None:
+    delivered(world, row("a"))
+    put(world, "a", **columns)
     assert waiting(world) == {kind: 1}
-    change(world, "a", vanished_at=world.clock())
-    assert waiting(world) == {}
-    change(world, "a", vanished_at=None, past_at=world.clock())
-    assert waiting(world) == {}
+    drifts = [drift.value for drift in world.ledger.standing().drifts]
+    assert drifts == [columns[name] for name in columns if name == "drift_kind"]
+    for end in ends:
+        put(world, "a", **{end: world.clock()})
+        assert waiting(world) == {}
+        put(world, "a", **{end: None})
 
 
 def test_a_refused_row_that_was_taken_back_waits_no_longer(world: World) -> None:
-    delivered(world, "a")
-    change(world, "a", state="refused", event_id=None, fingerprint="")
-    assert waiting(world) == {}
-
-
-def test_a_superseded_entry_is_on_no_list(world: World) -> None:
-    delivered(world, "a")
-    change(world, "a", state="superseded", event_id=None, vanished_at=world.clock())
-    assert waiting(world) == {}
-
-
-@pytest.mark.parametrize("kind", [kind for kind in DriftKind if kind is not DriftKind.RETURNED])
-def test_drift_waits_until_its_event_is_removed_or_over(world: World, kind: DriftKind) -> None:
-    delivered(world, "a")
-    change(world, "a", drift_kind=kind.value, drift_fingerprint="x")
-    assert waiting(world) == {Waiting.DRIFT: 1}
-    assert world.ledger.standing().drifts == {kind: 1}
-    change(world, "a", removed_at=world.clock())
-    assert waiting(world) == {}
-    change(world, "a", removed_at=None, ends_at=world.clock())
-    assert waiting(world) == {}
-
-
-def test_a_removed_event_whose_row_is_back_waits_while_the_row_is_in_its_source(world: World) -> None:
-    delivered(world, "a")
-    change(world, "a", removed_at=world.clock(), drift_kind="returned", drift_fingerprint="x")
-    assert waiting(world) == {Waiting.DRIFT: 1}
-    status = books(world).status()[0]
-    assert (status.drifted, status.returned) == (1, 1)
-    change(world, "a", vanished_at=world.clock())
+    delivered(world, row("a"))
+    put(world, "a", state="refused", event_id=None, fingerprint="")
     assert waiting(world) == {}
 
 
 @pytest.mark.parametrize("state", EntryState)
 def test_a_vanished_row_waits_where_an_event_is_or_may_be_there(world: World, state: EntryState) -> None:
-    delivered(world, "a")
+    delivered(world, row("a"))
     is_out = state is EntryState.DELIVERED
-    change(world, "a", state=state.value, vanished_at=world.clock(), event_id=1 if is_out else None, unanswered_at=None)
+    put(world, "a", state=state.value, vanished_at=world.clock(), event_id=1 if is_out else None, unanswered_at=None)
     may_be_there = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT}
     assert (listed(world, Waiting.VANISHED) == ["a"]) is (state in may_be_there)
     if state is EntryState.PENDING:
-        change(world, "a", unanswered_at=world.clock())
+        put(world, "a", unanswered_at=world.clock())
         assert listed(world, Waiting.VANISHED) == ["a"]
-
-
-def test_an_entry_may_wait_for_several_reasons(world: World) -> None:
-    delivered(world, "a")
-    change(world, "a", drift_kind="cancelled", drift_fingerprint="cancelled", vanished_at=world.clock())
-    assert waiting(world) == {Waiting.DRIFT: 1, Waiting.VANISHED: 1}
 
 
 def earlier(world: World, key: str, event_id: int, **columns: object) -> None:
@@ -150,38 +123,24 @@ def earlier(world: World, key: str, event_id: int, **columns: object) -> None:
 
 
 def test_an_earlier_event_waits_by_its_own_end_until_it_is_removed(world: World) -> None:
-    delivered(world, "a", "b", "c")
+    delivered(world, row("a"), row("b"), row("c"))
     earlier(world, "a", 12)
     earlier(world, "b", 13, removed_at=world.clock())
     earlier(world, "c", 14, ends_at=world.clock())
-    change(world, "a", ends_at=world.clock())
+    put(world, "a", ends_at=world.clock())
     assert listed(world, Waiting.EARLIER) == ["a"]
     assert world.known("a").earlier_event_ids == (12,)
-    change(world, "a", decision="ignore")
+    put(world, "a", decision="ignore")
     assert waiting(world) == {}
 
 
 def test_an_earlier_event_waits_only_once_its_draft_may_be_out(world: World) -> None:
-    delivered(world, "a")
+    delivered(world, row("a"))
     earlier(world, "a", 12, is_let_out=False)
-    change(world, "a", state="pending", attempts=0)
+    put(world, "a", state="pending", attempts=0)
     assert listed(world, Waiting.EARLIER) == []
-    change(world, "a", attempts=1)
+    put(world, "a", attempts=1)
     assert listed(world, Waiting.EARLIER) == ["a"]
-
-
-def test_a_warning_stands_in_every_later_read_of_an_unchanged_row_until_it_is_ignored(world: World) -> None:
-    rows = [row("a", warnings=WARNING), row("b")]
-    world.stage(rows)
-    world.publish()
-    for _ in range(2):
-        world.stage(rows)
-        assert waiting(world) == {Waiting.WARNING: 1}
-        (problem,) = books(world).problems(BOOK, ProblemKind.WARNING)
-        assert (problem.row_key, problem.cells["REF"]) == ("a", "a")
-    change(world, "a", decision="ignore")
-    assert waiting(world) == {}
-    assert books(world).problems(BOOK, ProblemKind.WARNING) == ()
 
 
 def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_the_row_changes(world: World) -> None:
@@ -198,17 +157,15 @@ def test_a_picture_that_was_missing_when_the_event_was_sent_is_a_warning_until_t
 
 
 def test_a_held_row_is_listed_with_its_cells_and_the_entry_that_it_resembles(world: World) -> None:
-    delivered(world, "a")
+    delivered(world, row("a"))
     world.stage([row("b", twin="a")])
     assert listed(world, Waiting.HELD) == ["b"]
     (problem,) = books(world).problems(BOOK, ProblemKind.HELD)
     assert (problem.row_key, problem.cells["REF"]) == ("b", "b")
     assert str(books(world).candidates(BOOK, [RowKey("b")])[RowKey("b")]) == "a"
     assert str(world.known("b").candidate) == "a"
-    change(world, "b", decision="ignore")
-    assert books(world).problems(BOOK, ProblemKind.HELD) == ()
-    with reading(world.engine) as connection:
-        assert connection.execute(select(PROBLEM.c.kind)).scalars().all() == ["held"]
+    put(world, "b", decision="ignore")
+    assert problems(world, ProblemKind.HELD) == []
 
 
 def test_refused_rows_are_measured_against_the_rows_that_the_last_whole_read_asked_for(world: World) -> None:
@@ -229,3 +186,55 @@ def test_the_shortcut_of_an_unchanged_source_counts_refused_rows_as_still_refuse
     report = world.ledger.repeat_read(run, world.lease.token, DEFAULT_POLICY, "1", "1", no_brakes)
     assert report is not None
     assert (report.account.still_refused, report.account.unchanged, report.account.new) == (2, 1, 0)
+
+
+def test_a_row_that_only_moved_in_its_file_is_met_since_it_was_first_met(world: World) -> None:
+    world.stage([rejection("a", "agenda.csv:2"), rejection("", "agenda.csv:3")])
+    world.clock.turn(days=3)
+    world.stage([rejection("a", "agenda.csv:9"), rejection("b", "agenda.csv:10"), rejection("", "agenda.csv:11")])
+    books = LedgerQueries(world.engine)
+    problems = books.problems(BOOK, ProblemKind.REJECTED)
+    met = books.first_met(problems)
+    days = {problem.origin: (met[problem.problem_id] - START).days for problem in problems}
+    assert days == {"agenda.csv:9": 0, "agenda.csv:10": 3, "agenda.csv:11": 3}
+    assert books.first_met(()) == {}
+
+
+def test_events_are_found_by_their_rows(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    world.publish()
+    world.stage([row("a"), row("b"), row("c")])
+    assert set(LedgerQueries(world.engine).event_ids(BOOK, [RowKey(key) for key in "acx"])) == {"a"}
+
+
+def _ends(world: World, run_id: str, exit_code: int, account: PublishAccount | None) -> None:
+    world.ledger.begin_run(run_id, launched_by="a test")
+    world.clock.turn(minutes=1)
+    world.ledger.finish_run(run_id, outcome="ended", exit_code=exit_code, message="", publish_account=account)
+
+
+def test_a_feed_was_last_done_when_its_latest_run_that_published_and_left_nothing_to_look_at_ended(world: World) -> None:
+    assert last_done(world.engine) == {}
+    _ends(world, "earlier", 0, PublishAccount())
+    _ends(world, "done", 0, PublishAccount(new=1, delivered=1))
+    at = world.clock.instant
+    _ends(world, "needs attention", 1, PublishAccount(new=1, refused=1))
+    _ends(world, "staged only", 0, None)
+    _ends(world, "braked", 5, None)
+    world.ledger.begin_run("at work", launched_by="a test")
+    assert last_done(world.engine) == {BOOK: at}
+    assert last_done(world.engine, DESTINATION) == {BOOK: at}
+    assert last_done(world.engine, "https://elsewhere.example#default") == {}
+
+
+def test_a_feed_came_when_its_latest_run_ended_or_began(world: World) -> None:
+    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {}
+    _ends(world, "braked", 5, None)
+    at = world.clock.instant
+    _ends(world, "held", 4, None)
+    world.ledger.begin_run("a slice", launched_by="backfill")
+    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: at}
+    world.clock.turn(minutes=1)
+    world.ledger.begin_run("at work", launched_by="a test")
+    assert last_came(world.engine, DESTINATION, {4}, "backfill") == {FEED: world.clock.instant}
+    assert last_came(world.engine, "https://elsewhere.example#default", {4}, "backfill") == {}

@@ -1,4 +1,4 @@
-"""Each trouble of a state DB is recognised by its code, and told with the database's name and what would help."""
+"""Each trouble of a state DB is recognised by its code, and shown with the database's name and what would help."""
 
 from __future__ import annotations
 

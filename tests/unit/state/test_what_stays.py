@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from sqlalchemy import update
-from unit.state.world import DESTINATION, FEED, World, answer, row, skipped
+from unit.state.books import CANCELLED, delivered, problems, put
+from unit.state.world import World, answer, row, skipped
 
-from mappings.delivery import Refusal
-from mappings.outcome import MappedRow, RowLocation, Skipped
+from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.outcome import MappedRow
 from mappings.reasons import Reason, ReasonCode
-from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
 from state.ledger.accounts import ReadAccount
 from state.ledger.reads import StagePolicy
-from state.ledger.standing import FeedScope
-from state.queries import LedgerQueries
-from state.tables import EARLIER, ENTRY
+from state.tables import EARLIER
 
-BOOK = FeedScope(DESTINATION, FEED)
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")
 WARNED = (Reason(ReasonCode.TOO_LONG, "title", "TITLE", "a long title", "write a shorter one"),)
-
-
-def delivered(world: World, *rows: MappedRow) -> None:
-    world.stage(rows)
-    world.publish()
-
-
-def put(world: World, key: str, **columns: Any) -> None:
-    """Write what a person's decision writes."""
-    with writing(world.engine) as connection:
-        connection.execute(update(ENTRY).where(ENTRY.c.row_key == key).values(**columns))
 
 
 def apply_by_hand(world: World, change: MappedRow) -> None:
@@ -43,10 +27,6 @@ def apply_by_hand(world: World, change: MappedRow) -> None:
 
 def ignore(world: World, change: MappedRow) -> None:
     put(world, "a", decision="ignore", ignored_fingerprint=change.fingerprint)
-
-
-def warnings(world: World) -> list[str]:
-    return [problem.row_key for problem in LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)]
 
 
 # the baseline
@@ -122,8 +102,7 @@ def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(wo
     delivered(world, A)
     put(world, "a", removed_at=world.clock(), decision="removed")
     world.stage([A])
-    cancelled = Skipped(RowLocation("agenda.csv:2"), "cancelled", RowKey("a"), is_cancelled=True)
-    assert world.stage([cancelled]).account == ReadAccount(read=1, unchanged=1)
+    assert world.stage([CANCELLED]).account == ReadAccount(read=1, unchanged=1)
     assert world.known("a").drift_kind is None
 
 
@@ -144,20 +123,46 @@ def test_a_warning_stays_listed_while_its_row_is_the_same(world: World) -> None:
     delivered(world, row("a", warnings=WARNED), row("b"))
     for _ in range(2):
         world.stage([row("a", warnings=WARNED), row("b")])
-        assert warnings(world) == ["a"]
+        assert problems(world, ProblemKind.WARNING) == ["a"]
 
 
 def test_a_warning_goes_once_its_row_has_changed(world: World) -> None:
     delivered(world, row("a", warnings=WARNED))
     world.stage([row("a", "another title")])
-    assert warnings(world) == []
+    assert problems(world, ProblemKind.WARNING) == []
 
 
 def test_a_warning_of_a_row_that_a_person_ignores_is_not_listed(world: World) -> None:
     delivered(world, row("a", "first", warnings=WARNED))
     ignore(world, A)
     world.stage([row("a", "first", warnings=WARNED)])
-    assert warnings(world) == []
+    assert problems(world, ProblemKind.WARNING) == []
+
+
+# what was sent
+
+
+@pytest.mark.parametrize(
+    ("verdict", "new"),
+    [
+        (Refusal(answer(400)), 1),
+        (Blocked(answer(403)), 1),
+        (Blocked(answer(403), is_unanswered=True), 0),
+        (Uncertain(answer(503)), 0),
+        (Conflict(answer(409)), 0),
+        (Unconfirmed(answer(409)), 0),
+        (Receipt(7, answer(201)), 0),
+    ],
+)
+def test_another_body_takes_the_place_of_the_one_sent_only_where_nothing_was_created(
+    world: World, verdict: Verdict, new: int
+) -> None:
+    world.stage([A])
+    world.publish(verdict)
+    account = world.stage([A]).account
+    assert account.unchanged + account.still_refused == 1
+    account = world.stage([B]).account
+    assert (account.new, account.drifted) == (new, 1 - new)
 
 
 # refused rows and rules
@@ -170,30 +175,12 @@ def test_rows_that_the_service_refused_are_counted_apart_while_they_ask_for_the_
         assert world.stage([row(key) for key in "abc"]).account == ReadAccount(read=3, still_refused=3)
 
 
-def test_a_delivered_row_that_a_rule_now_leaves_out_has_vanished(world: World) -> None:
-    delivered(world, row("a"), row("b"))
-    left_out = Skipped(RowLocation("agenda.csv:2"), "online only", RowKey("a"), rule=2)
-    assert world.stage([left_out, row("b")]).vanished == 1
-    assert world.known("a").vanished_at is not None
-    assert world.stage([row("a"), row("b")]).account.unchanged == 2
-    assert world.known("a").vanished_at is None
-
-
 def test_a_delivered_row_that_no_rule_leaves_out_but_the_moment_has_not_vanished(world: World) -> None:
     delivered(world, row("a"), row("b"))
     assert world.stage([skipped("a", "past"), row("b")]).vanished == 0
 
 
-# decisions of people about held rows are theirs, whatever the row says
-
-
-def test_a_held_row_that_is_ignored_stays_held_and_unlisted_when_it_is_edited(world: World) -> None:
-    delivered(world, row("old", twin="jazz"))
-    world.stage([row("old", twin="jazz"), row("new", twin="jazz")])
-    put(world, "new", decision=Decision.IGNORE.value)
-    report = world.stage([row("old", twin="jazz"), row("new", "edited", twin="jazz")])
-    assert (report.account.held, report.ignored, report.held) == (1, 1, ())
-    assert LedgerQueries(world.engine).problems(BOOK, ProblemKind.HELD) == ()
+# held rows
 
 
 def test_a_held_row_that_a_person_releases_is_sent(world: World) -> None:

@@ -1,0 +1,116 @@
+"""Commands of docs/authoring.md, mapping.md, report.md and state.md work, and say what the pages show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from unit.cli.conftest import Desk
+from unit.shown_feeds import feeds_shown
+
+from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT
+from state.ledger.accounts import READS_COMPARED
+
+DOCS = Path(__file__).parents[3] / "docs"
+AUTHORING, MAPPING, REPORT, STATE = (
+    (DOCS / f"{page}.md").read_text("utf-8") for page in ("authoring", "mapping", "report", "state")
+)
+FIRST = feeds_shown(MAPPING)[0]
+SHOWN = re.findall(r"^```text\n(feeds/| field |agenda\.csv:)(.*?)^```", MAPPING, re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def commands(page: str) -> list[list[str]]:
+    """The words after `eventsync` of every command that the page shows."""
+    lines = [shlex.split(line) for block in blocks(page, "sh") for line in block.splitlines()]
+    assert {line[0] for line in lines} == {"eventsync"}
+    return [words for _, *words in lines]
+
+
+@pytest.fixture
+def drafted(desk: Desk) -> Desk:
+    """A desk at which the first command of docs/authoring.md was called."""
+    (desk.folder / "agenda.csv").write_text(blocks(AUTHORING, "csv")[0], "utf-8")
+    said = desk.run(*commands(AUTHORING)[0])
+    assert said.code == 0, said.err
+    return desk
+
+
+@pytest.fixture
+def first(desk: Desk) -> Desk:
+    """A desk with the first feed of docs/mapping.md beside its file."""
+    desk.mapping(FIRST.mapping, "town-agenda.yaml")
+    (desk.folder / "feeds" / "agenda.csv").write_bytes(FIRST.files["agenda.csv"])
+    return desk
+
+
+def without(shown: Iterable[list[str]], *verbs: str) -> list[list[str]]:
+    return [words for words in shown if words[0] not in verbs]
+
+
+def test_the_draft_holds_the_lines_that_the_page_shows(drafted: Desk) -> None:
+    assert blocks(AUTHORING, "yaml")[0] in (drafted.folder / "feeds" / "lisbon-agenda.yaml").read_text("utf-8")
+
+
+OFFLINE = [words for words in without(commands(AUTHORING)[1:], "run") if "--live" not in words]
+
+
+@pytest.mark.parametrize("words", OFFLINE, ids=" ".join)
+def test_every_further_command_of_the_authors_page_answers(drafted: Desk, words: list[str]) -> None:
+    said = drafted.run(*words)
+    assert said.code == 0, said.err
+
+
+@pytest.mark.parametrize("words", without(commands(MAPPING), "run", "sandbox"), ids=" ".join)
+def test_every_command_of_the_guide_answers(first: Desk, words: list[str]) -> None:
+    with first.service() if "--live" in words else nullcontext():
+        said = first.run(*words)
+    assert said.code == 0, said.out + said.err
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as words: a table is as wide as its screen."""
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+def _shown(beginning: str) -> list[str]:
+    return next(_lines(start + rest) for start, rest in SHOWN if start == beginning)
+
+
+def test_a_mistake_is_told_as_the_page_shows(first: Desk) -> None:
+    first.mapping(FIRST.mapping.replace("datetime", "datetme"), "town-agenda.yaml")
+    said = _lines(first.run("check", "town-agenda").out)
+    assert _shown("feeds/") == [line.removeprefix("error: ") for line in said if line][1:4]
+
+
+EXPLAINED, PREVIEWED = ("explain", "town-agenda", "T1"), ("preview", "town-agenda")
+
+
+@pytest.mark.parametrize(("words", "beginning"), [(EXPLAINED, " field "), (PREVIEWED, "agenda.csv:")])
+def test_a_row_is_explained_and_rejected_as_the_page_shows(first: Desk, words: tuple[str, ...], beginning: str) -> None:
+    said = _lines(first.run(*words).out)
+    assert [line for line in _shown(beginning) if line not in said] == []
+
+
+@pytest.mark.parametrize("page", [REPORT, STATE], ids=["report.md", "state.md"])
+def test_every_command_about_a_feed_that_was_run_does_its_work(desk: Desk, page: str) -> None:
+    with desk.service() as service:
+        assert desk.run("run", "town-hall", "--no-dagster").code == 0
+        shown = page.replace("https://api.old.example", service.base_url).replace("lisbon-agenda", "town-hall")
+        said = {" ".join(words): desk.run(*words) for words in commands(shown)}
+    assert {words: one.err for words, one in said.items() if one.code} == {}
+    assert len(said) >= 3
+
+
+def test_the_pages_of_the_report_and_the_state_db_name_their_sections_and_bounds() -> None:
+    assert re.findall(r"^\| ([A-Z][^|]*) \|", REPORT, re.MULTILINE) == [heading.title for heading in HEADINGS.values()]
+    assert f"{MOST_LINES:,} rows at most" in REPORT
+    assert f"about {MOST_TEXT // 1_000_000} MB" in REPORT
+    assert f"the last {READS_COMPARED} whole reads" in STATE

@@ -161,11 +161,6 @@ def test_days_are_those_of_the_zone_and_files_stand_in_their_order(tmp_path: Pat
     assert read(tmp_path, path=path, files="newest")[0] == ["15012027"]
 
 
-def places(folder: Path, since: str = "", **spec: Any) -> tuple[list[str], str]:
-    with source_of(folder, since, **spec).read() as reading:
-        return [row.location.place for row in reading.rows], reading.ending().cursor
-
-
 @pytest.mark.parametrize(
     ("path", "first", "second"),
     [
@@ -183,8 +178,9 @@ def test_a_row_s_place_is_that_of_no_other_delivery(tmp_path: Path, path: str, f
     for day, place in (("2027-01-14", first), ("2027-01-15", second)):
         (tmp_path / "in" / day).mkdir()
         put(tmp_path / "in" / day / inner, "events.csv", f"id\n{day}\n")
-        found, cursor = places(tmp_path, cursor, path=path)
-        assert found == [place]
+        with source_of(tmp_path, cursor, path=path).read() as reading:
+            assert [row.location.place for row in reading.rows] == [place]
+            cursor = reading.ending().cursor
 
 
 def test_a_day_without_a_folder_is_one_on_which_nothing_came_but_not_all_of_them(tmp_path: Path) -> None:

@@ -25,6 +25,10 @@ class Said:
     asked: list[str]
 
     @property
+    def found(self) -> tuple[int, bool]:
+        return self.rows, self.is_whole
+
+    @property
     def cursor(self) -> str:
         return self.ending.cursor
 
@@ -47,14 +51,10 @@ def read(desk: Desk, since: str = "", **words: Any) -> Said:
         return Said(rows, reading.is_whole, reading.ending(), asked)
 
 
-def found(said: Said) -> tuple[int, bool]:
-    return said.rows, said.is_whole
-
-
 def test_an_unchanged_sheet_costs_exactly_one_request(desk: Desk) -> None:
     first = read(desk)
     again = read(desk, first.cursor)
-    assert (found(first), found(again)) == (WHOLE, UNREAD)
+    assert (first.found, again.found) == (WHOLE, UNREAD)
     (asked,) = again.asked
     assert asked.startswith("GET /drive/v3/files/")
     assert again.ending == Ending(first.cursor, (f"{desk.book.id} has not changed since it was last read",))
@@ -63,13 +63,13 @@ def test_an_unchanged_sheet_costs_exactly_one_request(desk: Desk) -> None:
 def test_an_unchanged_tall_sheet_costs_exactly_one_request(tmp_path: Path) -> None:
     with sheet_of(tmp_path, [["id"], *[[f"A{number}"] for number in range(1_700)]], rows=1_701) as desk:
         again = read(desk, read(desk).cursor)
-        assert (found(again), len(again.asked)) == (UNREAD, 1)
+        assert (again.found, len(again.asked)) == (UNREAD, 1)
 
 
 def test_a_sheet_that_is_known_by_its_title_costs_the_look_for_the_title_only(desk: Desk) -> None:
     first = read(desk, spreadsheet="Town programme")
     again = read(desk, first.cursor, spreadsheet="Town programme")
-    assert (found(first), found(again)) == (WHOLE, UNREAD)
+    assert (first.found, again.found) == (WHOLE, UNREAD)
     assert [sum("/drive/" in one for one in said.asked) for said in (first, again)] == [1, 1]
     assert len(again.asked) == 1
 
@@ -78,14 +78,14 @@ def test_another_spreadsheet_of_the_same_title_is_another(desk: Desk) -> None:
     first = read(desk, spreadsheet="Town programme")
     desk.google.books.clear()
     desk.google.add(Book("1another-spreadsheet-of-that-title", desk.book.title, desk.book.sheets))
-    assert found(read(desk, first.cursor, spreadsheet="Town programme")) == WHOLE
+    assert read(desk, first.cursor, spreadsheet="Town programme").found == WHOLE
 
 
 def test_a_change_between_the_question_and_the_cells_is_found_by_the_next_reading(desk: Desk) -> None:
     desk.google.edits[1] = lambda: desk.sheet.put(4, 1, "3")
     first = read(desk)
-    assert found(first) == (3, True)
-    assert found(read(desk, first.cursor)) == (3, True)
+    assert first.found == (3, True)
+    assert read(desk, first.cursor).found == (3, True)
 
 
 def test_a_change_while_a_tall_sheet_is_copied_is_found_by_the_next_reading(tmp_path: Path) -> None:
@@ -111,14 +111,14 @@ def test_a_tab_with_formulas_has_no_cursor_and_is_read_each_time(desk: Desk, wha
     assert cursor
     desk.sheet.put(3, 4, FORMULAS[what])
     again = read(desk, cursor, **words)
-    assert (found(again), again.cursor) == (WHOLE, "")
-    assert found(read(desk, again.cursor, **words)) == WHOLE
+    assert (again.found, again.cursor) == (WHOLE, "")
+    assert read(desk, again.cursor, **words).found == WHOLE
 
 
 def test_a_formula_in_another_tab_is_no_matter(desk: Desk) -> None:
     other: list[list[Content]] = [[Cell(5, formula="=NOW()")]]
     desk.book.sheets.append(Sheet("Other", other, gid=9))
-    assert found(read(desk, read(desk).cursor)) == UNREAD
+    assert read(desk, read(desk).cursor).found == UNREAD
 
 
 SILENCES: dict[str, Callable[[Desk], object]] = {
@@ -135,7 +135,7 @@ def test_where_drive_does_not_answer_it_is_asked_once_and_the_sheet_is_read(desk
     cursor = read(desk).cursor
     SILENCES[why](desk)
     again = read(desk, cursor)
-    assert (found(again), again.ending) == (WHOLE, Ending())
+    assert (again.found, again.ending) == (WHOLE, Ending())
     assert sum("/drive/" in one for one in again.asked) == 1
     assert not desk.waits
 
@@ -144,7 +144,7 @@ def test_a_person_who_lent_us_no_right_to_ask_drive_is_read_without_a_word(desk:
     desk.book.readers = None
     desk.credentials = desk.google.person(tmp_path / "person.json")
     said = read(desk)
-    assert (found(said), said.ending) == (WHOLE, Ending())
+    assert (said.found, said.ending) == (WHOLE, Ending())
 
 
 def test_drive_must_tell_the_version_itself(desk: Desk) -> None:
@@ -156,6 +156,6 @@ def test_drive_must_tell_the_version_itself(desk: Desk) -> None:
 
 def test_a_cursor_is_of_one_mapping_and_short(desk: Desk) -> None:
     cursor = read(desk).cursor
-    assert found(read(desk, cursor, range="A1:A3")) == WHOLE
-    assert found(read(desk, "what another program wrote")) == WHOLE
+    assert read(desk, cursor, range="A1:A3").found == WHOLE
+    assert read(desk, "what another program wrote").found == WHOLE
     assert len(cursor) < 50

@@ -1,4 +1,4 @@
-"""What headers say of a pause or a limit is read in all its spellings, kept to while it makes sense, and left where it does not."""
+"""What headers say of a pause or a limit is read in all its spellings, and left where it makes no sense."""
 
 from __future__ import annotations
 

@@ -13,9 +13,11 @@ Annotations are not postponed here, because Dagster reads those of a step's func
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import dagster as dg
@@ -25,13 +27,12 @@ from pydantic import Field
 from connectors.sources.catalogue import probe_source
 from mappings.errors import SyncError, TransientError
 from mappings.reasons import REASON_TEXTS
-from mappings.spec.feed import FeedMapping
+from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
 from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
-from pipelines.orchestration.freshness import freshness_of
 from pipelines.run.brakes import brake_error
 from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
@@ -40,6 +41,7 @@ from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_o
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
+from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
 from state.holders import HeldByAnotherError, LeaseLostError
 from state.ledger.standing import FeedScope, RowRecord
@@ -68,6 +70,8 @@ _PACE_NAMES = {
     "most_under_way": "most requests under way",
     "workers": "workers",
 }
+GRACE = (60, 45, 30, 20, 15, 10, 5, 2, 1)
+"""How many minutes a run may take before its feed counts as stale: the most of these that the schedule leaves room for."""
 
 
 class LaunchOptions(dg.ConfigurableResource[RunOptions]):
@@ -417,3 +421,44 @@ def _list(lines: Iterable[str]) -> dg.MetadataValue[Any]:
 def _identity(context: dg.AssetExecutionContext) -> RunIdentity:
     by_default = "schedule" if "dagster/schedule_name" in context.run.tags else "dagster"
     return RunIdentity(context.run.run_id, context.run.tags.get(names.LAUNCHED_BY_TAG) or by_default, context.run.run_id)
+
+
+@lru_cache(maxsize=512)
+def freshness_of(schedule: Schedule | None) -> dg.FreshnessPolicy | None:
+    """Return the policy of a feed that runs by a clock: stale once a tick is an hour old, and no run has published since.
+
+    Where ticks come more often than hourly, the next one is the deadline of the one before. None where the feed runs on
+    request, or when its source changes: when that should be is unknown.
+
+    Ticks that come evenly all day get a time window: of each cron line Dagster counts a thousand ticks to check it. Where no
+    cron line can name the moments by which something must be published (an hour around midnight, on some days only), the next
+    tick is the deadline of the last; the feed is then stale while its run works.
+    """
+    if schedule is None or schedule.cron is None:
+        return None
+    _, _, *days = schedule.cron.split()
+    ticks, is_daily = ticks_of_day(schedule.cron), days == [ANY] * 3
+    gaps = gaps_of_day(ticks)
+    shortest = min(gaps)
+    if is_daily and len(gaps) == 1 and shortest < DAY:
+        return dg.FreshnessPolicy.time_window(timedelta(minutes=shortest + min(shortest, GRACE[0])))
+    deadline, grace_min = schedule.cron, shortest
+    for minutes in dict.fromkeys((min(shortest, GRACE[0]), *GRACE)):
+        fields = _later(ticks, minutes, is_daily=is_daily) if minutes <= shortest else None
+        if fields is not None:
+            deadline, grace_min = " ".join((*fields, *days)), minutes
+            break
+    return dg.FreshnessPolicy.cron(deadline, timedelta(minutes=grace_min), schedule.timezone)
+
+
+def _later(ticks: Sequence[int], grace_min: int, *, is_daily: bool) -> tuple[str, str] | None:
+    """Return the cron fields for minutes and hours of all these ticks, but later; None if there are none."""
+    later = {tick + grace_min for tick in ticks}
+    minutes, hours = {tick % HOUR for tick in later}, {tick % DAY // HOUR for tick in later}
+    if (max(later) >= DAY and not is_daily) or len(minutes) * len(hours) != len(later):
+        return None
+    return _field(minutes, HOUR), _field(hours, 24)
+
+
+def _field(values: set[int], count: int) -> str:
+    return ANY if len(values) == count else ",".join(map(str, sorted(values)))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mappings.spec.feed import Schedule
-from pipelines.orchestration.freshness import freshness_of
+from pipelines.orchestration.assets import freshness_of
 from pipelines.ticks import last_tick
 
 ZONE = "Europe/Warsaw"

@@ -215,6 +215,15 @@ def test_a_proxy_tunnels_and_sees_its_own_login_but_neither_key_nor_body(
     assert b"proxy-authorization" not in request.lower()
 
 
+def test_a_proxy_that_asks_for_no_login_tunnels_as_well(trusted: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Proxy()
+    _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch)
+    assert len(seen.requests) == 1
+    assert SECRET.encode() in seen.requests[0]
+    assert [asked.split(b" ")[0] for asked in proxy.asked] == [b"CONNECT"]
+    assert not any(SECRET.encode() in asked for asked in proxy.asked)
+
+
 def test_a_host_that_no_proxy_names_is_asked_directly(trusted: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = Proxy()
     _, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, none_for="127.0.0.1")

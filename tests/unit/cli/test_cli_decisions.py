@@ -116,6 +116,14 @@ def test_sending_again_what_may_exist_is_asked_about_and_goes_out_under_the_next
     assert [event["title"] for event in in_conflict.events()].count("Jazz") == 2, "the risk that was told"
 
 
+def test_a_person_may_say_no(in_conflict: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
+    said = in_conflict.say("resolve", "1", "--resend")
+    assert (said.code, "nothing was changed" in said.out) == (1, True)
+    assert in_conflict.states() == {"conflict": 3}
+
+
 def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict: Decider) -> None:
     in_conflict.say("resolve", "1", "5", "--ignore")
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["6"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -137,3 +138,9 @@ def test_whatever_a_label_says_prometheus_reads_it_back(text: str) -> None:
     page = exposition([Gauge("eventsync_rows", "Rows.", (Sample({"feed": text, "state": "x"}, 1.5),))])
     ((family),) = text_string_to_metric_families(page)
     assert [(one.labels["feed"], one.value) for one in family.samples] == [(text, 1.5)]
+
+
+def test_every_name_is_one_that_prometheus_takes() -> None:
+    for name in GAUGES:
+        assert re.fullmatch(r"eventsync_[a-z_]+", name)
+        assert not name.endswith(("_total", "_count", "_sum", "_bucket"))

@@ -12,7 +12,7 @@ import pytest
 from unit.cli.conftest import Desk
 from unit.shown_feeds import feeds_shown
 
-from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT
+from pipelines.cli.report import HEADINGS, MOST_LINES, MOST_TEXT, SectionName
 from state.ledger.accounts import READS_COMPARED
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -111,6 +111,7 @@ def test_every_command_about_a_feed_that_was_run_does_its_work(desk: Desk, page:
 
 def test_the_pages_of_the_report_and_the_state_db_name_their_sections_and_bounds() -> None:
     assert re.findall(r"^\| ([A-Z][^|]*) \|", REPORT, re.MULTILINE) == [heading.title for heading in HEADINGS.values()]
+    assert list(HEADINGS) == list(SectionName)
     assert f"{MOST_LINES:,} rows at most" in REPORT
     assert f"about {MOST_TEXT // 1_000_000} MB" in REPORT
     assert f"the last {READS_COMPARED} whole reads" in STATE

@@ -113,3 +113,5 @@ def test_the_pace_of_a_run_names_the_limit_that_it_met() -> None:
     unlimited = RateReport(None, limited=0, pauses=0, paused_s=0.0, requests=10, seconds=1.0, most_in_flight=4)
     assert pace_line(pace_numbers(unlimited, 10, 1.0)) == "pace: 10 rows/s, up to 4 at a time"
     assert "rate_per_s" not in pace_numbers(unlimited, 10, 1.0)
+    assert not pace_line(pace_numbers(unlimited, 10, 1.0) | {"rows_per_s": 0.0, "most_under_way": 0})
+    assert pace_line({}) == ""

@@ -253,9 +253,9 @@ class FeedMapping(Strict):
     feed: FeedText
     """The feed's name, for life: part of every idempotency key."""
     owner: Text = ""
-    """Who is told when something needs attention."""
+    """Who is notified when something needs attention."""
     notify: Texts = ()
-    """The channels that are told as well, by the names that the environment gives their addresses."""
+    """Further channels to notify, by the names that the environment gives their addresses."""
     source: SourceSpec
     """Where the rows come from."""
     schedule: Schedule | None = None

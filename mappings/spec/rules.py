@@ -41,7 +41,7 @@ class Assert(Strict):
 
     asserted: Condition = Field(alias="assert")
     message: Text = Field(min_length=1)
-    """What the partner's editor is told where it does not."""
+    """What the partner's editor reads where it does not hold."""
     severity: Literal["reject", "warn", "draft"] = "reject"
     """What becomes of such a row: reject (the default), warn (it is sent, and listed), draft (sent as a draft)."""
 

@@ -109,7 +109,7 @@ class FileSource(AnySource):
     days: Days = Days()
     """Which days `{date}` stands for: `back`, `ahead` and `zone`."""
     settle: Duration | None = None
-    """A file counts once nobody has changed it for so long (`30s`): somebody may still be writing it."""
+    """A file counts once it has not changed for so long (`30s`): its writer may not be done."""
     marker: MarkerName | None = None
     """A file counts once another one lies beside it: "{name}.done", "{stem}.ok"."""
     member: Text = ""

@@ -29,7 +29,7 @@ from pipelines.run.options import Advance, RunOptions
 from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishJob, PublishReport, outcome_of_publish, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
-from pipelines.run.signals import InterruptedRunError, run_async, signals_deferred, signals_raised
+from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
 from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from pipelines.run.standing import outcome_of_standing
 from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
@@ -165,9 +165,8 @@ class FeedRun:
     def _stage(self, lease: LeaseKeeper) -> Staged:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            with signals_raised():
-                job = self._stage_job(lease)
-                staged = stage(job)
+            job = self._stage_job(lease)
+            staged = stage(job)
             of_reading = staged.notices[len(job.notices) :]
             for notice in of_reading:
                 structlog.get_logger().info("how the source was read", notice=notice)
@@ -195,7 +194,8 @@ class FeedRun:
         known = ReadInputs(mapping, mapper, lists.evidence, context.now())
         plan = plan_read(known, options, ledger.bookmark())
         spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
-        source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
+        with signals_raised():
+            source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
         snapshot = partial(take_snapshot, mapping.source, folder)
         probe = ChangeProbe(snapshot, known.fit_today, known.began) if context.leaves_traces else None
         advance = context.telemetry.reading(self.watcher.read)
@@ -298,7 +298,8 @@ class FeedRun:
     def _begin_phase(self, name: str) -> None:
         """Begin a phase, or leave before it where a signal has come."""
         with signals_raised():
-            structlog.get_logger().info("phase begins", phase=name, launched_by=self.identity.launched_by)
+            raise_if_stopped()
+        structlog.get_logger().info("phase begins", phase=name, launched_by=self.identity.launched_by)
         self._begin()
 
     def _begin(self) -> None:

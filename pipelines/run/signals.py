@@ -88,7 +88,7 @@ def is_stop_asked() -> bool:
 
 
 def raise_if_stopped() -> None:
-    """Raise for a signal that came at a moment in which Python drops exceptions, as while it finalizes an object."""
+    """Raise for a signal that came at a moment in which Python drops exceptions, as in callbacks from C and finalizers."""
     if _SIGNALS.count and not _SIGNALS.is_deferred and _is_main():
         _SIGNALS.raise_interrupt(signal.SIGINT, None)
 
@@ -103,6 +103,8 @@ def signals_deferred() -> Iterator[None]:
     was_deferred, raise_interrupt = _SIGNALS.is_deferred, _SIGNALS.raise_interrupt
     _SIGNALS.is_deferred = True
     _SIGNALS.depth += 1
+    report_dropped = sys.unraisablehook
+    sys.unraisablehook = lambda dropped: None if dropped.exc_type is KeyboardInterrupt else report_dropped(dropped)
     if (handler := former[signal.SIGINT]) != _SIGNALS.handle:
         is_others = callable(handler) and getattr(handler, "__module__", "") != _ENTRY
         _SIGNALS.raise_interrupt = handler if callable(handler) and is_others else signal.default_int_handler
@@ -115,6 +117,7 @@ def signals_deferred() -> Iterator[None]:
     finally:
         _SIGNALS.is_deferred, _SIGNALS.raise_interrupt = was_deferred, raise_interrupt
         _SIGNALS.depth -= 1
+        sys.unraisablehook = report_dropped
         for number, handler in former.items():
             signal.signal(number, handler)
         if not _SIGNALS.depth:

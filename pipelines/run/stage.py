@@ -32,7 +32,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.source import FileSource
 from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
-from pipelines.run.signals import raise_if_stopped, signals_deferred
+from pipelines.run.signals import raise_if_stopped, signals_raised
 from state.ledger.accounts import StageReport
 from state.ledger.gate import NO_BOOKMARK, Bookmark
 from state.ledger.ledger import Ledger
@@ -344,11 +344,13 @@ def stage(job: StageJob) -> Staged:
     """
     options, probe = job.options, job.probe
     is_usual = not options.keys and options.status is None and options.window is None
-    snapshot = probe.snapshot() if probe is not None and is_usual else None
+    with signals_raised():
+        snapshot = probe.snapshot() if probe is not None and is_usual else None
     if probe is None or snapshot is None:
         return _read(job)
     last_stamp = "" if options.full else job.ledger.stamp()
-    unchanged = probe.match(snapshot, last_stamp)
+    with signals_raised():
+        unchanged = probe.match(snapshot, last_stamp)
     if unchanged is not None:
         brakes: list[BrakeResult] = []
         policy, brake = job.policy(ReadKind.FULL), _brake(job, brakes)
@@ -357,7 +359,8 @@ def stage(job: StageJob) -> Staged:
             job.advance(report.account.read)
             notice = f"unchanged since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
             return job.finish(report, brakes, [notice], snapshot.read_as)
-    fingerprint, last = probe.fingerprint(snapshot), probe.last(last_stamp)
+    with signals_raised():
+        fingerprint, last = probe.fingerprint(snapshot), probe.last(last_stamp)
     if fingerprint is None or last is None or not job.mapper.takes_rows_alone:
         return _read(job, snapshot, fingerprint)
     return _read(job, snapshot, replace(fingerprint, read_at=last.read_at), last_stamp)
@@ -391,7 +394,8 @@ def _read(
     row_parts = len(job.mapping.key_columns)
     window = WindowFilter(options.window) if options.window else None
     with ExitStack() as stack:
-        reading = stack.enter_context(job.source.read())
+        with signals_raised():
+            reading = stack.enter_context(job.source.read())
         is_as_seen = snapshot is not None and fingerprint is not None and reading.stamp == snapshot.read_as
         uses_digests = is_as_seen and job.mapper.takes_rows_alone
         # A source that was to go on may have lost its place, and begin anew.
@@ -411,19 +415,17 @@ def _read(
             gc.freeze()
             stack.callback(gc.unfreeze)
             _write_changed(job, reading.rows, staging)
-        for chunk in batched(_map_rows(job, reading.rows, window), CHUNK_ROWS):
-            raise_if_stopped()
-            with signals_deferred():
-                staging.write(chunk)
+        for chunk in read_chunks(_map_rows(job, reading.rows, window)):
+            staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
                 missing.difference_update(chain.from_iterable(names_of(each.row_key, row_parts) for each in chunk))
             del chunk  # before the next one is made: memory holds one at a time
-        ending = reading.ending()
+        with signals_raised():
+            ending = reading.ending()
         bookmark = job.plan.bookmark(ending.cursor, is_full=kind is ReadKind.FULL)
-        with signals_deferred():
-            brake = _brake(job, brakes, has_known_end=reading.has_known_end)
-            report = staging.close(brake, bookmark, is_short=ending.is_short)
+        brake = _brake(job, brakes, has_known_end=reading.has_known_end)
+        report = staging.close(brake, bookmark, is_short=ending.is_short)
     report.account.check()
     notices = list(ending.notices)
     if report.is_blind and kind is ReadKind.INCREMENTAL:
@@ -441,14 +443,12 @@ def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> 
     def digest(row: SourceRow) -> bytes:
         return b"" if row.problems or row.warnings or row.is_gone else job.mapper.digest(row)
 
-    for chunk in batched(plain.records, CHUNK_ROWS):
-        raise_if_stopped()
+    for chunk in read_chunks(plain.records):
         digests = [digest_of_cells(one[1]) if isinstance(one, tuple) else digest(one) for one in chunk]
         entries = staging.unchanged(digests)
         changed = [plain.row(one) for one, entry_id in zip(chunk, entries, strict=True) if not entry_id]
         map_all: Callable[[], list[RowOutcome]] = partial(list, map_rows(map(plain.row, chunk)))
-        with signals_deferred():
-            staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
+        staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
         job.advance(len(chunk))
 
 
@@ -467,10 +467,17 @@ def _picked(outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], row_parts
             yield outcome if names[0] in wanted else replace(outcome, part=WHOLE_ROW)
 
 
-def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Return lists of `size` items, the last one shorter, and hold on to none of them."""
+def read_chunks(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield lists of `CHUNK_ROWS` items, the last one shorter; hold on to none of them. A signal interrupts the reading."""
     iterator = iter(items)
-    return iter(lambda: list(islice(iterator, size)), [])
+    while True:
+        with signals_raised():
+            raise_if_stopped()
+            chunk = list(islice(iterator, CHUNK_ROWS))
+        if not chunk:
+            return
+        yield chunk
+        del chunk
 
 
 def _digest(text: str, size: int) -> str:

@@ -142,7 +142,10 @@ def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
     ):
         before |= drift_against(shown_of(then), asked, is_removed=then["removed_at"] is not None)
     elif undo.decision is Decision.SAME_AS and asked[1] is not None and asked[0] != before["fingerprint"]:
-        before |= {"body": asked[1], "fingerprint": asked[0], "row_digest": b""}  # held again, as its source asks for it now
+        # Held again, as its source asks for it now: with its cover image, unless that has changed too.
+        cover = {name: before[name] for name in ("cover_url", "cover_on_error")}
+        has_same_cover = fingerprint(asked[1], cover["cover_url"] or "") == asked[0]
+        before |= pinned(asked[1]) | {"row_digest": b""} | ({"fingerprint": asked[0], **cover} if has_same_cover else {})
     if before["decision"] == Decision.IGNORE and then["ignored_fingerprint"] != asked[0]:
         before |= {"decision": None, "decided_at": None, "decided_by": None}
     return before

@@ -34,7 +34,7 @@ from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_
 from pipelines.run.standing import outcome_of_standing
 from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
 from pipelines.run.write_back import WrittenBack, write_back_rows
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox
 from state.ledger.standing import Standing

@@ -33,10 +33,9 @@ from mappings.spec.source import FileSource
 from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised
-from state.ledger.accounts import StageReport
+from state.ledger.accounts import ReadKind, StagePolicy, StageReport
 from state.ledger.gate import NO_BOOKMARK, Bookmark
 from state.ledger.ledger import Ledger
-from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
 
 CHUNK_ROWS = 2_000

@@ -26,8 +26,8 @@ from mappings.spec.source import SourceSpec
 from pipelines.run.backfill import cut, default_way, is_awaited, narrow_to, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadInputs, ReadPlan, WindowFilter, plan_read
+from state.ledger.accounts import ReadKind
 from state.ledger.gate import NO_BOOKMARK, Bookmark
-from state.ledger.reads import ReadKind
 from state.notes import ServiceNotes
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)

@@ -30,7 +30,8 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
+from state.ledger.accounts import StagePolicy
 from state.ledger.choices import (
     Apply,
     Change,
@@ -48,7 +49,6 @@ from state.ledger.choices import (
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone
 from state.ledger.entries import duplicate_digest_of
 from state.ledger.outbox import Settled
-from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY

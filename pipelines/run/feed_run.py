@@ -16,7 +16,6 @@ from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.sources.catalogue import open_source
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import compile_feed
-from mappings.compiler.rows import is_expanding
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
@@ -126,7 +125,7 @@ class FeedRun:
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
-            row_parts=len(self.mapping.key_columns) if is_expanding(self.mapping.rows) else None,
+            row_parts=len(self.mapping.key_columns) if self.mapping.is_expanding else None,
         )
 
     @contextmanager

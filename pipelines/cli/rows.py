@@ -17,7 +17,6 @@ import typer
 from typing_extensions import TypedDict
 
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, state_words
-from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
 
 if IS_WORKING:
     from connectors.event_api.answers import in_short
@@ -26,6 +25,7 @@ if IS_WORKING:
     from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, counted, document_from
+    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING

@@ -16,8 +16,8 @@ from mappings.spec.rules import KeyColumn, Rule
 from mappings.spec.soql import FieldTest, Incremental
 from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
-from mappings.spec.values import FAMILIES, MARKERS, Condition, Test, Value
-from mappings.steps.step import Step
+from mappings.spec.values import MARKERS, Condition, Test, Value
+from mappings.steps.step import FAMILIES, Step
 from mappings.strict import Strict, union_members
 
 _PARTS: Mapping[str, type[Strict]] = {

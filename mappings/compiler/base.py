@@ -415,6 +415,10 @@ _REPORTED = frozenset({"first_of", "choose", "at", "in_zone", "lookup", "join", 
 _WORDS = {model: word for word, model in union_members(Value).items()}
 
 
+ValueCompiler = Callable[["Compiler", Any, ValuePosition], CompiledValue]
+"""Compiles one kind of value."""
+
+
 @dataclass(slots=True)
 class Compiler:
     """One mapping being compiled. `problems` collects what cannot be, `columns` every column that is read."""
@@ -422,7 +426,7 @@ class Compiler:
     let: Mapping[str, Value]
     tables: Mapping[str, Table]
     channels: Mapping[str, int] | None
-    compilers: Mapping[type, Callable[[Compiler, Any, ValuePosition], CompiledValue]]
+    compilers: Mapping[type, ValueCompiler]
     """What compiles each kind of value."""
     compile_condition: Callable[[Compiler, Condition, Loc], Holds]
     watch: Watch | None = None

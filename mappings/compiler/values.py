@@ -18,6 +18,7 @@ from mappings.compiler.base import (
     Getter,
     Holds,
     RowState,
+    ValueCompiler,
     combined,
     compile_policy,
     first_column,
@@ -360,7 +361,7 @@ def _part_of_payload(compiler: Compiler, _value: object, spot: ValuePosition) ->
     return compiler.misfit(spot, "one value is needed here", hint)
 
 
-VALUE_COMPILERS: Mapping[type, Callable[[Compiler, Any, ValuePosition], CompiledValue]] = {
+VALUE_COMPILERS: Mapping[type, ValueCompiler] = {
     spec.From: _from,
     spec.FirstOf: _first_of,
     spec.Choose: _choose,

@@ -15,7 +15,7 @@ from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import Schedule
 from mappings.yaml.loader import readable_document
-from pipelines.run.backfill import BACKFILL
+from pipelines.run.context import BACKFILL
 from pipelines.run.outcome import ExitCode, message_and_hint
 from pipelines.run.standing import STANDING_TEXTS
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day

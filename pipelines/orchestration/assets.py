@@ -37,7 +37,7 @@ from pipelines.run.brakes import brake_error
 from pipelines.run.context import OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions
-from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
@@ -345,7 +345,7 @@ class WaitingRows:
 
 
 def _publish_results(
-    key: dg.AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows
+    key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: WaitingRows
 ) -> list[dg.AssetCheckResult]:
     """Return the results of a drain's checks."""
     changed, gone = (waiting.counts.get(name, 0) for name in ("drift", "vanished"))

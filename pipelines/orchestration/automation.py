@@ -25,9 +25,7 @@ from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
-from pipelines.orchestration.jobs import ENDED
-from pipelines.run.backfill import BACKFILL, SCHEDULE
-from pipelines.run.context import OpenContext
+from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from pipelines.settings import Settings
 from state.queries import LedgerQueries
 
@@ -254,3 +252,6 @@ def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
             return event.step_failure_data.error.message.strip().partition("\n")[0]
         return record.event_log_entry.user_message or (event.message if event and event.message else "")
     return "it does not say why"
+
+
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]

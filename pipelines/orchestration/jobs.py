@@ -18,9 +18,10 @@ from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
 from pipelines.orchestration import names
 from pipelines.orchestration.assets import StepContext, as_failures, interrupted_for_good
-from pipelines.run.backfill import BACKFILL, FIRST_SHOWN, default_way, has_days
+from pipelines.orchestration.automation import ENDED
+from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import OpenContext
+from pipelines.run.context import BACKFILL, OpenContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import RunOptions, Window
 
@@ -29,7 +30,6 @@ DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offs
 JOB = "forget_old_runs"
 CRON = "20 3 * * *"
 _AT_ONCE = 200
-ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 
 
 def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:

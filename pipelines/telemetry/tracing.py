@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, get_args
+
+import structlog
 
 from connectors.event_api.transport import Seen
 
@@ -59,19 +64,40 @@ def wanted_of(otel: Mapping[str, str]) -> Wanted:
     """Return what OTEL_* variables ask for: with an endpoint OTLP, without one nothing, unless an exporter is named."""
     if otel.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return Wanted()
+    exporters: dict[str, Exporter] = {}
     problems: list[str] = []
-    traces, metrics = (_exporter(signal, otel, problems) for signal in ("TRACES", "METRICS"))
-    return Wanted(traces, metrics, tuple(problems))
+    for signal in ("TRACES", "METRICS"):
+        has_endpoint = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT") or otel.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+        word = otel.get(f"OTEL_{signal}_EXPORTER", "").strip() or ("otlp" if has_endpoint else "none")
+        protocol = otel.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or otel.get("OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
+        exporter: Exporter = next((known for known in get_args(Exporter) if known == word), "none")
+        if word != exporter:
+            problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
+        elif exporter == "otlp" and protocol != PROTOCOL:
+            problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
+            exporter = "none"
+        exporters[signal] = exporter
+    return Wanted(exporters["TRACES"], exporters["METRICS"], tuple(problems))
 
 
-def _exporter(signal: str, otel: Mapping[str, str], problems: list[str]) -> Exporter:
-    has_endpoint = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT") or otel.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
-    word = otel.get(f"OTEL_{signal}_EXPORTER", "").strip() or ("otlp" if has_endpoint else "none")
-    exporter: Exporter | None = next((known for known in get_args(Exporter) if known == word), None)
-    protocol = otel.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or otel.get("OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
-    if exporter is None:
-        problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
-    elif exporter == "otlp" and protocol != PROTOCOL:
-        problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
-        exporter = None
-    return exporter or "none"
+def open_telemetry(otel: Mapping[str, str], trace_requests: float) -> Telemetry:
+    """Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run."""
+    for name, value in otel.items():
+        os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+    return _open_recorder(wanted_of(otel), trace_requests)
+
+
+@cache
+def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
+    """Open the exporters, once for each process."""
+    for problem in wanted.problems:
+        structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
+    if wanted.traces == wanted.metrics == "none":
+        return NO_TELEMETRY
+    try:
+        from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
+    except ModuleNotFoundError as missing:
+        hint = "pip install 'eventsync[otel]'"
+        structlog.get_logger().warning("nothing is sent to OpenTelemetry", problem=f"{missing}", hint=hint)
+        return NO_TELEMETRY
+    return open_recorder(wanted, trace_requests, random.random)

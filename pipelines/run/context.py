@@ -15,7 +15,7 @@ from typing import Self
 
 import structlog
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError

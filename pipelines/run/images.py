@@ -14,7 +14,7 @@ from typing import Any, TypeGuard
 
 from connectors.errors import ServiceUnavailableError
 from connectors.event_api.answers import is_same_place, words_of
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageUnchanged
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Superseded, Verdict
 from mappings.errors import SyncError

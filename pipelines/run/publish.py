@@ -19,7 +19,7 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from connectors.errors import OutageError
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage
 from connectors.rate_limit import RateReport
 from mappings.delivery import Answer, Intent, Postponed, Receipt, Superseded, Verdict

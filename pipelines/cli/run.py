@@ -229,8 +229,7 @@ def notify_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.causes import Cause, Concern
-    from pipelines.notifications.notices import nothing_fails, notifier_of
+    from pipelines.notifications.notices import Cause, Concern, nothing_fails, notifier_of
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)

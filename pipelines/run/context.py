@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from types import TracebackType
 from typing import Self
 
@@ -25,7 +28,7 @@ from pipelines.clock import now
 from pipelines.run.service import open_api
 from pipelines.run.signals import signals_deferred, signals_raised
 from pipelines.settings import Settings
-from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, open_telemetry
+from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
 from state.database import StateDb, open_database
 from state.holders import HeldByAnotherError, LeaseLostError, seconds_since_boot
 from state.ledger.lease import LEASE_TTL_S, Lease
@@ -219,7 +222,30 @@ def open_context(settings: Settings, report: Report = _log) -> Iterator[RunConte
     """
     engine = open_database(settings.state_url)
     try:
-        telemetry = open_telemetry(settings.otel, settings.trace_requests)
+        telemetry = _open_telemetry(settings.otel, settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
     finally:
         engine.dispose()
+
+
+def _open_telemetry(otel: Mapping[str, str], trace_requests: float) -> Telemetry:
+    """Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run."""
+    for name, value in otel.items():
+        os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+    return _open_recorder(wanted_of(otel), trace_requests)
+
+
+@cache
+def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
+    """Open the exporters, once for each process."""
+    for problem in wanted.problems:
+        structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
+    if wanted.traces == wanted.metrics == "none":
+        return NO_TELEMETRY
+    try:
+        from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
+    except ModuleNotFoundError as missing:
+        hint = "pip install 'eventsync[otel]'"
+        structlog.get_logger().warning("nothing is sent to OpenTelemetry", problem=f"{missing}", hint=hint)
+        return NO_TELEMETRY
+    return open_recorder(wanted, trace_requests, random.random)

@@ -176,10 +176,12 @@ def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked | Superseded]:
 
     A denial after an attempt that may have been carried out proves nothing.
     """
+    if isinstance(verdict, Blocked) and (verdict.is_unanswered or not verdict.answer.field):
+        return False
     if not isinstance(verdict, Refusal | Blocked | Superseded) or not verdict.attempts:
         return False
-    answer, is_blocked = verdict.answer, isinstance(verdict, Blocked)
-    if answer.field:
-        return is_same_place(answer.field, "coverImage") and not (is_blocked and verdict.is_unanswered)
+    answer = verdict.answer
     words = words_of(answer.issue, answer.message)
-    return not is_blocked and ("coverimage" in words or {"cover", "image"} <= words)
+    if answer.field:
+        return is_same_place(answer.field, "coverImage")
+    return "coverimage" in words or {"cover", "image"} <= words

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import random
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal, get_args
-
-import structlog
 
 from connectors.event_api.transport import Seen
 
@@ -78,26 +73,3 @@ def wanted_of(otel: Mapping[str, str]) -> Wanted:
             exporter = "none"
         exporters[signal] = exporter
     return Wanted(exporters["TRACES"], exporters["METRICS"], tuple(problems))
-
-
-def open_telemetry(otel: Mapping[str, str], trace_requests: float) -> Telemetry:
-    """Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run."""
-    for name, value in otel.items():
-        os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
-    return _open_recorder(wanted_of(otel), trace_requests)
-
-
-@cache
-def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
-    """Open the exporters, once for each process."""
-    for problem in wanted.problems:
-        structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
-    if wanted.traces == wanted.metrics == "none":
-        return NO_TELEMETRY
-    try:
-        from pipelines.telemetry.otel import open_recorder  # noqa: PLC0415  # an extra, and half a second of imports
-    except ModuleNotFoundError as missing:
-        hint = "pip install 'eventsync[otel]'"
-        structlog.get_logger().warning("nothing is sent to OpenTelemetry", problem=f"{missing}", hint=hint)
-        return NO_TELEMETRY
-    return open_recorder(wanted, trace_requests, random.random)

@@ -489,3 +489,13 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
     if one["first"]:
         rows = [(s.place, s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]]
         output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
+
+
+def play_round(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
+    """Run every feed there is, and show each report."""
+    output.note(f"\n{title}")
+    feeds = folder_of(settings).feeds
+    reports = list(run_in_process(settings, feeds, RunOptions(), output))
+    for report in reports:
+        show(output, report)
+    return reports

@@ -413,8 +413,6 @@ def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = No
 _REPORTED = frozenset({"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"})
 """The kinds of values that `explain` reports, beside their steps."""
 _WORDS = {model: word for word, model in union_members(Value).items()}
-
-
 ValueCompiler = Callable[["Compiler", Any, ValuePosition], CompiledValue]
 """Compiles one kind of value."""
 

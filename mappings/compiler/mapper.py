@@ -19,6 +19,7 @@ from mappings.compiler.base import (
     Flow,
     Holds,
     RowState,
+    ValueCompiler,
     Watch,
     cells_reader,
     nothing,
@@ -53,7 +54,7 @@ from mappings.spec.values import At, Fields, InZoneValue
 from mappings.steps.step import Kind
 from mappings.zones import EndOfDay, find_zone
 
-_VALUE_COMPILERS = {**VALUE_COMPILERS, At: compile_moment, InZoneValue: compile_instant}
+_VALUE_COMPILERS: Mapping[type, ValueCompiler] = {**VALUE_COMPILERS, At: compile_moment, InZoneValue: compile_instant}
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
 _ONCE = (spec.Explode, spec.Recur, spec.Group, spec.Duplicates, spec.WindowRule)

@@ -16,10 +16,8 @@ from pydantic import Field, model_validator
 from mappings.lookup_table import SPACES
 from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.dates import (
-    MIDNIGHT,
     YEAR,
     ChooseYear,
-    DayEnd,
     Format,
     Formatted,
     NotRealError,
@@ -31,13 +29,10 @@ from mappings.steps.dates import (
     values_of,
     year_chooser,
 )
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.steps.times import HALVES, Half, TimeOptions, read_clock_span
+from mappings.steps.step import Family, Kind, Run, plain_step
 from mappings.strict import Texts, mistake
 
 _Values = dict[str, int]
-_End = Literal["start", "end"]
-_WHICH = "Which of the two to keep: start or end."
 _LONGEST = 200
 _MOST = 1000
 BETWEEN_WORDS = "to, till, until, bis, a, à, au, al, até, ao, do, tot, t/m, til, и, до, and, und, et, y, e, i"
@@ -200,7 +195,7 @@ class DateRange(_Days, name="date_range", family=Family.RANGES, gives=Kind.DATE)
         {date_range: start, formats: "%d %B %Y"}: "May 2026" -> not_a_date
     """
 
-    which: _End = Field(alias="date_range", description=_WHICH)
+    which: Literal["start", "end"] = Field(alias="date_range", description="Which of the two to keep: start or end.")
     formats: Texts = Field(min_length=1, description=_FORMATS)
 
     def function(self) -> Run:
@@ -211,36 +206,6 @@ class DateRange(_Days, name="date_range", family=Family.RANGES, gives=Kind.DATE)
             return None if span is None else span[place] or ""
 
         return reader(read, ReasonCode.NOT_A_DATE, [form.whole.example for form in forms], self.locale)
-
-
-class ClockRange(PureStep, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
-    """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
-
-    A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
-
-    Examples:
-        {clock_range: start}: "7-9pm" -> "19:00:00"
-        {clock_range: end}: "11am to 1pm" -> "13:00:00"
-        {clock_range: start}: "19-21 Uhr" -> "19:00:00"
-        {clock_range: start}: "20h30" -> "20:30:00"
-        {clock_range: end}: "20h30" -> ""
-        {clock_range: start}: "11-1pm" -> not_a_time
-        {clock_range: end}: "7pm-9" -> not_a_time
-    """
-
-    which: _End = Field(alias="clock_range", description=_WHICH)
-    half: Half = Field(default="any", description=HALVES)
-    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
-
-    def function(self) -> Run:
-        options = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
-        place = ("start", "end").index(self.which)
-
-        def read(text: str) -> Any:
-            span = read_clock_span(text, options)
-            return None if span is None else "" if span[place] is None else span[place]
-
-        return reader(read, ReasonCode.NOT_A_TIME, ("19:00-20:30", "7-9pm", "11am-1pm"))
 
 
 class Dates(_Days, name="dates", family=Family.RANGES, gives=Kind.LIST, lists=Kind.DATE):

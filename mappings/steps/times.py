@@ -12,12 +12,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from mappings.reasons import ReasonCode
-from mappings.steps.dates import EARLIEST_YEAR, MIDNIGHT, DayEnd, NotRealError, reader, real_day, zone_of
+from mappings.steps.dates import (
+    EARLIEST_YEAR,
+    MIDNIGHT,
+    DayEnd,
+    NotRealError,
+    reader,
+    real_day,
+    zone_of,
+)
 from mappings.steps.step import Family, Kind, PureStep, Run
 from mappings.strict import OneOrMany
 from mappings.zones import DAY_END, EndOfDay, TimeOfDay
@@ -178,6 +186,36 @@ class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
     def function(self) -> Run:
         options = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
         return reader(partial(read_clock_words, options=options), ReasonCode.NOT_A_TIME, _CLOCKS_SHOWN)
+
+
+class ClockRange(PureStep, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
+    """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
+
+    A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
+
+    Examples:
+        {clock_range: start}: "7-9pm" -> "19:00:00"
+        {clock_range: end}: "11am to 1pm" -> "13:00:00"
+        {clock_range: start}: "19-21 Uhr" -> "19:00:00"
+        {clock_range: start}: "20h30" -> "20:30:00"
+        {clock_range: end}: "20h30" -> ""
+        {clock_range: start}: "11-1pm" -> not_a_time
+        {clock_range: end}: "7pm-9" -> not_a_time
+    """
+
+    which: Literal["start", "end"] = Field(alias="clock_range", description="Which of the two to keep: start or end.")
+    half: Half = Field(default="any", description=HALVES)
+    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
+
+    def function(self) -> Run:
+        options = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
+        place = ("start", "end").index(self.which)
+
+        def read(text: str) -> Any:
+            span = read_clock_span(text, options)
+            return None if span is None else "" if span[place] is None else span[place]
+
+        return reader(read, ReasonCode.NOT_A_TIME, ("19:00-20:30", "7-9pm", "11am-1pm"))
 
 
 IsoKind = Literal["moment", "wall", "date", "time"]

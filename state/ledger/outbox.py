@@ -316,7 +316,7 @@ class Outbox:
             self.stopped_by = why
 
     def pin(
-        self, intent: Intent, body: bytes, *, missing: Reason | None = None, refused: Refusal | Blocked | None = None
+        self, intent: Intent, body: bytes, *, missing: Reason | None = None, refused: Refusal | Blocked | Superseded | None = None
     ) -> Intent:
         """Make `body` (the cover's id put in, or left out) the intent's own for ever, and record that its attempt begins.
 
@@ -334,7 +334,7 @@ class Outbox:
         self._claims[intent.entry_id] = claim._replace(cover_url=None, refused_request_id=refusal, copies=copies)
         return replace(intent, body=body, cover=None, refused_request_id=refusal)
 
-    def unpin(self, intent: Intent, *, refused: Refusal | Blocked) -> None:
+    def unpin(self, intent: Intent, *, refused: Refusal | Blocked | Superseded) -> None:
         """Let the intent ask for its cover image again, in a later run: the body with the one that was pinned is `refused`."""
         claim, refusal = self._claim_of(intent), refused_as(refused.answer)
         copies, cover = claim.copies + refused.copies, intent.cover

@@ -18,7 +18,7 @@ from month.play import Played, Span, played
 from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
-from pipelines.notifications.causes import Cause
+from pipelines.notifications.notices import Cause
 from state.database import reading
 from state.enums import EntryState
 from state.ledger.standing import FeedScope

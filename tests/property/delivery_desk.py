@@ -23,7 +23,7 @@ from sqlalchemy import Engine, event
 from unit.connectors_api.wired import SECRET
 from virtual_time import at_once
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from mappings.reasons import Refusal
 from mappings.steps.dates import Time
-from mappings.steps.ranges import ClockRange
-from mappings.steps.times import Clock, Epoch, Iso, Serial
+from mappings.steps.times import Clock, ClockRange, Epoch, Iso, Serial
 from mappings.zones import DAY_END
 
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from unit.mappings.conftest import Mapper, Row, mapped
 
 from mappings.reasons import Refusal
-from mappings.steps.catalogue import AnyStep
+from mappings.spec.values import AnyStep
 from mappings.steps.dates import Date, Datetime, Time, compile_format, read_datetime
 from mappings.steps.ranges import DateRange, Dates
 from mappings.steps.step import Step

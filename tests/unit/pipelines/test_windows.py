@@ -23,7 +23,8 @@ from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
-from pipelines.run.backfill import cut, default_way, is_awaited, narrow_to, note_waiting
+from pipelines.run.backfill import cut, default_way, narrow_to
+from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadInputs, ReadPlan, WindowFilter, plan_read
 from state.ledger.accounts import ReadKind

@@ -155,7 +155,7 @@ class Desk:
         """Let a person decide about a row, known or held."""
         decisions = self.world.ledger.open_decisions("ana@desk", self.world.lease.token)
         with suppress(NotPossibleError):
-            decisions.resolve(RowKey(key), choice)
+            decisions.resolve([RowKey(key)], choice)
 
     def find(self, key: str) -> None:
         """Find a row's event in the service's list, if its id is not known."""

@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import Connection, Row
 
@@ -27,51 +28,26 @@ from state.ledger.standing import RowRecord
 from state.tables import NO_DRIFT
 
 
-@dataclass(frozen=True, slots=True)
-class TakeEvent:
-    """`event_id`: the row is delivered, as the event of this id."""
+class Option(StrEnum):
+    """What may be chosen for a row, by the option of `eventsync resolve`."""
 
-    event_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resend:
-    """`resend`: the row may be sent again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """`ignore`: the row is off every list until it changes at its source."""
+    EVENT_ID = "--event-id"
+    RESEND = "--resend"
+    IGNORE = "--ignore"
+    APPLIED = "--applied"
+    SAME_AS = "--same-as"
+    RELEASE = "--release"
+    REMOVED = "--removed"
+    UNDO = "--undo"
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
-    """`applied`: the drift was applied by hand at the service."""
+class Choice:
+    """What was chosen. `row_key`: whose event a held row takes over, None for its candidate's; `event_id`: the one named."""
 
-
-@dataclass(frozen=True, slots=True)
-class SameAs:
-    """`same_as`: the held row is the event of another key. `row_key`: that key; None for the candidate that is shown."""
-
+    option: Option
     row_key: RowKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """`release`: the held row is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """`removed`: the event is gone from the service."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeBack:
-    """`undo`: the last decision is taken back."""
-
-
-Choice = TakeEvent | Resend | SetAside | Apply | SameAs | Release | Remove | TakeBack
+    event_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,25 +133,23 @@ def decide(  # noqa: C901, PLR0911  # one arm per choice
 
     `other`: the entry that `same_as` means, or whose event was taken over; `undo`: of the last decision.
     """
-    match choice:
-        case TakeEvent(event_id):
-            return _take_event(record, event_id)
-        case Resend():
+    match choice.option:
+        case Option.EVENT_ID:
+            return _take_event(record, choice.event_id)
+        case Option.RESEND:
             return _resend(record)
-        case SetAside():
+        case Option.IGNORE:
             return _ignore(record, has_warnings=has_warnings)
-        case Apply():
+        case Option.APPLIED:
             return _apply(record)
-        case SameAs():
+        case Option.SAME_AS:
             return _adopt(record, other)
-        case Release():
+        case Option.RELEASE:
             return _release(record)
-        case Remove():
+        case Option.REMOVED:
             return _remove(record)
-        case TakeBack():
+        case Option.UNDO:
             return _undo(record, undo, other)
-        case _:
-            assert_never(choice)
 
 
 def may_be_removed(record: RowRecord) -> bool:

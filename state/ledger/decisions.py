@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import Connection, Engine, case, exists, func, select, update
 
@@ -21,20 +21,13 @@ from state.ledger.choices import (
     ADOPTED,
     FOUND,
     RESOLVED,
-    Apply,
     Change,
     Choice,
     NoChange,
     NotPossibleError,
+    Option,
     Other,
     Record,
-    Release,
-    Remove,
-    Resend,
-    SameAs,
-    SetAside,
-    TakeBack,
-    TakeEvent,
     UndoRecord,
     applied,
     decide,
@@ -66,20 +59,8 @@ _NO_BASELINE = {"baseline_body": None, "baseline_fingerprint": None}
 _IN_SOURCE = {"vanished_at": None, "past_at": None, "vanished_by": ""}
 
 
-class UnknownRowError(ConfigError):
-    """The ledger has no entry of a row that was named."""
-
-
 class EventTakenError(ConfigError):
     """An event id was given to a row that another row of the same destination has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
-
-    row_key: RowKey
-    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +109,20 @@ class _Situation:
 
     row: Record
     record: RowRecord
-    outcome: Outcome
+    outcome: Change | NoChange | NotPossibleError
     giver: Record | None
     undo: UndoRecord | None
 
 
-def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Proposal, ...]:
-    """Return what a choice would do to these rows; nothing is written."""
+def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> dict[RowKey, Outcome]:
+    """Return what a choice would do to these rows; nothing is written.
+
+    The error where it is not possible, None where the ledger has no such row.
+    """
     with reading(engine) as connection:
         scopes = select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
         situations = _weigh(connection, connection.execute(scopes).scalar_one(), row_keys, choice)
-    outcomes = (situation.outcome if situation else None for situation in situations)
-    return tuple(Proposal(*pair) for pair in zip(row_keys, outcomes, strict=True))
+    return {key: situation.outcome if situation else None for key, situation in zip(row_keys, situations, strict=True)}
 
 
 def raise_all(outcomes: Collection[Outcome]) -> None:
@@ -183,28 +166,18 @@ class Decisions:
         left_alone = tuple(LeftAlone(row_key, because) for row_key, because in reasons.items() if because)
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
-    def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
-        """Do what a person has chosen for one row; None where the ledger has no entry of this key.
-
-        Raises `NotPossibleError`, and `EventTakenError` for another row's event.
-        """
-        try:
-            return self.resolve_all([row_key], choice)[0]
-        except UnknownRowError:
-            return None
-
-    def resolve_all(self, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Resolved, ...]:
+    def resolve(self, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Resolved, ...]:
         """Do what a person has chosen for these rows: for all of them, or for none. Repeating it changes nothing.
 
-        Raises `UnknownRowError`, `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
+        Raises `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
         """
+        resolved = []
         with self._transaction() as connection:
             situations = _weigh(connection, self._run.scope_id, row_keys, choice)
             raise_all([situation.outcome for situation in situations if situation])
-            resolved = []
             for situation in situations:
-                if situation is None or situation.outcome is None or isinstance(situation.outcome, NotPossibleError):
-                    raise UnknownRowError("there is no such row in the ledger")
+                if situation is None or isinstance(situation.outcome, NotPossibleError):
+                    raise NotPossibleError("there is no such row in the ledger", hint="`eventsync rows` shows the keys")
                 if isinstance(situation.outcome, Change):
                     self._write(connection, situation, choice, situation.outcome)
                 after = connection.execute(RECORDS.where(ENTRY.c.id == situation.row.id)).one()
@@ -267,32 +240,30 @@ class Decisions:
         self, connection: Connection, situation: _Situation, choice: Choice, change: Change
     ) -> None:
         row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
-        match choice:
-            case TakeBack():
+        match choice.option:
+            case Option.UNDO:
                 self._take_back(connection, situation, columns)
                 return
-            case Remove():
+            case Option.REMOVED:
                 self._remove(connection, situation, change, columns)
                 return
-            case TakeEvent():
+            case Option.EVENT_ID:
                 if change.event_id is not None and change.event_id != row.event_id:
                     self._claim_event(connection, situation.record.row_key, change.event_id)
                     was = row.state.replace("_", " ")
                     columns |= _answer(RESOLVED, f"{self._by} said that it is event {change.event_id}; it was {was}")
-            case Resend():
+            case Option.RESEND:
                 columns |= self._send_again(connection, row, change)
-            case SetAside():
+            case Option.IGNORE:
                 columns["ignored_fingerprint"] = wanted_of(row._asdict())[0]
-            case Apply():
+            case Option.APPLIED:
                 columns |= applied(row)
-            case Release() if row.body:
+            case Option.RELEASE if row.body:
                 columns |= {"candidate_id": None, "attempts": 0}
-            case Release():  # an upgrade made the entry: only a read knows what to send
+            case Option.RELEASE:  # an upgrade made the entry: only a read knows what to send
                 drop_bookmark(connection, self._run.scope_id)
-            case SameAs():
+            case Option.SAME_AS:
                 columns |= self._adopt(connection, situation, change)
-            case _:
-                assert_never(choice)
         adopted_id = None if change.adopted is None else change.adopted.record.entry_id
         self._update(connection, row.id, columns | undo_of(row, columns, adopted_id=adopted_id))
 
@@ -397,7 +368,7 @@ class Decisions:
 def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Choice) -> list[_Situation | None]:
     """Read the entries and decide about each, None where there is none; of several that want the same event, none gets it."""
     situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
-    if not isinstance(choice, SameAs):
+    if choice.option is not Option.SAME_AS:
         return situations
     rivals = Counter(one.giver.id for one in situations if one and one.giver and isinstance(one.outcome, Change))
     for number, one in enumerate(situations):
@@ -413,12 +384,12 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     if row is None:
         return None
     record, giver, undo, has_warnings = _record_of(connection, row), None, None, False
-    if isinstance(choice, SameAs):
+    if choice.option is Option.SAME_AS:
         giver = _giver(connection, row, choice)
-    elif isinstance(choice, TakeBack) and row.undo:
+    elif choice.option is Option.UNDO and row.undo:
         undo = load_undo(row.undo)
         giver = None if undo.adopted_id is None else _find(connection, ENTRY.c.id == undo.adopted_id)
-    elif isinstance(choice, SetAside):
+    elif choice.option is Option.IGNORE:
         listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
         warned = select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))
         has_warnings = bool(connection.execute(warned).scalar())
@@ -426,7 +397,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     if giver is not None:
         place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
         other = Other(_record_of(connection, giver), FeedName(place[0]), place[1])
-    outcome: Outcome
+    outcome: Change | NoChange | NotPossibleError
     try:
         outcome = decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
     except NotPossibleError as problem:
@@ -434,7 +405,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     return _Situation(row, record, outcome, giver, undo)
 
 
-def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None:
+def _giver(connection: Connection, row: Record, choice: Choice) -> Record | None:
     """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
     candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
     if choice.row_key is None:

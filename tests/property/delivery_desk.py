@@ -169,8 +169,8 @@ class Worker:
 
     def propose(self, row_key: str, choice: Choice) -> Change | NoChange | None:
         """Return what the command would say before it does anything; None if it cannot be done."""
-        (weighed,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice)
-        return None if isinstance(weighed.outcome, NotPossibleError) else weighed.outcome
+        (outcome,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice).values()
+        return None if isinstance(outcome, NotPossibleError) else outcome
 
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""

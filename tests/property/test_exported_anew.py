@@ -18,7 +18,7 @@ from unit.state.world import World
 
 from mappings.errors import SyncError
 from pipelines.run.options import RunOptions
-from state.ledger.choices import Resend, SetAside, TakeBack
+from state.ledger.choices import Choice, Option
 
 ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 
@@ -144,7 +144,7 @@ FEEDS = st.builds(
 )
 WORDS = st.lists(st.sampled_from(["create"] * 5 + ["refuse", "block", "lose", "conflict", "unconfirmed"]), max_size=4).map(tuple)
 ACTS = st.one_of(
-    st.builds(Decide, KEYS, st.sampled_from([Resend(), SetAside(), TakeBack(), None])),
+    st.builds(Decide, KEYS, st.sampled_from([Choice(Option.RESEND), Choice(Option.IGNORE), Choice(Option.UNDO), None])),
     st.builds(Wait, st.sampled_from([1, 9, 30])),
     st.just(Killed()),
     st.builds(Remap, FEEDS),

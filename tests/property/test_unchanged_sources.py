@@ -16,7 +16,7 @@ from unit.state.world import World
 from connectors.sources.contract import REAL_CLOCK, Clock
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
-from state.ledger.choices import Resend, SetAside, TakeBack, TakeEvent
+from state.ledger.choices import Choice, Option
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ OPTIONS = st.sampled_from(
     + [RunOptions(full=True), RunOptions(keys=("a",)), RunOptions(status="draft"), RunOptions(accept=("rejected", "shrink"))]
 )
 PUBLISH = st.builds(Publish, WORDS, st.sampled_from([None] * 6 + [1]))
-DECIDE = st.builds(Decide, KEYS, st.sampled_from([Resend(), SetAside(), TakeBack(), TakeEvent(7), None]))
+_CHOICES = (*map(Choice, (Option.RESEND, Option.IGNORE, Option.UNDO)), Choice(Option.EVENT_ID, event_id=7), None)
+DECIDE = st.builds(Decide, KEYS, st.sampled_from(_CHOICES))
 CHANGES = (
     st.builds(Edit, st.integers(0, 5), ROWS)
     | st.builds(Edit, st.integers(0, 2), FEW)

@@ -47,7 +47,7 @@ def count(world: World, table: Table, where: ColumnElement[bool] | None = None) 
 
 def resolve(world: World, key: str, choice: Choice) -> None:
     """Record a person's decision about a row."""
-    assert world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey(key), choice) is not None
+    world.ledger.open_decisions("ann@desk", world.lease.token).resolve([RowKey(key)], choice)
 
 
 def problems(world: World, kind: ProblemKind) -> list[str]:

@@ -27,7 +27,7 @@ from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, ro
 from state.database import reading, writing
 from state.errors import HeldByAnotherError, StateUnavailableError
 from state.export import TABLES, import_from
-from state.ledger.choices import Release, TakeBack
+from state.ledger.choices import Choice, Option
 from state.ledger.lease import this_process
 from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, PACKED, differences, unpacked, upgrade
@@ -315,9 +315,9 @@ def test_a_packed_body_is_unpacked_by_the_dictionary_of_its_feed_alone() -> None
 def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(engine: Engine) -> None:
     world, rows = resumed(engine), as_read(engine)
     decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
-    decisions.resolve(RowKey("drift-ignored"), TakeBack())
-    decisions.resolve(RowKey("held-ignored"), TakeBack())
-    decisions.resolve(RowKey("held"), Release())
+    decisions.resolve([RowKey("drift-ignored")], Choice(Option.UNDO))
+    decisions.resolve([RowKey("held-ignored")], Choice(Option.UNDO))
+    decisions.resolve([RowKey("held")], Choice(Option.RELEASE))
     world.stage(rows)
     after = entries_of(engine)
     assert after["drift-ignored"].decision is None

@@ -34,7 +34,7 @@ if IS_WORKING:
     from pipelines.control_characters import replaced
     from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, ProblemKind, Waiting
-    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+    from state.ledger.standing import FeedScope, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
@@ -396,23 +396,20 @@ class _Rows:
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
         after = 0
         while page := self.queries.problems(self.scope, kind, after=after):
-            keys = [one.row_key for one in page]
-            # An earlier version of a row that cannot be used may be online; its editor should know that.
-            online = {} if kind is ProblemKind.WARNING else self.queries.event_ids(self.scope, keys)
-            candidates = self.queries.candidates(self.scope, keys) if kind is ProblemKind.HELD else {}
             met = self.queries.first_met(page)
             self.bar.advance(len(page))
-            for record in page:
-                yield self._problem(record, met[record.problem_id], online.get(record.row_key), candidates.get(record.row_key))
+            yield from (self._problem(record, met[record.problem_id]) for record in page)
             after = page[-1].problem_id
 
-    def _problem(self, record: ProblemRecord, met: datetime, event_id: int | None, candidate: OtherEntry | None) -> Line:
+    def _problem(self, record: ProblemRecord, met: datetime) -> Line:
+        # An earlier version of a row that cannot be used may be online; its editor should know that.
+        event_id = None if record.kind is ProblemKind.WARNING else record.event_id
         points = tuple(
             Point(REASON_TEXTS[one.code], text_of(one.column or _plain(one.field)), text_of(one.found), text_of(one.hint))
             for one in record.reasons
         )
-        if candidate is not None:
-            points = (Point(f"It looks like the event with the identifier {text_of(str(candidate))}."),)
+        if record.candidate is not None:
+            points = (Point(f"It looks like the event with the identifier {text_of(str(record.candidate))}."),)
         return Line(
             at=text_of(record.origin),
             name=text_of(f"identifier {record.row_key}") if record.row_key else "without an identifier",

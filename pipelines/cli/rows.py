@@ -218,7 +218,7 @@ def chosen_rows(queries: LedgerQueries | None, scope: FeedScope | None, choices:
         return
     for choice in choices:
         if choice in tuple(ProblemKind):
-            yield from _problems(queries, scope, ProblemKind(choice))
+            yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
         else:
             yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, _filter(choice)))
 
@@ -231,18 +231,8 @@ def _filter(choice: str) -> RowFilter:
     return RowFilter(states=frozenset({EntryState(choice)}))
 
 
-def _problems(queries: LedgerQueries, scope: FeedScope, kind: ProblemKind) -> Iterator[Problem]:
-    after = 0
-    while page := queries.problems(scope, kind, after=after):
-        keys = {record.row_key for record in page if record.row_key}
-        events = queries.event_ids(scope, keys)
-        candidates = queries.candidates(scope, keys) if kind is ProblemKind.HELD else {}
-        for record in page:
-            yield _problem(record, scope.feed, events.get(record.row_key), candidates.get(record.row_key))
-        after = page[-1].problem_id
-
-
-def _problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> Problem:
+def _problem(record: ProblemRecord, feed: str) -> Problem:
+    candidate = record.candidate
     problem = "\n".join(
         (f"{reason.column or reason.field} {reason.found!r}: " if reason.column or reason.field else "")
         + REASON_TEXTS[reason.code]
@@ -252,15 +242,13 @@ def _problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: 
     if record.kind is ProblemKind.HELD:
         problem = f"it looks like the event of {candidate}" if candidate else problem
         hint = _held_hint(feed, record.row_key, candidate)
-    elif record.kind is ProblemKind.REJECTED and event_id is not None:
-        problem += f"\nonline as event {event_id}, row now unusable"
+    elif record.kind is ProblemKind.REJECTED and record.event_id is not None:
+        problem += f"\nonline as event {record.event_id}, row now unusable"
     return document_from(
         Problem,
         record,
         state=record.kind,
         place=record.origin,
-        event_id=event_id,
-        candidate=candidate,
         problem=problem,
         hint=hint,
     )

@@ -43,7 +43,7 @@ from pipelines.run.stage import StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
-from state.ledger.lease import BootClock, Lease, LeaseClock
+from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter, RunRecord
@@ -90,7 +90,7 @@ class Clock:
 
     @property
     def lease_clock(self) -> LeaseClock:
-        return LeaseClock(self, BootClock("this boot", self.seconds))
+        return LeaseClock(self, is_servers=False)
 
 
 def _loop_s() -> float:

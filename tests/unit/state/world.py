@@ -15,7 +15,7 @@ from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, Row
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport
-from state.ledger.lease import BootClock, Lease, LeaseClock
+from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import FeedScope, RowRecord
@@ -45,7 +45,7 @@ class Clock:
     @property
     def lease_clock(self) -> LeaseClock:
         """Leases by this clock alone: a database server would measure them by its own."""
-        return LeaseClock(self, BootClock("this boot", lambda: self.instant.timestamp()))  # noqa: PLW0108  # the instant at the time of asking
+        return LeaseClock(self, is_servers=False)
 
 
 def body_of(title: str, *, status: str = "published") -> bytes:

@@ -15,23 +15,12 @@ from mappings.row_key import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
+from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
 from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, is_running
-from state.ledger.standing import (
-    RECORDS,
-    FeedScope,
-    OpenRows,
-    OtherEntry,
-    RowRecord,
-    as_record,
-    has_earlier,
-    has_warning,
-    load_standing,
-    read_standing,
-    waits,
-)
+from state.ledger.standing import FeedScope, OtherEntry, RowRecord
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
@@ -70,7 +59,7 @@ class RunRecord:
     brakes: tuple[str, ...]
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
-    standing: Mapping[Waiting, OpenRows] | None = None
+    standing: Mapping[Waiting, standing.OpenRows] | None = None
     """What waited for a person when it ended; None for runs of earlier versions."""
 
 
@@ -190,12 +179,14 @@ class LedgerQueries:
         """Return one page of a feed's entries, oldest first."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            page = RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
+            page = standing.RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
             earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(
-            replace(as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id))
+            replace(
+                standing.as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id)
+            )
             for row in found
         )
 
@@ -268,7 +259,7 @@ def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None)
         case ProblemKind.REJECTED:
             yield PROBLEM.c.listed_run == run_id
         case ProblemKind.HELD:
-            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, waits(Waiting.HELD, scope_id, now))
+            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, standing.waits(Waiting.HELD, scope_id, now))
             yield ~exists().where(
                 _NEWER.c.scope_id == scope_id,
                 _NEWER.c.kind == kind.value,
@@ -276,7 +267,7 @@ def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None)
                 tuple_(_NEWER.c.seen_at, _NEWER.c.id) > tuple_(PROBLEM.c.seen_at, PROBLEM.c.id),
             )
         case ProblemKind.WARNING:
-            yield has_warning(scope_id, now)
+            yield standing.has_warning(scope_id, now)
 
 
 def _of(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
@@ -310,14 +301,14 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
         yield ENTRY.c.state.in_([state.value for state in which.states])
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
-    yield ENTRY.c.scope_id == scope_id if which.waiting is None else waits(which.waiting, scope_id, now)
+    yield ENTRY.c.scope_id == scope_id if which.waiting is None else standing.waits(which.waiting, scope_id, now)
     raw = {
         ENTRY.c.drift_kind.is_not(None): which.is_drifted,
         ENTRY.c.vanished_at.is_not(None): which.is_vanished,
         (ENTRY.c.copies > 1): which.is_resent,
         IS_SET_ASIDE: which.is_ignored,
         ENTRY.c.removed_at.is_(None): which.is_kept,
-        has_earlier(scope_id, now): which.has_earlier,
+        standing.has_earlier(scope_id, now): which.has_earlier,
     }
     yield from (predicate for predicate, is_asked in raw.items() if is_asked)
 
@@ -326,26 +317,26 @@ def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedSt
     of_feed = ENTRY.c.scope_id == scope.id
     counts = select(ENTRY.c.state, func.count()).where(of_feed).group_by(ENTRY.c.state)
     states: dict[str, int] = dict(map(tuple, connection.execute(counts)))
-    standing = read_standing(connection, scope.id, now)
+    waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
     run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
     last_read = None if read is None else _run(read)
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
-        drifted=standing.drift.count,
-        to_publish=standing.drifts.get(DriftKind.TO_PUBLISH, 0),
-        vanished=standing.vanished.count,
+        drifted=waiting.drift.count,
+        to_publish=waiting.drifts.get(DriftKind.TO_PUBLISH, 0),
+        vanished=waiting.vanished.count,
         gate=read_gate(connection, scope.id),
         lease=_lease(connection, scope.id),
         last_whole_read=scope.last_whole_read,
         last_run=None if run is None else _run(run),
-        waiting=_rejected(connection, scope.id, last_read, now) | standing.counts,
+        waiting=_rejected(connection, scope.id, last_read, now) | waiting.counts,
         set_aside=count_entries(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
-        cancelled=standing.drifts.get(DriftKind.CANCELLED, 0),
+        cancelled=waiting.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
-        returned=standing.drifts.get(DriftKind.RETURNED, 0),
+        returned=waiting.drifts.get(DriftKind.RETURNED, 0),
     )
 
 
@@ -387,7 +378,7 @@ def _run(row: _Row) -> RunRecord:
         "brakes": tuple(json.loads(row.brakes)),
         "notices": tuple(json.loads(row.notices)),
         "pace": json.loads(row.pace),
-        "standing": row.standing and load_standing(row.standing),
+        "standing": row.standing and standing.load_standing(row.standing),
     }
     return RunRecord(**columns)
 

@@ -15,15 +15,7 @@ from sqlalchemy import Connection, Row
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.enums import Decision, DriftKind, EntryState
-from state.ledger.entries import (
-    CANCELLED,
-    channel_of,
-    duplicate_digest_of,
-    ends_at_of,
-    kind_of_drift,
-    may_be_pinned_anew,
-    used_revisions,
-)
+from state.ledger import entries
 from state.ledger.standing import RowRecord
 from state.tables import NO_DRIFT
 
@@ -376,26 +368,30 @@ def wanted_of(row: Mapping[str, Any]) -> tuple[str, bytes | None]:
 def applied(row: Record) -> dict[str, Any]:
     """Make the drift the baseline, as it was shown."""
     body, columns = row.drift_body, {"baseline_body": row.drift_body, "baseline_fingerprint": row.drift_fingerprint}
-    digests = {"twin_digest": duplicate_digest_of(body), "ends_at": ends_at_of(body), "ignored_fingerprint": None}
+    digests = {"twin_digest": entries.duplicate_digest_of(body), "ends_at": entries.ends_at_of(body), "ignored_fingerprint": None}
     return columns | digests | NO_DRIFT
 
 
 def pinned(body: bytes) -> dict[str, Any]:
     """Pin a body. The next read adds its cover image: the fingerprint is that of a payload without one."""
     columns = {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None}
-    return columns | {"twin_digest": duplicate_digest_of(body), "channel_id": channel_of(body), "ends_at": ends_at_of(body)}
+    return columns | {
+        "twin_digest": entries.duplicate_digest_of(body),
+        "channel_id": entries.channel_of(body),
+        "ends_at": entries.ends_at_of(body),
+    }
 
 
 def drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
     """Return the drift columns of an entry that shows one thing and is asked for another."""
     wanted, body = asked
     kind: DriftKind | None = None
-    if wanted == CANCELLED:
+    if wanted == entries.CANCELLED:
         body, kind = None, DriftKind.CANCELLED
     elif wanted == shown[0] and not is_removed:
         return dict(NO_DRIFT)
     elif body is not None:
-        kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown[1], body)
+        kind = DriftKind.RETURNED if is_removed else entries.kind_of_drift(shown[1], body)
     return {"drift_body": body, "drift_fingerprint": wanted, "drift_kind": kind and kind.value}
 
 
@@ -466,7 +462,7 @@ def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
         return before if row.decision == Decision.REMOVED else {}
     is_to_be_sent = undo.decision in (Decision.RESEND, Decision.RETRY)
     is_unanswered = then["unanswered_at"] is not None
-    if is_to_be_sent and may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
+    if is_to_be_sent and entries.may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
         before |= NO_DRIFT
     elif (
         is_to_be_sent
@@ -486,7 +482,7 @@ def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
 
 def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
     """Give an entry the next key that none of its events has, under which nothing was sent."""
-    used = used_revisions(connection, [row.id])[row.id]
+    used = entries.used_revisions(connection, [row.id])[row.id]
     revision = row.revision + 1
     while revision in used:
         revision += 1

@@ -97,6 +97,10 @@ class LeaseClock:
     is_servers: bool
     ttl_s: float = LEASE_TTL_S
 
+    def seconds(self) -> float:
+        """Return seconds that went by on this host, also where the lease is measured by the server's clock."""
+        return seconds_since_boot() if self.is_servers else self.now().timestamp()
+
     def heartbeat(self) -> dict[str, Any]:
         """Return the columns of a heartbeat: on a server by its own clock, in the statement."""
         ttl = timedelta(seconds=self.ttl_s)
@@ -223,10 +227,10 @@ class FencedTransaction:
         """
         clock = self.lease_clock
         with writing(self.engine) as connection:
-            began = clock.now()
+            began_s = clock.seconds()
             show_token(connection, self.scope_id, self.token, clock)
             yield connection
-            if clock.now() - began > timedelta(seconds=clock.ttl_s * _LONG):
+            if clock.seconds() - began_s > clock.ttl_s * _LONG:
                 show_token(connection, self.scope_id, self.token, clock)
 
     def key(self, row_key: RowKey, revision: int = 0) -> IdempotencyKey:

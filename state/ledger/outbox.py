@@ -30,7 +30,7 @@ from mappings.delivery import (
 from mappings.errors import SyncError
 from mappings.outcome import Cover
 from mappings.reasons import Reason
-from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
+from mappings.row_key import IdempotencyKey, RowKey, names_of
 from state.database import reading
 from state.enums import Decision, EntryState, Phase
 from state.errors import StateBusyError
@@ -162,8 +162,6 @@ def refused_as(answer: Answer) -> str:
 
 
 KEY_MEMORY_S = 86_400.0
-_FEW_ROWS = 100
-"""So many beginnings are looked for by the database; of more, each entry is looked at here."""
 _ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED}
 """What a drain may end in for an entry."""
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
@@ -475,13 +473,8 @@ def _find_events(connection: Connection, scope_id: int, row_keys: Collection[Row
     A row's own key has `row_parts` parts. Rows that the ledger does not know are left out.
     """
     wanted = frozenset(row_keys)
-    listed = select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id)
-    if len(wanted) <= _FEW_ROWS:
-        ways = (or_(ENTRY.c.row_key == key, ENTRY.c.row_key.startswith(event_key(key, ""), autoescape=True)) for key in wanted)
-        listed = listed.where(or_(false(), *ways))
-    # SQLite takes capitals for small letters in such conditions, and a key of fewer parts is no row's.
-    rows = connection.execute(listed.execution_options(yield_per=2_000))  # they may be all of the feed's
-    return sorted(row.id for row in rows if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
+    listed = select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id).execution_options(yield_per=2_000)
+    return sorted(row.id for row in connection.execute(listed) if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
 
 
 def _count_pending(connection: Connection, run: FencedTransaction) -> tuple[int, int]:

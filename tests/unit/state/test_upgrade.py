@@ -379,13 +379,13 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import MetaData, Table, update
 from state.database import writing
 from state.opening import open_database
-from state.ledger.lease import seconds_since_boot, this_process
+from state.ledger.lease import this_process
 from state.tables import LEASE
 engine = open_database(sys.argv[1], upgrades=False)
 me, now = this_process("eventsync run"), datetime.now(UTC)
 with writing(engine) as connection:
     names = {column.name for column in Table("lease", MetaData(), autoload_with=connection, resolve_fks=False).c}
-    held = dict(holder=me.name, host=me.host, pid=me.pid, process_started=me.started, boot=me.boot, beat_s=seconds_since_boot(),
+    held = dict(holder=me.name, host=me.host, pid=me.pid, process_started=me.started, boot=me.boot,
         acquired_at=now, heartbeat_at=now, expires_at=now + timedelta(seconds=60))
     held = {name: value for name, value in held.items() if name in names}
     connection.execute(update(LEASE).where(LEASE.c.scope_id == 1).values(**held))

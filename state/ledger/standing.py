@@ -31,6 +31,7 @@ from state.ledger.entries import (
 )
 from state.tables import EARLIER, ENTRY, PROBLEM, RUN, SCOPE
 
+KEY_MEMORY_S = 86_400.0
 _NAMED = 3
 
 

@@ -22,7 +22,7 @@ from pipelines.run.publish import Drain
 from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
 from state.enums import Decision, EntryState
 from state.ledger.choices import Change, Choice, Option
-from state.ledger.decisions import Retried
+from state.ledger.decisions import Decisions, Retried
 from state.ledger.outbox import Settled
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
@@ -125,7 +125,7 @@ def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_requ
     service = _denied(world, denial, tells_anew=True)
     service.is_open = True
     assert isinstance(_drained(world, service), DENIALS[denial][2])
-    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
     told = decisions.retry()
     assert told == Retried(0, 0, told.left_alone)
     assert told.left_alone
@@ -145,7 +145,7 @@ def test_only_rows_that_were_denied_themselves_can_be_let_out_under_their_next_k
     barred = Postponed(answer(403, "req-1"), TransientError("the scope is missing"))
     told_only = Postponed(barred.answer, barred.cause, attempts=0)
     outbox.settle_and_claim([Settled(first, barred), Settled(second, told_only)], 0)
-    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
     outcomes = {key: decisions.resolve([RowKey(key)], Choice(Option.RESEND))[0] for key in ("asked", "behind", "waiting")}
     changed = [key for key, resolved in outcomes.items() if isinstance(resolved.outcome, Change)]
     assert changed == ["asked"]
@@ -166,7 +166,7 @@ def test_where_the_books_were_lost_no_key_is_left_by_itself_while_access_is_miss
     service.is_locked = True
     for _ in range(3):
         _drained(young, service)
-        young.ledger.open_decisions("ann@desk", young.lease.token).retry()
+        Decisions(young.ledger.fence("", young.lease.token), "ann@desk").retry()
     service.is_locked = False
     assert _drained(young, service) is None
     assert (young.known("a").state, len(set(service.asked))) == (EntryState.DELIVERED, 1)

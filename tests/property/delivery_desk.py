@@ -45,6 +45,7 @@ from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
+from state.ledger.outbox import open_outbox
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter, RunRecord
 
@@ -162,7 +163,7 @@ class Worker:
         with _mortal(self._engine, death or Death()):
             try:
                 with ledger.acquire_lease(by) as lease:
-                    return choose(ledger.open_decisions(by, lease.token))
+                    return choose(Decisions(ledger.fence("", lease.token), by))
             except KilledError:
                 self.clock.turn(seconds=90)
                 return None
@@ -214,7 +215,7 @@ class Worker:
         return StageJob(run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None)
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
-        outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
+        outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, key_memory_s=KEY_MEMORY_S)
         job = PublishJob(
             outbox=outbox,
             open_api=self._api,

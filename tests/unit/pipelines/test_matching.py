@@ -145,7 +145,7 @@ def body(**changed: Any) -> bytes:
 def test_an_event_is_found_by_what_the_source_asks_for_now_or_by_the_baseline() -> None:
     asked = replace(row(title="Edited"), drift_body=body())
     applied = replace(row(title="Edited"), baseline_body=body(), drift_body=body(title="Edited again"))
-    for one, shown in ((asked, asked.asked), (applied, None)):
+    for one, shown in ((asked, asked.drift_body), (applied, None)):
         (verdict,) = matched([one], [event(7, **PAYLOAD)])
         assert (verdict.verdict, verdict.event_ids, verdict.shown) == (Verdict.FOUND, (7,), shown)
 

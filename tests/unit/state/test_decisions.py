@@ -53,7 +53,7 @@ DENIED = Postponed(answer(401), KeyRefusedError("the key is revoked"))
 
 
 def decisions(world: World) -> Decisions:
-    return world.ledger.open_decisions(ANN, world.lease.token)
+    return Decisions(world.ledger.fence("", world.lease.token), ANN)
 
 
 def decide(world: World, key: str, choice: Choice) -> Change | NoChange:
@@ -686,7 +686,7 @@ def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: 
     with pytest.raises(LeaseLostError):
         decide(other, "n2", Choice(Option.SAME_AS))
     before = columns(world)
-    of_both = other.ledger.open_decisions(ANN, other.lease.token, [world.lease])
+    of_both = Decisions(other.ledger.fence("", other.lease.token), ANN, [world.lease])
     of_both.resolve([RowKey("n2")], Choice(Option.SAME_AS))
     assert world.states() == {"a2": "superseded", "n2": "delivered"}
     assert world.known("a2").key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)

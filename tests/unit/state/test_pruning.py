@@ -14,6 +14,7 @@ from state.backfills import Backfills, SliceEnd, SliceState
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_COMPARED, StagePolicy
 from state.ledger.choices import Choice, Option
+from state.ledger.stage import open_stage
 from state.ledger.standing import RowRecord
 from state.notes import NoticesSent
 from state.prune import Pruned, prune
@@ -103,7 +104,7 @@ def test_runs_that_never_ended_keep_their_accounts(world: World) -> None:
 
 def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world: World) -> None:
     world.stage([row("a"), rejection("b")])
-    world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
+    open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
     world.clock.turn(days=365)
     done = pruned(world)
     assert (done.problems, done.standing_problems) == (0, 1)

@@ -16,6 +16,7 @@ from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount
+from state.ledger.gate import repeat_read
 from state.ledger.outbox import Settled
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
@@ -181,7 +182,7 @@ def test_the_shortcut_of_an_unchanged_source_counts_refused_rows_as_still_refuse
     world.stage([row(key) for key in "abc"], stamp="1")
     world.publish(Refusal(answer(400)), Refusal(answer(400)))
     run = world.run()
-    report = world.ledger.repeat_read(run, world.lease.token, DEFAULT_POLICY, "1", "1", no_brakes)
+    report = repeat_read(world.ledger.fence(run, world.lease.token), DEFAULT_POLICY, "1", "1", no_brakes)
     assert report is not None
     assert (report.account.still_refused, report.account.unchanged, report.account.new) == (2, 1, 0)
 

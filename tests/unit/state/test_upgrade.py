@@ -28,6 +28,7 @@ from state.database import reading, writing
 from state.errors import HeldByAnotherError, StateUnavailableError
 from state.export import TABLES, import_from
 from state.ledger.choices import Choice, Option
+from state.ledger.decisions import Decisions
 from state.ledger.lease import this_process
 from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, PACKED, differences, unpacked, upgrade
@@ -314,7 +315,7 @@ def test_a_packed_body_is_unpacked_by_the_dictionary_of_its_feed_alone() -> None
 @ON_SQLITE
 def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(engine: Engine) -> None:
     world, rows = resumed(engine), as_read(engine)
-    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
     decisions.resolve([RowKey("drift-ignored")], Choice(Option.UNDO))
     decisions.resolve([RowKey("held-ignored")], Choice(Option.UNDO))
     decisions.resolve([RowKey("held")], Choice(Option.RELEASE))

@@ -350,7 +350,7 @@ def _opened(file: Path) -> Iterator[Iterator[bytes]]:
     """Open a file for reading: its lines. Raises `ConfigError` for all that is wrong with it."""
     try:
         with gzip.open(file) as stream:
-            yield (line.removesuffix(b"\n") for line in stream)
+            yield _lines_in(stream)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one") from error
     except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError) as error:
@@ -360,3 +360,10 @@ def _opened(file: Path) -> Iterator[Iterator[bytes]]:
         ) from error
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}", hint="choose another file") from error
+
+
+def _lines_in(stream: Iterable[bytes]) -> Iterator[bytes]:
+    for line in stream:
+        if not line.endswith(b"\n"):
+            raise ValueError("a line has no end")
+        yield line[:-1]

@@ -12,7 +12,7 @@ from functools import partial
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.event_api.media import ImageFetcher
 from connectors.sources.catalogue import open_source
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import compile_feed
@@ -229,8 +229,8 @@ class FeedRun:
         settings, policy = context.settings, mapping.publish
 
         def open_covers() -> CoverImages:
-            limits = ImageLimits(allows_private=settings.allow_private_images)
-            fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=policy.most_in_flight)
+            allows_private = settings.allow_private_images
+            fetcher = ImageFetcher(sleep=asyncio.sleep, random=random.random, allows_private=allows_private)
             return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
 
         return PublishJob(

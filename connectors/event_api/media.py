@@ -57,12 +57,17 @@ def _recognise(content: bytes) -> Picture | None:
     if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR":
         control = content.find(b"acTL", 8, content.find(b"IDAT"))  # of an animated one, before the first image data
         frames = struct.unpack_from(">I", content, control + 4)[0] if control > 0 else 1
-        return Picture("image/png", *struct.unpack_from(">II", content, 16), frames=max(frames, 1))
+        return Picture("image/png", *_pair(">II", content, 16), max(frames, 1))
     if content[:6] in {b"GIF87a", b"GIF89a"}:
-        return Picture("image/gif", *struct.unpack_from("<HH", content, 6), frames=max(len(_GIF_FRAME.findall(content)), 1))
+        return Picture("image/gif", *_pair("<HH", content, 6), max(len(_GIF_FRAME.findall(content)), 1))
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         return Picture("image/webp", *_webp_size(content), max(content.count(b"ANMF"), 1))
     return None
+
+
+def _pair(form: str, content: bytes, at: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(form, content, at)
+    return first, second
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
@@ -71,7 +76,7 @@ def _jpeg_size(content: bytes) -> tuple[int, int]:
     while content[at] == 0xFF:
         marker = content[at + 1]
         if marker in _JPEG_FRAMES:
-            height, width = struct.unpack_from(">HH", content, at + 5)
+            height, width = _pair(">HH", content, at + 5)
             return width, height
         if marker in _JPEG_WITHOUT_LENGTH:
             at += 1 if marker == 0xFF else 2
@@ -88,7 +93,7 @@ def _webp_size(content: bytes) -> tuple[int, int]:
             (bits,) = struct.unpack_from("<I", content, 21)
             return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
         case b"VP8 ":
-            width, height = struct.unpack_from("<HH", content, 26)
+            width, height = _pair("<HH", content, 26)
             return width & 0x3FFF, height & 0x3FFF
         case _:
             return 0, 0

@@ -30,15 +30,13 @@ from mappings.compiler.base import (
 from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.lookup_table import normaliser
 from mappings.outcome import Cover, RowLocation
-from mappings.patterns import compile_pattern
+from mappings.patterns import compile_pattern, short_enough
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean
 from mappings.spec import values as spec
 from mappings.spec.values import Condition, TestName, Value
-from mappings.steps.lists import short_enough
 from mappings.steps.lookups import part_missed, split_columns, table_finder
-from mappings.steps.step import Kind
-from mappings.steps.text import text_of
+from mappings.steps.step import Kind, text_of
 from mappings.steps.urls import clean_url
 
 Holds = Callable[[RowState], bool]

@@ -15,8 +15,8 @@ from pydantic import TypeAdapter
 
 from connectors.errors import ScopeMissingError
 from connectors.event_api.answers import INDEXES, is_same_place, words_of
-from connectors.event_api.client import EventApi
 from connectors.event_api.contract_check import compare, upload_field
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.openapi import NoPage, read_page
 from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError

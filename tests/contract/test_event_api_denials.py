@@ -13,7 +13,7 @@ from unit.connectors_api.wired import Handler, Service, ask, created, deliver, i
 from unit.state.world import World, answer, row
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from mappings.delivery import Denial, Postponed, Receipt, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.outcome import MappedRow

@@ -14,7 +14,7 @@ from unit.connectors_api.wired import Handler, Scripted, Service, answers_to, ap
 from unit.state.world import World, row
 from virtual_time import at_once, clock
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.retry import RetryPolicy
 from mappings.delivery import Conflict, Intent, Postponed, Receipt, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError

@@ -16,7 +16,7 @@ from unit.connectors_api.wired import SECRET, Service, ask, page, told
 
 from connectors.addresses import is_public
 from connectors.errors import KeyRefusedError
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageLimits, ImageProblem, ImageUnchanged
 from mappings.errors import SyncError
 

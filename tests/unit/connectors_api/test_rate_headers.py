@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import EPOCH, clock
 
-from connectors.event_api.answers import HttpAnswer, interpret
-from connectors.retry import RateHint, rate_hint, retry_after_s
+from connectors.event_api.answers import HttpAnswer, interpret, rate_hint
+from connectors.rate_limit import RateHint
+from connectors.retry import retry_after_s
 from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
 

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from unit.mappings.conftest import Mapper, Row, mapped
 
 from mappings.reasons import Refusal
-from mappings.steps.catalogue import AnyStep
+from mappings.spec.values import AnyStep
 from mappings.steps.dates import Date, DateRange, Dates, Datetime, Time
 from mappings.steps.formats import compile_format, read_format
 from mappings.steps.step import Step

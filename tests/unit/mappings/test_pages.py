@@ -21,8 +21,7 @@ from mappings.examples import run_examples
 from mappings.outcome import MappedRow, Rejection
 from mappings.reasons import Refusal
 from mappings.reference import read_vocabulary
-from mappings.spec.values import COMPANIONS, MARKERS, From
-from mappings.steps.catalogue import STEPS, AnyStep
+from mappings.spec.values import COMPANIONS, MARKERS, STEPS, AnyStep, From
 from mappings.steps.formats import BETWEEN_WORDS, OPENING_WORDS
 from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words
 from mappings.yaml.loader import parse_feed

@@ -12,7 +12,7 @@ from unit.connectors_api.wired import api_over
 from unit.state.world import DESTINATION, World
 from virtual_time import at_once, now
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.media import ImageFetcher, ImageLimits
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError

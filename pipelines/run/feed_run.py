@@ -16,7 +16,6 @@ from connectors.event_api.media import ImageFetcher
 from connectors.sources.catalogue import open_source
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import compile_feed
-from mappings.compiler.rows import is_expanding
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
@@ -26,7 +25,7 @@ from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
-from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishJob, PublishReport, outcome_of_publish, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
@@ -34,7 +33,7 @@ from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_
 from pipelines.run.standing import outcome_of_standing
 from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
 from pipelines.run.write_back import WrittenBack, write_back_rows
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox
 from state.ledger.standing import Standing
@@ -66,7 +65,7 @@ class Watcher:
 class RunResult:
     """How one run of one feed ended; `published` is None where it sent nothing."""
 
-    outcome: Outcome
+    outcome: RunOutcome
     published: PublishReport | None = None
 
 
@@ -83,7 +82,7 @@ class FeedRun:
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
         published: PublishReport | None = None
-        outcome = Outcome("done", ExitCode.DONE)
+        outcome = RunOutcome("done", ExitCode.DONE)
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
@@ -126,7 +125,7 @@ class FeedRun:
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
-            row_parts=len(self.mapping.key_columns) if is_expanding(self.mapping.rows) else None,
+            row_parts=len(self.mapping.key_columns) if self.mapping.is_expanding else None,
         )
 
     @contextmanager
@@ -248,18 +247,18 @@ class FeedRun:
             systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected)),
         )
 
-    def _outcome_of_stage(self, staged: Staged) -> Outcome:
+    def _outcome_of_stage(self, staged: Staged) -> RunOutcome:
         """Return the outcome of a stage: by its brakes and, where the run ends with it, by what waits for a person."""
         if staged.stopping:
             return outcome_of(brake_error(staged.stopping, self.mapping.feed))
         hint = f"`eventsync run {self.mapping.feed} --publish-only` sends what is staged"
-        outcome = Outcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
+        outcome = RunOutcome("staged", ExitCode.DONE, "nothing was sent yet", hint)
         return outcome_of_standing(self._standing(), self.mapping, outcome) if self.options.stage_only else outcome
 
     def _standing(self) -> Standing:
         return self.context.ledger(self.mapping).standing(self.mapping.publish.key_memory_s)
 
-    def _unless_missing(self, outcome: Outcome) -> Outcome:
+    def _unless_missing(self, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome, or `needs attention` where the run was asked for keys that the source does not have.
 
         The run's page knows them, also where another process staged.
@@ -269,7 +268,7 @@ class FeedRun:
         page = LedgerQueries(self.context.engine).run(self.context.settings.destination, self.mapping.feed, self.identity.run_id)
         missing = [notice for notice in page.notices if notice.startswith(_MISSING)] if page else []
         hint = "row keys are spelt as `eventsync rows` and `eventsync preview` show them"
-        return Outcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
+        return RunOutcome("needs attention", ExitCode.ATTENTION, missing[-1], hint) if missing else outcome
 
     def _write_back(self) -> WrittenBack:
         """Write into the feed's sheet what became of its rows, if its owner asks for it; a problem becomes a notice."""
@@ -307,7 +306,7 @@ class FeedRun:
             self.identity.run_id, launched_by=self.identity.launched_by, dagster_run_id=self.identity.dagster_run_id
         )
 
-    def _close(self, outcome: Outcome, account: PublishAccount | None = None) -> None:
+    def _close(self, outcome: RunOutcome, account: PublishAccount | None = None) -> None:
         counts: Mapping[str, int] = asdict(account) if account else {}
         exit_code = int(outcome.exit_code)
         self.context.telemetry.end(outcome.name, exit_code)
@@ -323,7 +322,7 @@ class FeedRun:
         )
 
 
-def _outcome_of_leaving(left: BaseException, doing: str) -> Outcome:
+def _outcome_of_leaving(left: BaseException, doing: str) -> RunOutcome:
     if isinstance(left, SyncError):
         return outcome_of(left)
     return outcome_of(InterruptedRunError(f"interrupted while {doing}", hint="run again to go on"))

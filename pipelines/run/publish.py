@@ -27,13 +27,12 @@ from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
 from pipelines.run.images import CoverImages, CoverProblem
 from pipelines.run.options import Advance
-from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, outcome_of
 from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
 from pipelines.run.standing import NAMED, copies_line, joined_lines, outcome_of_standing
 from pipelines.run.systemic_failure import CLEAR, CautiousStart, Outlook, Preflight, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
-from state.errors import StateBusyError
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import NOTHING, Standing
@@ -414,7 +413,7 @@ def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, fl
     return numbers
 
 
-def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcome:
+def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> RunOutcome:
     """Return the outcome of a drain: its cause if it stopped early, else by what waits for a person."""
     if published.cause is not None:
         outcome = outcome_of(published.cause)
@@ -424,4 +423,4 @@ def outcome_of_publish(published: PublishReport, mapping: FeedMapping) -> Outcom
         first = "; ".join(f"row {one.row_key}: {one.url}: {one.reason}" for one in problems[:NAMED])
         more = f"(all: `eventsync rows {mapping.feed} --state warning`)"
         message = f"{len(problems)} cover images could not be used: {first} {more}"
-    return outcome_of_standing(published.standing, mapping, Outcome("done", ExitCode.DONE, message))
+    return outcome_of_standing(published.standing, mapping, RunOutcome("done", ExitCode.DONE, message))

@@ -15,11 +15,12 @@ from connectors.notify import Tone
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from pipelines.control_characters import replaced
-from pipelines.notifications.causes import Cause, Concern
 from pipelines.notifications.notices import (
     MOST_AN_HOUR,
     MOST_CHARS,
     MOST_FEEDS,
+    Cause,
+    Concern,
     FeedNews,
     SentMessages,
     harmless,

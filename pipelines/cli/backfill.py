@@ -35,12 +35,12 @@ if IS_WORKING:
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.moving import rehearsal_copy
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
-    from state.database import existing_database
-    from state.holders import HeldByAnotherError
+    from state.errors import HeldByAnotherError
     from state.ledger.accounts import ReadAccount
+    from state.moving import rehearsal_copy
     from state.notes import ServiceNotes
+    from state.opening import existing_database
     from state.queries import LedgerQueries
 
 

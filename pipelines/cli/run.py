@@ -58,10 +58,10 @@ if IS_WORKING:
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.moving import rehearsal_copy
-    from state.database import existing_database
     from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
     from state.ledger.standing import FeedScope, Standing
+    from state.moving import rehearsal_copy
+    from state.opening import existing_database
     from state.queries import LedgerQueries, RowFilter
 
 

@@ -12,11 +12,10 @@ from functools import partial
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.event_api.media import ImageFetcher
 from connectors.sources.catalogue import open_source
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import compile_feed
-from mappings.compiler.rows import is_expanding
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
@@ -33,7 +32,7 @@ from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_asy
 from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
 from pipelines.run.standing import outcome_of_standing
 from pipelines.run.write_back import WrittenBack, write_back_rows
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox
 from state.ledger.standing import Standing
@@ -125,7 +124,7 @@ class FeedRun:
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
-            row_parts=len(self.mapping.key_columns) if is_expanding(self.mapping.rows) else None,
+            row_parts=len(self.mapping.key_columns) if self.mapping.is_expanding else None,
         )
 
     @contextmanager
@@ -213,8 +212,8 @@ class FeedRun:
                 return None
 
         def open_covers() -> CoverImages:
-            limits = ImageLimits(allows_private=settings.allow_private_images)
-            fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=policy.most_in_flight)
+            allows_private = settings.allow_private_images
+            fetcher = ImageFetcher(sleep=asyncio.sleep, random=random.random, allows_private=allows_private)
             return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
 
         with context.telemetry.phase("publish"), self._closed_if_left("publishing", account):

@@ -34,8 +34,7 @@ from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
 from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
 from pipelines.run.standing import NAMED, copies_line, joined_lines, outcome_of_standing
 from pipelines.run.write_back import WrittenBack
-from state.errors import StateBusyError
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import NOTHING, Standing

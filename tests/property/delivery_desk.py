@@ -41,10 +41,9 @@ from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import StageJob, stage
 from state.enums import ProblemKind
-from state.holders import BootClock
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
-from state.ledger.lease import Lease, LeaseClock
+from state.ledger.lease import BootClock, Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter, RunRecord

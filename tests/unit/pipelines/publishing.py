@@ -13,7 +13,7 @@ from unit.state.world import DESTINATION, World
 from virtual_time import at_once, now
 
 from connectors.event_api.delivery import EventApi
-from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.event_api.media import ImageFetcher
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError
 from pipelines.run.images import CoverImages
@@ -31,7 +31,7 @@ def covers_from(memory: MediaMemory) -> CoverImages:
             return httpx.Response(404)
         return httpx.Response(200, stream=httpx.ByteStream(png(40, 1 + int(request.url.path[1:]))))
 
-    fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
+    fetcher = ImageFetcher(sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
     return CoverImages(fetcher, memory, "tests", now)
 
 

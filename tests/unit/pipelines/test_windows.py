@@ -27,8 +27,8 @@ from pipelines.run.backfill import cut, default_way, narrow_to
 from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadInputs, ReadPlan, WindowFilter, plan_read
+from state.ledger.accounts import ReadKind
 from state.ledger.gate import NO_BOOKMARK, Bookmark
-from state.ledger.reads import ReadKind
 from state.notes import ServiceNotes
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)

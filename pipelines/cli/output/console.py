@@ -88,15 +88,13 @@ class Output:
         self._watched: Console | None = None
 
     def document(self, value: object) -> None:
-        """Print `value` as the command's one JSON document, if it was asked for; for people do nothing.
+        """Print `value` as the command's one JSON document, if it was asked for; only the first one is printed.
 
         Takes what JSON knows, and dataclasses, pydantic models, enums, dates and times (ISO 8601), paths,
         sets (sorted); a number without end, like no limit, is null.
         """
-        if not self.is_json:
+        if not self.is_json or self._is_document_out:
             return
-        if self._is_document_out:
-            raise RuntimeError("a command prints one JSON document, and this is its second")
         self._is_document_out = True
         is_unicode = (self._stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
         text = json_module.dumps(_plain(value), ensure_ascii=not is_unicode, indent=2, allow_nan=False)
@@ -133,13 +131,8 @@ class Output:
         from pipelines.cli.output.drawing import console_on, drawn_error
 
         console_on(self._stderr).print(drawn_error(error), soft_wrap=True)
-        if self.is_json and not self._is_document_out:
-            document = Error(type=type(error).__name__, message=str(error), hint=error.hint)
-            if isinstance(error, MappingFileError):
-                document["problems"] = error.problems
-            if isinstance(error, TransientError):
-                document["retry_after_s"] = error.retry_after_s
-            self.document(ErrorDocument(error=document))
+        document = document_from(Error, error, type=type(error).__name__, message=str(error))
+        self.document(ErrorDocument(error=document))
 
     @contextmanager
     def progress(self, description: str, total: int | None = None) -> Iterator[Progress]:

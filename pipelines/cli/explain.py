@@ -127,8 +127,6 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
 def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
     """Return what the ledger knows of these rows; nothing where there is no state DB."""
     with open_state(settings) as reader:
-        if reader.queries is None:
-            return []
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
         records = [
             record for scope in reader.scopes_of(mapping.feed) for one in wanted for record in reader.queries.rows(scope, one)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TextIO, TypeVar, cast
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
+from mappings.errors import ConfigError, FileProblem, SyncError
 from mappings.reasons import REASON_TEXTS
 from pipelines.control_characters import escaped
 

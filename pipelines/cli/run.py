@@ -302,7 +302,7 @@ def run_in_process(
 ) -> Iterator[RunReport]:
     """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
     prepare_dagster_home(settings.dagster_home)
-    with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
+    with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
         from pipelines.definitions import build_definitions  # Dagster takes seconds to import
         from pipelines.launcher import run_job
 
@@ -310,7 +310,7 @@ def run_in_process(
         definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
 
     def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.waiting(f"running {mapping.feed}"):
+        with output.progress(f"running {mapping.feed}", is_counted=False):
             status = run_job(definitions, mapping, options, run_id, launched_by)
         with open_context(settings) as context:
             return report_of(context, mapping.feed, run_id, dagster_status=status)

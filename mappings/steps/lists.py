@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from mappings.lookup_table import SPACES, normaliser
-from mappings.patterns import compile_pattern
+from mappings.patterns import compile_pattern, short_enough
 from mappings.reasons import ReasonCode, Refusal
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.steps.text import Span, text_of
+from mappings.steps.step import Family, Kind, PureStep, Run, plain_step, text_of
 from mappings.strict import Pattern, Text, Texts, mistake
 
 _without_accents = normaliser(("accents", "case"))
@@ -112,6 +112,24 @@ class JoinParts(PureStep, name="join", family=Family.LISTS, takes=Kind.LIST, ref
         return lambda parts: join([part if type(part) is str else text_of(part) for part in parts])
 
 
+class Span(PureStep):
+    """A step that keeps what stands from one place to another, both included; 1 is the first place, -1 the last."""
+
+    first: int
+    last: int | None
+
+    @model_validator(mode="after")
+    def _check_span(self) -> Self:
+        if 0 in (self.first, self.last):
+            raise mistake("there is no place 0", "1 is the first, -1 the last")
+        return self
+
+    def function(self) -> Run:
+        start = self.first - 1 if self.first > 0 else self.first
+        end = self.last if self.last is None or self.last > 0 else self.last + 1
+        return itemgetter(slice(start, end or None))
+
+
 class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Keep only some parts of a list, counted from 1; negative numbers count from the end.
 
@@ -122,6 +140,19 @@ class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind
 
     first: int = Field(alias="slice", ge=-1000, le=1000, description="The first part to keep; -1 is the last.")
     last: int | None = Field(default=None, alias="to", ge=-1000, le=1000, description="The last one (default: the end).")
+
+
+class Characters(Span, name="characters", family=Family.TEXT, refuses=False):
+    """Keep only some of a text's characters, counted from 1; negative numbers count from the end.
+
+    Examples:
+        {characters: 1, to: 10}: "2026-07-01T18:00:00" -> "2026-07-01"
+        {characters: -4}: "Ref. 2026" -> "2026"
+        {characters: 5}: "Jazz" -> ""
+    """
+
+    first: int = Field(alias="characters", ge=-100_000, le=100_000, description="The first character to keep; -1 is the last.")
+    last: int | None = Field(default=None, alias="to", ge=-100_000, le=100_000, description="The last one (default: the end).")
 
 
 @plain_step("count", Family.LISTS, takes=Kind.LIST, gives=Kind.NUMBER, refuses=False)
@@ -154,9 +185,6 @@ def unique(parts: list[Any]) -> list[Any]:
     if all(type(part) is str for part in parts):
         return list(dict.fromkeys(parts))
     return [part for place, part in enumerate(parts) if part not in parts[:place]]
-
-
-LONGEST = 20_000
 
 
 def _check_every(text: str) -> str:
@@ -265,14 +293,3 @@ class RegexReplace(PureStep, name="regex_replace", family=Family.PATTERNS):
     def function(self) -> Run:
         replaced = compile_pattern(self.pattern).replacing(self.new)
         return lambda text: replaced(short_enough(text))
-
-
-def short_enough(text: str) -> str:
-    """Return the text itself.
-
-    Raises:
-        Refusal: it is longer than a pattern may look at.
-    """
-    if len(text) > LONGEST:
-        raise Refusal(ReasonCode.TOO_LONG, f"at most {LONGEST} characters can be searched by a pattern")
-    return text

@@ -15,11 +15,9 @@ from babel.languages import get_official_languages
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
-from mappings.patterns import compile_pattern
+from mappings.patterns import compile_pattern, short_enough
 from mappings.reasons import ReasonCode, Refusal, nearest
-from mappings.steps.lists import short_enough
-from mappings.steps.step import Family, Kind, PureStep, Run, Step
-from mappings.steps.text import text_of
+from mappings.steps.step import Family, Kind, PureStep, Run, Step, text_of
 from mappings.strict import MissPolicy, OneOrMany, Policy, TableFile, Texts, mistake, parse_pattern, table_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]

@@ -7,14 +7,17 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import Field, create_model, model_validator
 
 from mappings.lookup_table import Table
-from mappings.reasons import ReasonCode
+from mappings.reasons import ReasonCode, Refusal
 from mappings.strict import Policy, Strict, Switch, mistake
+from mappings.zones import EndOfDay
 
 Run = Callable[[Any], Any]
 """A compiled step: takes a value of the kind that the step takes, returns its result, raises Refusal."""
@@ -196,3 +199,25 @@ def plain_step(
         return function
 
     return declare
+
+
+@plain_step("to_text", Family.KINDS, takes=Kind.ANY)
+def text_of(value: Any) -> str:
+    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false.
+
+    Examples:
+        to_text: "jazz" -> "jazz"
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return f"{value:f}"
+        case int():
+            return str(value)
+        case date() | time() | EndOfDay():
+            return value.isoformat()
+        case _:
+            raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")

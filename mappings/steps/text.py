@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from datetime import date, time
-from decimal import Decimal
-from operator import itemgetter
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import unquote
 
 import nh3
@@ -17,7 +14,6 @@ from mappings.lookup_table import INVISIBLE, SPACES, Ignorable, normaliser
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
 from mappings.strict import OneOrMany, Strict, Switch, Text, Texts, mistake
-from mappings.zones import EndOfDay
 
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
@@ -276,37 +272,6 @@ class Pad(PureStep, name="pad", family=Family.TEXT, refuses=False):
         return lambda text: text.rjust(length, filler)
 
 
-class Span(PureStep):
-    """A step that keeps what stands from one place to another, both included; 1 is the first place, -1 the last."""
-
-    first: int
-    last: int | None
-
-    @model_validator(mode="after")
-    def _check_span(self) -> Self:
-        if 0 in (self.first, self.last):
-            raise mistake("there is no place 0", "1 is the first, -1 the last")
-        return self
-
-    def function(self) -> Run:
-        start = self.first - 1 if self.first > 0 else self.first
-        end = self.last if self.last is None or self.last > 0 else self.last + 1
-        return itemgetter(slice(start, end or None))
-
-
-class Characters(Span, name="characters", family=Family.TEXT, refuses=False):
-    """Keep only some of a text's characters, counted from 1; negative numbers count from the end.
-
-    Examples:
-        {characters: 1, to: 10}: "2026-07-01T18:00:00" -> "2026-07-01"
-        {characters: -4}: "Ref. 2026" -> "2026"
-        {characters: 5}: "Jazz" -> ""
-    """
-
-    first: int = Field(alias="characters", ge=-_MOST, le=_MOST, description="The first character to keep; -1 is the last.")
-    last: int | None = Field(default=None, alias="to", ge=-_MOST, le=_MOST, description="The last one (default: the end).")
-
-
 class Bounds(Strict):
     """How long a text may be, in characters."""
 
@@ -424,28 +389,6 @@ def _unescaped(escape: re.Match[str]) -> str:
     if escape[1]:
         return escape[1].encode().decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return _LETTERS.get(escape[2], escape[2])
-
-
-@plain_step("to_text", Family.KINDS, takes=Kind.ANY)
-def text_of(value: Any) -> str:
-    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false.
-
-    Examples:
-        to_text: "jazz" -> "jazz"
-    """
-    match value:
-        case str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case Decimal():
-            return f"{value:f}"
-        case int():
-            return str(value)
-        case date() | time() | EndOfDay():
-            return value.isoformat()
-        case _:
-            raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")
 
 
 class Part(PureStep, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):

@@ -50,17 +50,17 @@ if IS_WORKING:
     from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
-    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, Outcome, faults_as_errors, outcome_of
+    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of
     from pipelines.run.publish import PublishReport, outcome_of_publish
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.moving import rehearsal_copy
-    from state.database import existing_database
     from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
     from state.ledger.standing import FeedScope, Standing
+    from state.moving import rehearsal_copy
+    from state.opening import existing_database
     from state.queries import LedgerQueries, RowFilter
 
 
@@ -230,8 +230,7 @@ def notify_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.causes import Cause, Concern
-    from pipelines.notifications.notices import nothing_fails, notifier_of
+    from pipelines.notifications.notices import Cause, Concern, nothing_fails, notifier_of
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
@@ -290,7 +289,7 @@ def _on_webserver(
         except KeyboardInterrupt:
             page = server.http.base_url.join(f"/runs/{run_id}")
             message = f"run {run_id} goes on without us, on the Dagster webserver"
-            left_alone = Outcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
+            left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
             yield report_from_outcome(mapping.feed, run_id, left_alone)
             return
         with open_context(settings) as context:
@@ -403,7 +402,7 @@ def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, w
 
 def rehearse_stage(
     context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None
-) -> tuple[Outcome, Staged | None]:
+) -> tuple[RunOutcome, Staged | None]:
     """Stage into a copy of the state DB; return how that ended, and what was staged, None where nothing was read."""
     staged = None
     try:
@@ -414,7 +413,7 @@ def rehearse_stage(
         return outcome_of(_interrupted()), None
     if staged and staged.stopping:
         return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
-    return Outcome("rehearsed", ExitCode.DONE), staged
+    return RunOutcome("rehearsed", ExitCode.DONE), staged
 
 
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
@@ -438,7 +437,7 @@ def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
 
 def _document(
     feed: FeedName,
-    outcome: Outcome,
+    outcome: RunOutcome,
     staged: Staged | None = None,
     *,
     would_send: int = 0,

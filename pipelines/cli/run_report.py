@@ -24,7 +24,7 @@ from pipelines.cli.output.console import (
     rejection_rows,
     spelt,
 )
-from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
+from pipelines.run.outcome import ExitCode, RunOutcome, message_and_hint
 from state.enums import Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
 from state.ledger.standing import FeedScope, OpenRows
@@ -122,7 +122,7 @@ def show_run(output: Output, run: RunRecord, indent: int = 0) -> None:
 
 
 def report_of(
-    context: RunContext, feed: FeedName, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
+    context: RunContext, feed: FeedName, run_id: str, outcome: RunOutcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the state DB, what Dagster or `outcome` says of it."""
     queries = LedgerQueries(context.engine)
@@ -137,7 +137,7 @@ def report_of(
     return _ended(report, outcome) if outcome and record.outcome is None else report
 
 
-def report_from_outcome(feed: str, run_id: str, outcome: Outcome) -> RunReport:
+def report_from_outcome(feed: str, run_id: str, outcome: RunOutcome) -> RunReport:
     """Return the report of a run that came to nothing but its outcome."""
     return RunReport(feed, run_id, outcome.name, int(outcome.exit_code), outcome.message, outcome.hint)
 
@@ -168,14 +168,14 @@ def report_from(record: RunRecord) -> RunReport:
     )
 
 
-def _ended(report: RunReport, outcome: Outcome) -> RunReport:
+def _ended(report: RunReport, outcome: RunOutcome) -> RunReport:
     return replace(report, outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, hint=outcome.hint)
 
 
-def _dagster_outcome(status: str) -> Outcome:
+def _dagster_outcome(status: str) -> RunOutcome:
     if status == "CANCELED":
-        return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
-    return Outcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
+        return RunOutcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
+    return RunOutcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
 
 
 def sent_in(report: RunReport) -> int:

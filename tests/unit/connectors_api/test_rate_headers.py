@@ -170,7 +170,7 @@ def minute(meter: Meter, style: str, limit: int, window_s: int) -> tuple[int, in
         wait_s = meter.take(clock())
         (refused if wait_s > 0 else passed)[0] += 1
         event_id = passed[0]
-        left, reset_s = meter.left(clock()), math.ceil(wait_s) or window_s
+        left, reset_s = int(meter.left), math.ceil(wait_s) or window_s
         await asyncio.sleep(0.01)
         if style == "x-ratelimit":
             names = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")

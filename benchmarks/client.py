@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 import httpx
 from pydantic import SecretStr
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import direct_transport, open_http, resolve_by_system
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy

@@ -25,9 +25,9 @@ from mappings.event import Directory
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
-from state.database import open_database
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
+from state.opening import open_database
 
 ROUNDS = 3
 EDITED = 100

@@ -16,10 +16,10 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.event_api.answers import HttpAnswer, Kind, Meaning, in_short, interpret
+from connectors.event_api.answers import HttpAnswer, Kind, Meaning, in_short, interpret, rate_hint
 from connectors.event_api.transport import Exchange
 from connectors.rate_limit import Permit, RateLimiter, Timing
-from connectors.retry import RetryPolicy, ask_until, rate_hint
+from connectors.retry import RetryPolicy, ask_until
 from mappings.delivery import Answer
 from mappings.errors import SyncError
 

@@ -24,23 +24,23 @@ if IS_WORKING:
     from pipelines.cli.run import REHEARSED, notify_after, notify_before, options_of, run_feeds
     from pipelines.cli.run_report import RunReport, sent_in, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
-    from pipelines.run.backfill import BACKFILL, PATIENCE_S, BackfillPlan, is_awaited, make_plan, plan_of_record, was_launched_by
+    from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
     from pipelines.run.brakes import brake_error
-    from pipelines.run.context import RunContext, open_context
+    from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import RunOptions, Window
-    from pipelines.run.outcome import ExitCode, Outcome, outcome_of
+    from pipelines.run.outcome import ExitCode, RunOutcome, outcome_of
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.moving import rehearsal_copy
     from state.backfills import BackfillRecord, Backfills, BackfillState, SliceEnd, SliceRecord, SliceState
-    from state.database import existing_database
-    from state.holders import HeldByAnotherError
+    from state.errors import HeldByAnotherError
     from state.ledger.accounts import ReadAccount
+    from state.moving import rehearsal_copy
     from state.notes import ServiceNotes
+    from state.opening import existing_database
     from state.queries import LedgerQueries
 
 
@@ -541,7 +541,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
     return exit_code
 
 
-def _stage_slice(context: RunContext, mapping: FeedMapping, options: RunOptions) -> tuple[Outcome, Staged | None]:
+def _stage_slice(context: RunContext, mapping: FeedMapping, options: RunOptions) -> tuple[RunOutcome, Staged | None]:
     try:
         staged = FeedRun(context, mapping, RunIdentity(new_run_id(now()), REHEARSED), options, Watcher()).stage()
     except SyncError as error:
@@ -550,10 +550,10 @@ def _stage_slice(context: RunContext, mapping: FeedMapping, options: RunOptions)
         return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
     if staged.stopping:
         return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
-    return Outcome("rehearsed", ExitCode.DONE), staged
+    return RunOutcome("rehearsed", ExitCode.DONE), staged
 
 
-def _rehearsed(window: Window, outcome: Outcome, staged: Staged | None) -> RehearsedSlice:
+def _rehearsed(window: Window, outcome: RunOutcome, staged: Staged | None) -> RehearsedSlice:
     return document_from(
         RehearsedSlice,
         outcome,

@@ -28,8 +28,8 @@ from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
 from pipelines.run.service import ListMemory, change_between
 from pipelines.settings import Recipient, Settings
-from state.database import existing_database
 from state.notes import ServiceNotes
+from state.opening import existing_database
 
 _UNPROVEN = "whether it may create events, no harmless question tells: `--probe` sends an event without any field to see"
 _ORDER = "`events:create` unless the service looks at fields before scopes"

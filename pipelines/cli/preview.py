@@ -36,7 +36,7 @@ if IS_WORKING:
     from mappings.row_key import RowKey
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
-    from pipelines.cli.rows import UNMAPPED_COLUMNS, Misses, Unmapped
+    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Misses, Unmapped
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now

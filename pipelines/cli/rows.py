@@ -6,9 +6,7 @@ import csv as csv_module
 import json
 import re
 import shlex
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -24,9 +22,10 @@ if IS_WORKING:
     from connectors.event_api.answers import in_short
     from mappings.delivery import Answer
     from mappings.errors import ConfigError
-    from mappings.reasons import REASON_TEXTS, Reason, ReasonCode, did_you_mean
+    from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, counted, document_from
+    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
@@ -35,6 +34,7 @@ if IS_WORKING:
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
+
 
 StateWord = Annotated[
     str | None,
@@ -391,58 +391,6 @@ def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
 
 def _event(record: RowRecord) -> str:
     return "the event" if record.event_id is None else f"event {record.event_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class Unmapped:
-    """A value that a lookup of the mapping does not know, the nearest that it knows, and how many rows have it."""
-
-    column: str
-    found: str
-    hint: str
-    count: int
-
-    @property
-    def line(self) -> tuple[str, str, int, str]:
-        """The same as a line of a table, under `UNMAPPED_COLUMNS`."""
-        return self.column, self.found, self.count, self.hint
-
-
-UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
-_DISTINCT_VALUES = 500
-_MOST_ROWS = 50_000
-
-
-@dataclass(slots=True)
-class Misses:
-    """Unmapped values being counted; of more than 500 different ones the later are left out."""
-
-    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    _hints: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def take(self, reasons: Iterable[Reason]) -> None:
-        """Count what one row is refused, or warned of, for."""
-        for reason in reasons:
-            value = (reason.column or reason.field, reason.found)
-            is_counted = value in self._counts or len(self._counts) < _DISTINCT_VALUES
-            if reason.code is ReasonCode.NOT_IN_LOOKUP and is_counted:
-                self._counts[value] += 1
-                self._hints.setdefault(value, reason.hint)
-
-    @property
-    def values(self) -> tuple[Unmapped, ...]:
-        """The unmapped values, the commonest first."""
-        return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
-
-
-def unmapped_of(queries: LedgerQueries | None, scope: FeedScope | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
-    """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
-    misses = Misses()
-    if queries is not None and scope is not None:
-        for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
-            for problem in islice(queries.every_problem(scope, kind, run_id=run_id), _MOST_ROWS):
-                misses.take(problem.reasons)
-    return misses.values
 
 
 _ADDED = ("place", "problem", "hint")

@@ -51,17 +51,17 @@ if IS_WORKING:
     from pipelines.run.context import RunContext, open_context
     from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import BRAKE_TEXTS, RunOptions
-    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, Outcome, faults_as_errors, outcome_of
+    from pipelines.run.outcome import BrakeError, ExitCode, FaultError, RunOutcome, faults_as_errors, outcome_of
     from pipelines.run.publish import PublishReport, outcome_of_publish
     from pipelines.run.service import require_service
     from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.archive.moving import rehearsal_copy
-    from state.database import existing_database
     from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
     from state.ledger.standing import FeedScope, Standing
+    from state.moving import rehearsal_copy
+    from state.opening import existing_database
     from state.queries import LedgerQueries, RowFilter
 
 
@@ -229,8 +229,7 @@ def notify_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.causes import Cause, Concern
-    from pipelines.notifications.notices import nothing_fails, notifier_of
+    from pipelines.notifications.notices import Cause, Concern, nothing_fails, notifier_of
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
@@ -319,7 +318,7 @@ def _on_webserver(
         except KeyboardInterrupt:
             page = server.http.base_url.join(f"/runs/{run_id}")
             message = f"run {run_id} goes on without us, on the Dagster webserver"
-            left_alone = Outcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
+            left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
             yield report_from_outcome(mapping.feed, run_id, left_alone)
             return
         with open_context(settings) as context:
@@ -415,7 +414,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar
 def _on_copy(run: FeedRun) -> Rehearsal:
     feed, context = run.mapping.feed, run.context
     staged = None if run.options.publish_only else run.stage()
-    rehearsed = Outcome("rehearsed", ExitCode.DONE)
+    rehearsed = RunOutcome("rehearsed", ExitCode.DONE)
     if staged and staged.stopping:
         return _document(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
     if run.options.stage_only:
@@ -453,7 +452,7 @@ def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
 
 def _document(
     feed: FeedName,
-    outcome: Outcome,
+    outcome: RunOutcome,
     staged: Staged | None = None,
     *,
     would_send: int = 0,
@@ -490,3 +489,13 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
     if one["first"]:
         rows = [(s.place, s.row_key, *(s.event.get(name, "") for name in _SENDING_COLUMNS[2:])) for s in one["first"]]
         output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
+
+
+def play_round(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
+    """Run every feed there is, and show each report."""
+    output.note(f"\n{title}")
+    feeds = folder_of(settings).feeds
+    reports = list(run_in_process(settings, feeds, RunOptions(), output))
+    for report in reports:
+        show(output, report)
+    return reports

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from connectors.event_api.answers import Meaning
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
 from connectors.event_api.transport import key_tail, open_http

@@ -19,11 +19,12 @@ from mappings.yaml.loader import load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.database import StateDb, existing_database
+from state.database import StateDb
 from state.enums import EntryState
-from state.holders import HeldByAnotherError
-from state.ledger.duplicates import find_orphaned_feeds
+from state.errors import HeldByAnotherError
+from state.ledger.reads import find_orphaned_feeds
 from state.ledger.standing import FeedScope
+from state.opening import existing_database
 from state.queries import FeedStatus, LedgerQueries, RunRecord
 
 if TYPE_CHECKING:

@@ -16,12 +16,11 @@ from typing import TypeVar
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import RequestRefusedError, ScopeMissingError
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import RateLimiter, Sharing, Timing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
 from connectors.retry import RetryPolicy
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory

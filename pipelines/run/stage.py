@@ -25,7 +25,6 @@ from connectors.sources.contract import PlainRows, Source, SourceUnavailableErro
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
 from mappings.compiler.mapper import RowMapper
-from mappings.compiler.rows import is_expanding, leaves_for_later
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
 from mappings.spec.feed import FeedMapping
@@ -33,10 +32,9 @@ from mappings.spec.source import FileSource
 from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised
-from state.ledger.accounts import StageReport
+from state.ledger.accounts import ReadKind, StagePolicy, StageReport
 from state.ledger.gate import NO_BOOKMARK, Bookmark
 from state.ledger.ledger import Ledger
-from state.ledger.reads import ReadKind, StagePolicy
 from state.ledger.stage import Stage
 
 CHUNK_ROWS = 2_000
@@ -122,7 +120,7 @@ def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BO
         return ReadPlan(ReadKind.CHOSEN, since=NO_FILES if options.window.by == "file" else "")
     if options.keys:
         return ReadPlan(ReadKind.CHOSEN)
-    full_every = timedelta(days=1) if are_deliveries and leaves_for_later(known.mapping.rows) else source.full_every
+    full_every = timedelta(days=1) if are_deliveries and known.mapping.leaves_for_later else source.full_every
     if full_every is None:
         return ReadPlan()
     needs_whole = known.mapper.needs_all_rows and source.gives_single_rows
@@ -320,7 +318,7 @@ class StageJob:
             accepted=self.options.accept,
             days=self.mapper.days,
             kind=kind,
-            row_parts=len(keys) if is_expanding(self.mapping.rows) else None,
+            row_parts=len(keys) if self.mapping.is_expanding else None,
             key_definition=_digest(json.dumps([part.column for part in keys]), 16),
         )
 

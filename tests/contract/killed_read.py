@@ -25,8 +25,9 @@ from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import parse_feed
 from pipelines.run.options import Advance, RunOptions
 from pipelines.run.stage import ReadInputs, Staged, StageJob, plan_read, stage
-from state.database import StateDb, open_database
+from state.database import StateDb
 from state.ledger.ledger import Ledger
+from state.opening import open_database
 
 DESTINATION = "https://events.example|account-1"
 FEED = f"""\

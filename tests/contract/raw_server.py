@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from unit.connectors_api.wired import SECRET
 
 from connectors.event_api.answers import Meaning
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Exchange, ServiceHttp, open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy

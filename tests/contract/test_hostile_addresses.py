@@ -18,7 +18,7 @@ from unit.connectors_sources.reading import SPEC
 from connectors.addresses import is_metadata
 from connectors.errors import BaseUrlError
 from connectors.event_api.answers import Kind
-from connectors.event_api.media import ImageLimits, ImageProblem
+from connectors.event_api.media import ImageProblem
 from connectors.event_api.transport import Exchange, open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceRefusedError
@@ -271,7 +271,7 @@ def test_a_certificate_is_checked_against_the_name_though_the_address_is_connect
 
 @pytest.mark.parametrize("host", SPELLINGS)
 def test_no_image_comes_from_a_metadata_service_even_where_private_images_are_allowed(host: str) -> None:
-    outcome = fetched(Site({}), f"http://{host}/a.png", limits=ImageLimits(allows_private=True, timeout_s=1))
+    outcome = fetched(Site({}), f"http://{host}/a.png", timeout_s=1)
     assert outcome == ImageProblem("The image's address leads to the metadata service of a cloud.")
 
 
@@ -281,8 +281,7 @@ def test_no_image_comes_by_a_name_from_a_metadata_service(address: str) -> None:
         return ["127.0.0.1", address]
 
     site = Site({"/a": ok(PNG)})
-    limits = ImageLimits(allows_private=True, timeout_s=1)
-    outcome = fetched(site, "http://images.example.org:PORT/a", limits=limits, resolve=resolve)
+    outcome = fetched(site, "http://images.example.org:PORT/a", timeout_s=1, resolve=resolve)
     assert outcome == ImageProblem("The image's address leads to the metadata service of a cloud.")
     assert not site.asked
 

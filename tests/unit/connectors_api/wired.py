@@ -12,10 +12,9 @@ import httpx
 from pydantic import SecretStr
 from virtual_time import at_once, clock, now
 
-from connectors.concurrency import ConcurrencyLimit
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import RateLimiter, Timing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.delivery import Intent, Verdict
 from mappings.row_key import IdempotencyKey, RowKey

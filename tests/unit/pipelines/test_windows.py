@@ -23,11 +23,12 @@ from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
-from pipelines.run.backfill import cut, default_way, is_awaited, narrow_to, note_waiting
+from pipelines.run.backfill import cut, default_way, narrow_to
+from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadInputs, ReadPlan, WindowFilter, plan_read
+from state.ledger.accounts import ReadKind
 from state.ledger.gate import NO_BOOKMARK, Bookmark
-from state.ledger.reads import ReadKind
 from state.notes import ServiceNotes
 
 NOW = datetime(2031, 6, 1, 12, tzinfo=UTC)

@@ -16,9 +16,9 @@ from mappings.row_key import RowKey
 from pipelines.run.options import RunOptions
 from state.database import writing
 from state.enums import ProblemKind
+from state.ledger.accounts import ReadKind
 from state.ledger.choices import Release
 from state.ledger.gate import GateClosedError
-from state.ledger.reads import ReadKind
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY

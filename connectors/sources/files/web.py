@@ -113,11 +113,7 @@ class TransferLimit:
 
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-
-
 _HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
-
-
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 
 
@@ -344,35 +340,15 @@ def _is_untrusted(error: BaseException | None) -> bool:
 
 
 _PASSING = frozenset({202, 408, 425, 429})
-
-
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
-
-
 _ENCODED = {"accept-encoding": "gzip"}
-
-
 """Always the same encodings: each is a representation of its own, with a version and a length of its own."""
-
-
 _FRESH_S = 60.0
-
-
 """A time of change so close to the answer's own time may stand for two versions (RFC 9110, section 8.8.2.2)."""
-
-
 _GREAT_STEP_BYTES = 1024 * 1024
-
-
 """An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""
-
-
 _LONGEST_PAUSE_S = 30.0
-
-
 """A server that asks for a longer pause is left to the next run."""
-
-
 _AGAIN = "run again; if it stays so, tell the partner"
 
 

@@ -236,8 +236,8 @@ def _diff(path: str, delivered: Any, now: Any) -> Iterator[FieldDiff]:
     present = [value for value in (delivered, now) if value is not _ABSENT]
     if all(isinstance(value, dict) for value in present):
         for name in sorted({name for value in present for name in value}):
-            sides = (value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT for value in (delivered, now))
-            yield from _diff(f"{path}.{name}".removeprefix("."), *sides)
+            both = (value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT for value in (delivered, now))
+            yield from _diff(f"{path}.{name}".removeprefix("."), *both)
     elif all(isinstance(value, list) for value in present) and any(
         isinstance(one, dict | list) for value in present for one in value
     ):

@@ -59,8 +59,8 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
     sent = {entry["row_key"] for entry in entries}
     described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
     documents = [document for document, _ in described]
-    row = {"place": found.location.place, "cells": found.cells, "steps": explanation.steps}
-    output.document(document_from(Explained, known, feed=mapping.feed, **row, outcomes=documents, ledger=entries))
+    of_row = {"place": found.location.place, "cells": found.cells, "steps": explanation.steps}
+    output.document(document_from(Explained, known, feed=mapping.feed, **of_row, outcomes=documents, ledger=entries))
     if as_json:
         return 0
     if known.sentence:

@@ -190,6 +190,8 @@ class FirstRun:
                 self.skipped[foreseen.because] += 1
             case Absorbed():
                 self.counts[foreseen.into.value] += 1
+            case _:
+                pass
         if contradicted:
             self.counts.update({"events": -1, "rejected": 1, "warned": -bool(contradicted.warnings)})
             self.reasons[ReasonCode.DUPLICATE_KEY.value] += 1

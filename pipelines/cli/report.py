@@ -27,6 +27,7 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS
+    from mappings.row_key import FeedName
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
@@ -235,7 +236,7 @@ class Section:
 
 
 def _page(
-    reader: StateReader, feed: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
+    reader: StateReader, feed: FeedName, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
     """Return the report, not yet written, and its sections."""
     scope = reader.scope(feed)

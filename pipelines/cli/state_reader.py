@@ -46,13 +46,13 @@ class StateReader:
         """What the ledger shows of feeds; only to be asked about one that was run."""
         return LedgerQueries(cast("StateDb", self.engine), now)
 
-    def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
+    def statuses(self, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
         """Return where each feed stands, or one feed, at every destination in question."""
-        return self.queries.status(destination=self.destination, feed=feed and FeedName(feed)) if self.engine else ()
+        return self.queries.status(destination=self.destination, feed=feed) if self.engine else ()
 
-    def runs(self, feed: str | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
+    def runs(self, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, youngest first."""
-        return self.queries.runs(destination=self.destination, feed=feed and FeedName(feed), limit=limit) if self.engine else ()
+        return self.queries.runs(destination=self.destination, feed=feed, limit=limit) if self.engine else ()
 
     def elsewhere(self) -> tuple[str, ...]:
         """Return the destinations that the state DB knows beside the one in question."""
@@ -80,17 +80,17 @@ class StateReader:
             for one in find_orphaned_feeds(self.engine, self.destination, feeds, now())
         )
 
-    def has_delivered(self, feed: str) -> bool:
+    def has_delivered(self, feed: FeedName) -> bool:
         """Whether rows of a feed have ever been let out here."""
         return any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed))
 
-    def feed_name(self, word: str) -> str:
+    def feed_name(self, word: str) -> FeedName:
         """Return the feed that a word means: one that was run, or one of the configured folder.
 
         Raises:
             ConfigError: there is no such feed.
         """
-        return word if self.scopes_of(word) else str(one_feed(self.settings, word).feed)
+        return FeedName(word) if self.scopes_of(word) else one_feed(self.settings, word).feed
 
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in question."""

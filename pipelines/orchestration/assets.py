@@ -38,10 +38,9 @@ from pipelines.run.brakes import brake_error
 from pipelines.run.context import BACKFILL, OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
-from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import WAITING, ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
-from pipelines.run.standing import WAITING
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
 from state.errors import HeldByAnotherError, LeaseLostError

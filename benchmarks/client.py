@@ -83,7 +83,7 @@ async def eventsync(url: str, in_flight: int) -> AsyncIterator[Send]:
 
     limiter = RateLimiter(Timing(time.monotonic, asyncio.sleep, random.random, now))
     async with open_http(url, SecretStr(KEY), in_flight=in_flight) as http:
-        api = EventApi(http, limiter=limiter, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
+        api = EventApi(http, limiter=limiter, policy=RetryPolicy())
 
         async def send(number: int) -> None:
             verdict = await api.deliver(Intent(number, RowKey(str(number)), idempotency_key(number), BODY, channel_id=12))

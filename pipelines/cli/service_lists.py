@@ -12,7 +12,7 @@ from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
-from connectors.event_api.transport import key_tail, open_http
+from connectors.event_api.transport import open_http
 from connectors.rate_limit import RateLimiter, Timing
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError
@@ -73,8 +73,8 @@ def _ask(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]
     async def ask_over_http() -> ServiceAnswers:
         async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
             limiter = RateLimiter(Timing(monotonic_s, asyncio.sleep, random.random, now), max_pause_s=_MAX_PAUSE_S)
-            api = EventApi(http, limiter=limiter, policy=_POLICY, now=now, sleep=asyncio.sleep, random=random.random)
-            return replace(await ask(api), key_tail=key_tail(http))
+            api = EventApi(http, limiter=limiter, policy=_POLICY)
+            return replace(await ask(api), key_tail=http.key_tail)
 
     try:
         return asyncio.run(ask_over_http())

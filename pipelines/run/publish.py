@@ -163,7 +163,7 @@ class Drain:
 
     def _free_slots(self) -> int:
         """Return how many rows more may be in hand; those that wait before they ask about a 409 need no slot."""
-        slots = min(self.in_flight, self.api.room) if self.api else self.in_flight
+        slots = min(self.in_flight, self.api.limiter.concurrency.room) if self.api else self.in_flight
         if self.caution.is_on or self.systemic.is_doubtful or (self.api and self.api.circuit.is_open):
             slots = min(1, slots)
         return slots - len(self._tasks) + (len(self.api.delivery.aside) if self.api else 0)
@@ -186,7 +186,7 @@ class Drain:
             self._deadline = min(self._deadline, loop.time() + self.grace_s)
             self._patience_until = loop.time() + _TURNED_AWAY_S
             if self.api:
-                self.api.stop(self.cause)
+                self.api.limiter.close(self.cause)
         if loop.time() > self._patience_until and not self._answered:
             await self._dismiss()
         with suppress(TimeoutError):
@@ -319,7 +319,7 @@ class Publisher:
                 self._note_stop(api)
                 drain.cause = drain.cause or api.stopped or drain.systemic.scope_cause
             finally:
-                self.pace = api.pace
+                self.pace = api.limiter.report
                 await covers.close()
 
     def stop(self, signals: int) -> None:
@@ -340,7 +340,7 @@ class Publisher:
         await asyncio.wait({self._preflight})
         if not self._preflight.cancelled():
             self.outlook = self._preflight.result()
-            api.expect_upload_in(self.outlook.upload_field)
+            api.uploader.expect(self.outlook.upload_field)
             self.drain.caution = CautiousStart(self.outlook.doubts, self._job.outbox.owed)
 
     def _note_stop(self, api: EventApi) -> None:

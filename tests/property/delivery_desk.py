@@ -258,7 +258,7 @@ class Worker:
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = passage
             limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
-            yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+            yield EventApi(http, limiter=limiter, policy=policy)
 
 
 @contextmanager

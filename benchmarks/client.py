@@ -20,8 +20,8 @@ from pydantic import SecretStr
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import direct_transport, open_http, resolve_by_system
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.delivery import Intent, Receipt
 from mappings.row_key import IdempotencyKey, RowKey
 

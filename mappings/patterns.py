@@ -24,10 +24,6 @@ from typing import Any
 
 import re2
 
-from mappings.reasons import ReasonCode, Refusal
-
-LONGEST = 20_000
-"""More characters are not searched."""
 _MOST_TIMES = 1_000
 _UNDERSCORE, _NEWLINE = "\U0010f7fe", "\U0010f7ff"
 _FAR_LETTER = re.compile(r"[^\W\x00-\x7f]|_")
@@ -311,14 +307,3 @@ def _template(python: re.Pattern[str], template: str) -> list[str | int]:
     expanded = re.sub(marks[0] + groups, template, "".join(marks)).replace("".join(marks), marks[0])
     pieces = re.split(f"([{marks[0]}-{marks[-1]}])", expanded)
     return [marks.index(piece) if position % 2 else piece for position, piece in enumerate(pieces)]
-
-
-def short_enough(text: str) -> str:
-    """Return the text itself.
-
-    Raises:
-        Refusal: it is longer than a pattern may look at.
-    """
-    if len(text) > LONGEST:
-        raise Refusal(ReasonCode.TOO_LONG, f"at most {LONGEST} characters can be searched by a pattern")
-    return text

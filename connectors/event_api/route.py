@@ -167,7 +167,7 @@ class Route:
         now = self.timing.now()
         hint = rate_hint(answer.headers, now)
         if hint is not None:
-            self.limiter.hinted(hint)
+            self.limiter.stated(hint.limit, window_s=hint.window_s, reset_s=hint.reset_s, rest_s=hint.rest_s)
         meaning = interpret(answer, now, read)
         if meaning.kind is Kind.READ or meaning.answer.code:
             self.http.is_recognised = True

@@ -33,7 +33,7 @@ from mappings.steps.formats import (
     read_span,
     span_format,
 )
-from mappings.steps.step import Family, Kind, PureStep, Run
+from mappings.steps.step import Family, Kind, Run, Step
 from mappings.strict import Text, Texts, mistake
 from mappings.zones import EndOfDay
 
@@ -68,7 +68,7 @@ Season = Annotated[
 """The first day of twelve months in which every day has its year."""
 
 
-class Formatted(PureStep):
+class Formatted(Step):
     """A step that reads in ordered formats, with names in one language."""
 
     formats: Texts

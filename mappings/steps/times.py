@@ -19,7 +19,7 @@ from pydantic import Field
 from mappings.lookup_table import SPACES
 from mappings.reasons import ReasonCode, Refusal
 from mappings.steps.formats import DayEnd, NotRealError, check_year, day_end, read_first, real_day, zone_of
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
+from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import OneOrMany
 from mappings.zones import EndOfDay, TimeOfDay
 
@@ -131,7 +131,7 @@ def _time_of(written: _Written, needs_half: bool, has_day_end: bool) -> TimeOfDa
 _HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
 
 
-class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
+class Clock(Step, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
     """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number.
 
     Examples:
@@ -155,7 +155,7 @@ class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
         return read_first([read], ReasonCode.NOT_A_TIME, ("19:30", "19.30", "7.30pm"))
 
 
-class ClockRange(PureStep, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
+class ClockRange(Step, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
     """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
 
     A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
@@ -292,7 +292,7 @@ def _add_days(wall: datetime, days: Decimal | int) -> datetime:
         raise NotRealError("a day up to 9999-12-31 would be accepted") from None
 
 
-class Iso(PureStep, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
+class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
 
     `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
@@ -330,7 +330,7 @@ _FIRST_S, _LAST_S = 10**8, 253_402_300_799
 _LAST_SECOND = Decimal(86_399) / 86_400
 
 
-class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
+class Epoch(Step, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
     """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date.
 
     Examples:
@@ -359,7 +359,7 @@ class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
         return read_first([moment], ReasonCode.NOT_A_DATE, [example])
 
 
-class Serial(PureStep, name="serial", family=Family.TIMES, gives=Kind.WALL):
+class Serial(Step, name="serial", family=Family.TIMES, gives=Kind.WALL):
     """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
 
     `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.

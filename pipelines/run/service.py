@@ -20,8 +20,8 @@ from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing
+from connectors.retry import RetryPolicy, Timing
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
 from mappings.outgoing import outgoing_of

@@ -18,8 +18,8 @@ from unit.connectors_api.wired import SECRET
 from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 
 T = TypeVar("T")
 PATIENCE_S = 60.0

@@ -22,8 +22,7 @@ from connectors.event_api.media import ImageProblem
 from connectors.event_api.transport import open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceRefusedError
-from connectors.sources.files.web import WebFiles
-from connectors.sources.files.web_requests import FetchLimits
+from connectors.sources.files.web import FetchLimits, WebFiles
 from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 

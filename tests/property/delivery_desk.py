@@ -25,8 +25,8 @@ from virtual_time import at_once
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import SyncError
@@ -38,7 +38,7 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Drain, Publisher, PublishJob, PublishReport, outcome_of_publish
+from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
@@ -215,16 +215,8 @@ class Worker:
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
-        job = PublishJob(
-            outbox=outbox,
-            open_api=self._api,
-            open_covers=NoCovers,  # type: ignore[arg-type]
-            in_flight=IN_FLIGHT,
-            advance=lambda _rows: None,
-            clock_s=self.clock.seconds,
-        )
-        sending = Publisher(job)
-        drain = self._drained(sending)
+        drain = Drain(outbox, IN_FLIGHT, GRACE_S, lambda _rows: None)
+        self._publish_in_virtual_time(drain)
         account = outbox.account()
         account.check()
         published = PublishReport(account, drain.cause, 0.0, standing=outbox.standing())
@@ -233,14 +225,14 @@ class Worker:
             run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text, publish_account=account
         )
 
-    def _drained(self, sending: Publisher) -> Drain:
+    def _publish_in_virtual_time(self, drain: Drain) -> None:
         """Drain on a loop whose time jumps, and keep the time that has passed there."""
         passed_s = 0.0
 
         async def run() -> None:
             nonlocal passed_s
             try:
-                await sending.run()
+                await drain.publish(self._api, NoCovers)  # type: ignore[arg-type]
             finally:
                 passed_s = _loop_s()
 
@@ -249,7 +241,6 @@ class Worker:
         finally:
             self.clock.turn(seconds=passed_s)
             self.service.pass_time()
-        return sending.drain
 
     @asynccontextmanager
     async def _api(self, passage: Passage) -> AsyncIterator[EventApi]:

@@ -14,8 +14,8 @@ from virtual_time import at_once, clock, now
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.delivery import Intent, Verdict
 from mappings.row_key import IdempotencyKey, RowKey
 

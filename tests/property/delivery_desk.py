@@ -39,7 +39,7 @@ from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
-from pipelines.run.stage import StageJob, stage
+from pipelines.run.stage import ReadPlan, StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
@@ -211,7 +211,9 @@ class Worker:
                 raise
 
     def _stage_job(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> StageJob:
-        return StageJob(run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None)
+        return StageJob(
+            run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None, ReadPlan(START)
+        )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)

@@ -13,8 +13,8 @@ from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
 from connectors.event_api.transport import open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.errors import SyncError
 from mappings.event import Directory
 from pipelines.clock import monotonic_s, now

@@ -16,42 +16,136 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from math import inf
+from datetime import timedelta
+from math import inf, sqrt
 from typing import Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import PausedError
-from connectors.retry import Clock, Random, RateHint, Sleep
+from connectors.retry import Timing
 from mappings.errors import SyncError
 
-_DEPTH = 0.06
-"""How far below the estimate the rate starts, as a share of it: one minus beta in the RFC."""
+_FIRST_IN_FLIGHT = 4
+_EARNED_BY = 24
+"""So many answers make room for one more at most: all that are in flight when an unknown limit is met are refused."""
+_TOLERANCE, _SLACK_S = 1.5, 0.002
+"""How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
+_FORGETTING = 1.02  # How the best round fades while few are in flight: a service that became slower for good can be tried again.
+_FEWEST_IN_A_ROUND = 8
+_DECREASE = 0.7
+
+
+class ConcurrencyLimit:
+    """How many requests may be in flight: few at first, more while that brings throughput (AIMD), `ceiling` at most.
+
+    Where it `adapts` it also goes down, to one at the least, when answers take longer the more are in flight, or go wrong.
+    """
+
+    def __init__(self, ceiling: int, *, adapts: bool = False) -> None:
+        self.ceiling = ceiling
+        self.most = 0
+        self._adapts = adapts
+        self._room = float(min(_FIRST_IN_FLIGHT, ceiling))
+        self._free = asyncio.Semaphore(self.room)
+        self._surplus = 0
+        self._is_doubling = True
+        self._in_flight = self._well = 0
+        self._best_s = inf
+        self._peak, self._has_shrunk = 0, False
+        self._begin_round()
+
+    @property
+    def room(self) -> int:
+        """How many requests may be in flight now, those that wait for their slot included."""
+        return int(self._room)
+
+    async def enter(self) -> None:
+        """Wait for room, in the order of asking. The caller must `leave`."""
+        await self._free.acquire()
+
+    def leave(self) -> None:
+        """Make room for the next request."""
+        if self._surplus:
+            self._surplus -= 1
+        else:
+            self._free.release()
+
+    def sent(self) -> None:
+        """Note that a request goes out."""
+        self._in_flight += 1
+        self._peak = max(self._peak, self._in_flight)
+        self.most = max(self.most, self._peak)
+
+    def back(self, seconds: float, *, is_well: bool) -> None:
+        """Note that it came back after so many seconds; `is_well`: with an answer that is no sign of overload."""
+        self._in_flight -= 1
+        self._answers += 1
+        self._answering_s += seconds
+        self._well += is_well
+        if not is_well:
+            self._is_doubling = False
+            if self._adapts and not self._has_shrunk:  # once a round: what went wrong together went wrong for one reason
+                self._has_shrunk = True
+                self._set_room(self._room * _DECREASE)
+        elif self._is_doubling and not self._adapts:
+            self._set_room(self._room + 1.0)
+        if self._answers >= max(self.room, _FEWEST_IN_A_ROUND):
+            self._end_round()
+
+    def withdraw(self) -> None:
+        """Note that it was not sent after all."""
+        self._in_flight -= 1
+
+    def _begin_round(self) -> None:
+        self._answers, self._answering_s = 0, 0.0
+        self._peak, self._has_shrunk = self._in_flight, False
+
+    def _end_round(self) -> None:
+        took_s, is_full, has_shrunk = self._answering_s / self._answers, self._peak >= self.room, self._has_shrunk
+        self._begin_round()
+        if self._adapts:
+            fading = _FORGETTING if self.room <= _FIRST_IN_FLIGHT else 1.0
+            self._best_s = min(took_s, self._best_s * fading)
+            bearable_s = self._best_s * _TOLERANCE + _SLACK_S
+            if took_s > bearable_s:
+                self._is_doubling = False
+                self._set_room(self._room * max(bearable_s / took_s, _DECREASE))
+                return
+        if is_full and not has_shrunk:
+            self._set_room(self._room * 2 if self._is_doubling and self._adapts else self._room + 1.0)
+
+    def _set_room(self, room: float) -> None:
+        """Change the room; it grows no faster than answers have earned it."""
+        before = self.room
+        if room > self._room:
+            earned = _FIRST_IN_FLIGHT + max(sqrt(self._well / 2), self._well / _EARNED_BY)
+            room = max(min(room, earned), self._room)
+        self._room = min(max(room, 1.0), float(self.ceiling))
+        for _ in range(self.room - before):
+            self.leave()
+        self._surplus += max(before - self.room, 0)
+
+
+_DEPTH = 0.06  # How far below the estimate the rate starts, as a share of it: one minus beta in the RFC.
 _FIRST_HOLD_S, _LONGEST_HOLD_S = 1.0, 16.0
 """When the rate is back at the estimate (K in the RFC): soon after a guess, later once the estimate was confirmed."""
-_CONFIRMED = 1.1
-"""A rate that differs by less than this factor confirms the estimate."""
+_CONFIRMED = 1.1  # A rate that differs by less than this factor confirms the estimate.
 _LOWERED, _LOWERED_FROM_A_RAMP = 0.97, 0.85
 """The estimate after a 429, as a share of the rate that met it: slowly grown, or overshot while probing fast."""
 _LOWEST_RATE = 1 / 3600
-_FIRST_UNPACED = 32
-"""So many requests at most may have left before the first answer named a limit."""
+_FIRST_UNPACED = 32  # So many requests at most may have left before the first answer named a limit.
 _CATCH_UP_S = 0.025
 """How late a request may leave without those after it being put off as well: timers are no more exact than that."""
 _ROUND_LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 """How long the windows of limits are, in a world made by people."""
-_ROUNDED_UP_S = 1.0
-"""A named wait may be rounded up to whole seconds."""
+_ROUNDED_UP_S = 1.0  # A named wait may be rounded up to whole seconds.
 _LATE_S = 0.1
-_WINDOW_WAIT_S = 2.0
-"""A named wait of this length is for the end of a window; a bucket has its next token sooner."""
+_WINDOW_WAIT_S = 2.0  # A named wait of this length is for the end of a window; a bucket has its next token sooner.
 _LONGEST_TRUST_S = 900.0
 """Later runs obey a pause of this length; about a longer one their first request asks, and nothing it taught is believed."""
 _FORGOTTEN_AFTER_S = 86_400.0
-PRESENCE_S = 3.5
-"""A worker that has shown itself no later than this ago is there."""
+PRESENCE_S = 3.5  # A worker that has shown itself no later than this ago is there.
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,35 +292,18 @@ class RateStore(Protocol):
         """Put what `write` makes of the text and its age in its place, while no other worker can."""
 
 
-_MOST_IN_FLIGHT = 256
-"""Requests in flight where nothing bounds them: no feed may have more."""
+_MOST_IN_FLIGHT = 256  # Requests in flight where nothing bounds them: no feed may have more.
 _SYNC_S = 0.18
 """How old what we know of other workers may be when a request leaves; a pause is known to all within 250 ms (budget 7)."""
-_PRESENCE_S = 1.0
-"""How often a worker shows that it is there."""
-_STALE_SLOT_S = 0.25
-"""A slot taken ahead and not used for so long is void."""
-_LONGEST_PROBE_S = 2.0
-"""How long the others wait for the answer to the first request after a pause."""
-_LONGEST_GUESS_S = 60.0
-"""The longest pause of our own choosing, where the service names none."""
-_LONGEST_DOUBT_S = 5.0
-"""The least pause in the end, where the service names shorter ones and then does not keep to them."""
+_PRESENCE_S = 1.0  # How often a worker shows that it is there.
+_STALE_SLOT_S = 0.25  # A slot taken ahead and not used for so long is void.
+_LONGEST_PROBE_S = 2.0  # How long the others wait for the answer to the first request after a pause.
+_LONGEST_GUESS_S = 60.0  # The longest pause of our own choosing, where the service names none.
+_LONGEST_DOUBT_S = 5.0  # The least pause in the end, where the service names shorter ones and then does not keep to them.
 _FAR_FUTURE_S = 366 * 86_400.0
-_STATED_SHARE = 0.98
-"""How much of a stated limit is used: the rest is for late timers, and requests that overtake others."""
+_STATED_SHARE = 0.98  # How much of a stated limit is used: the rest is for late timers, and requests that overtake others.
 _SAME_RATE = 0.01
 _SAME_MOMENT_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """`clock` gives seconds and never goes back; `now` gives the aware time of day, only to say when to come back."""
-
-    clock: Clock
-    sleep: Sleep
-    random: Random
-    now: Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,9 +373,8 @@ class RateLimiter:
         self._granted_since_sync = 0
         self._is_answered = asyncio.Event()
         self._is_answered.set()
-        self._window_s, self._window_limit = 0.0, 0.0
-        self._requests = 0
-        self._limited = 0
+        self._window_s = self._window_limit = 0.0
+        self._requests = self._limited = 0
 
     @property
     def report(self) -> RateReport:
@@ -382,19 +458,19 @@ class RateLimiter:
         until = answered_at + (self._pause.wait_s(wait_s) if is_first else min(wait_s or 0.0, _FAR_FUTURE_S))
         self._change(lambda state: state.limited(permit, answered_at, until, is_named=wait_s is not None))
 
-    def hinted(self, hint: RateHint) -> None:
-        """Note what an answer states of the limit: keep to it without meeting it, and wait for the end of a used-up window.
+    def stated(self, limit: float, *, window_s: float | None, reset_s: float | None, rest_s: float) -> None:
+        """Note what an answer states of the limit: keep to it without meeting it, and rest where its window is used up.
 
         A window whose length is not stated is as long as the longest reset.
         """
-        if hint.limit != self._window_limit:
-            self._window_limit, self._window_s = hint.limit, 0.0
-        self._window_s = hint.window_s or max(self._window_s, hint.reset_s or 0.0)
-        rate, stated = hint.limit / max(self._window_s, 0.001) * _STATED_SHARE, self._state.stated
-        if stated is None or abs(rate - stated) > stated * _SAME_RATE:
+        if limit != self._window_limit:
+            self._window_limit, self._window_s = limit, 0.0
+        self._window_s = window_s or max(self._window_s, reset_s or 0.0)
+        rate, known = limit / max(self._window_s, 0.001) * _STATED_SHARE, self._state.stated
+        if known is None or abs(rate - known) > known * _SAME_RATE:
             self._change(lambda state: state.stating(rate))
-        until = self.clock() + hint.rest_s
-        if hint.rest_s and until > self._state.resume_at + _SAME_MOMENT_S:
+        until = self.clock() + rest_s
+        if rest_s and until > self._state.resume_at + _SAME_MOMENT_S:
             self._change(lambda state: state.resting(until))
 
     def _next_permit(self) -> Permit:

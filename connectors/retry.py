@@ -1,7 +1,4 @@
-"""Retry with exponential backoff and full jitter, and what answers say of waiting: `Retry-After`, HTTP dates, rate headers.
-
-Every form is read or left, never guessed.
-"""
+"""Retry with exponential backoff and full jitter, and what answers say of waiting: `Retry-After` and HTTP dates."""
 
 from __future__ import annotations
 
@@ -23,6 +20,16 @@ Sleep = Callable[[float], Awaitable[None]]
 """Waits that many seconds without holding up other tasks."""
 Random = Callable[[], float]
 """A number from 0 up to, not including, 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`clock` gives seconds and never goes back; `now` gives the aware time of day, only to say when to come back."""
+
+    clock: Clock
+    sleep: Sleep
+    random: Random
+    now: Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,88 +127,3 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
         return None
     since = now if now is not None and dated <= now < dated + _WITHIN_THE_SECOND else dated
     return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
-
-
-_MOMENT_S = 1.0
-"""A reset of so many seconds may be any moment, rounded up: the even pace bridges it."""
-
-
-@dataclass(frozen=True, slots=True)
-class RateHint:
-    """`limit` requests in each window, of which `remaining` are left until `reset_s` from now; None where it is not stated."""
-
-    limit: float
-    remaining: float | None
-    reset_s: float | None
-    window_s: float | None
-
-    @property
-    def rest_s(self) -> float:
-        """How long to wait because nothing is left; 0.0 where something is, or where it is back in a moment."""
-        return self.reset_s if self.reset_s is not None and self.remaining == 0 and self.reset_s > _MOMENT_S else 0.0
-
-
-_NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
-_EPOCH_S = 1e9
-"""A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""
-_LONGEST_WINDOW_S = 86_400.0
-_ROUNDED_S = 1.0
-"""How far two ways to write one moment may be apart: each is cut or rounded up to whole seconds."""
-
-
-def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
-    """Return what the headers of one answer state, None where they state nothing, or nothing that makes sense.
-
-    `headers` has lower-case names. Read are `RateLimit` with `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-08
-    and later), its older form of `RateLimit-Limit`, `-Remaining` and `-Reset`, and the same three as `X-RateLimit-...`,
-    whose reset may be a time of day. Of several limits the one with the lowest rate counts. A limit that is used up for longer
-    than the same answer's `Retry-After` asks to wait makes no sense: `Retry-After` is obeyed as it is written.
-    """
-    if "ratelimit-policy" in headers or "ratelimit" in headers:
-        hint = _structured(headers)
-    else:
-        prefixes = ("ratelimit-", "x-ratelimit-", "x-rate-limit-")
-        prefix = next((one for one in prefixes if f"{one}limit" in headers), None)
-        hint = _three(headers, prefix, now.timestamp()) if prefix else None
-    asked_s = retry_after_s(headers, now) if hint is not None else None
-    is_contradicted = hint is not None and asked_s is not None and hint.rest_s > asked_s + _ROUNDED_S
-    return None if is_contradicted else hint
-
-
-def _structured(headers: Mapping[str, str]) -> RateHint | None:
-    """Read `RateLimit-Policy: "default";q=100;w=60` and `RateLimit: "default";r=50;t=30`."""
-    policies = [item for item in _items(headers.get("ratelimit-policy", "")) if item[1].get("q") and item[1].get("w")]
-    if not policies:
-        return None
-    name, policy = min(policies, key=lambda item: item[1]["q"] / item[1]["w"])
-    left = dict(_items(headers.get("ratelimit", ""))).get(name, {})
-    return _sane(policy["q"], left.get("r"), left.get("t"), policy["w"])
-
-
-def _three(headers: Mapping[str, str], prefix: str, now_s: float) -> RateHint | None:
-    """Read `RateLimit-Limit: 100, 100;w=60` with `-Remaining` and `-Reset`; what follows the first number may be left out."""
-    limit, remaining, reset = (
-        float(text) if _NUMBER.fullmatch(text) else None
-        for text in (re.split("[,;]", headers.get(f"{prefix}{name}", ""))[0].strip() for name in ("limit", "remaining", "reset"))
-    )
-    window = next((one["w"] for _, one in _items(headers[f"{prefix}limit"]) if one.get("w")), None)
-    if reset is not None and reset > _EPOCH_S:
-        reset = max((reset / 1000 if reset > _EPOCH_S * 1000 else reset) - now_s, 0.0)
-    return _sane(limit, remaining, reset, window)
-
-
-def _items(text: str) -> list[tuple[str, dict[str, float]]]:
-    """Return the items of a list with their numeric parameters (RFC 9651, 3.1)."""
-    found = []
-    for item in text.split(","):
-        name, *parameters = (part.strip() for part in item.split(";"))
-        pairs = (parameter.partition("=") for parameter in parameters)
-        found.append((name, {key: float(value) for key, _, value in pairs if _NUMBER.fullmatch(value)}))
-    return found
-
-
-def _sane(limit: float | None, remaining: float | None, reset_s: float | None, window_s: float | None) -> RateHint | None:
-    length_s = window_s or reset_s
-    if not limit or limit < 1 or not length_s or length_s > _LONGEST_WINDOW_S or (remaining or 0) > limit:
-        return None
-    return RateHint(limit, remaining, None if reset_s is None else min(reset_s, _LONGEST_WINDOW_S), window_s)

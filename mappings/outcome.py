@@ -119,6 +119,10 @@ class Rejection:
     part: Part = WHOLE_ROW
 
 
+OVER, TOO_FAR = "already over", "beyond the horizon"
+"""Labels of events outside of a window."""
+
+
 @dataclass(frozen=True, slots=True)
 class Skipped:
     """A row left out by a rule of the mapping; `because` is the rule's label, `rule` its place under `rows:`, from 1.

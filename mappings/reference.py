@@ -10,15 +10,14 @@ from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
 from mappings.reasons import REASON_TEXTS, ReasonCode, did_you_mean
-from mappings.spec.feed import Brakes, Example, FeedMapping, KeyColumn, PublishPolicy, Schedule
+from mappings.spec.feed import Brakes, Example, FeedMapping, PublishPolicy, Schedule
 from mappings.spec.json_schema import field_descriptions
-from mappings.spec.rules import Rule
+from mappings.spec.rules import KeyColumn, Rule
 from mappings.spec.soql import FieldTest, Incremental
 from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
 from mappings.spec.values import MARKERS, Condition, Test, Value
-from mappings.steps.catalogue import FAMILIES
-from mappings.steps.step import Step
+from mappings.steps.step import FAMILIES, Step
 from mappings.strict import Strict, union_members
 
 _PARTS: Mapping[str, type[Strict]] = {

@@ -20,10 +20,15 @@ from mappings.spec.feed import FeedText, Schedule
 from mappings.yaml.loader import FeedFolder, load_feed, load_folder, readable_document
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
-from pipelines.orchestration.assets import LaunchOptions, feed_assets
-from pipelines.orchestration.automation import feed_schedules, feed_sensors, notices_sensors, schedules_of_job
+from pipelines.orchestration.assets import LaunchOptions, backfill_definitions, feed_assets
+from pipelines.orchestration.automation import (
+    feed_schedules,
+    feed_sensors,
+    history_definitions,
+    notices_sensors,
+    schedules_of_job,
+)
 from pipelines.orchestration.dagster_private import own_job
-from pipelines.orchestration.jobs import backfill_definitions, history_definitions
 from pipelines.run.context import OpenContext, open_context
 from pipelines.settings import Settings, current_settings
 from pipelines.telemetry.logs import configure_logs

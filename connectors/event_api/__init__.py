@@ -1,3 +1,3 @@
-"""Events out: the client of the Event Publishing API. `client.EventApi` is its door; answers, delivery, lists, media and the
-contract check are its topics.
+"""Events out: the client of the Event Publishing API. `delivery.EventApi` is its door; routes, answers, lists, media, transport
+and the contract check are its topics.
 """

@@ -10,12 +10,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from connectors.errors import OutageError
-from connectors.event_api.answers import Kind, Meaning, in_short
-from connectors.event_api.route import FAILURES, MayLeave, Route, unavailable
+from connectors.event_api import lists
+from connectors.event_api.answers import HttpAnswer, Kind, Meaning, created_id, in_short, interpret
+from connectors.event_api.lists import Classifications, EventList
+from connectors.event_api.media import Uploader
+from connectors.event_api.openapi import NoPage, PageBody, fetch_page
+from connectors.event_api.route import FAILURES, REFUSED_BY_PROXY, MayLeave, Route, unavailable
+from connectors.event_api.transport import ServiceHttp
+from connectors.rate_limit import RateLimiter
 from connectors.retry import Clock, Random, RetryPolicy
 from mappings.delivery import (
     DENYING,
@@ -31,6 +38,7 @@ from mappings.delivery import (
     Unconfirmed,
     Verdict,
 )
+from mappings.errors import SyncError
 from mappings.row_key import IdempotencyKey
 
 _EARLIER_RUN = 0
@@ -439,3 +447,77 @@ class Delivery:
             return Uncertain(met.answer, *counts)
         # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
         return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
+
+
+class EventApi:
+    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
+
+    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
+    limits are applied per route (spec, Limits).
+    Its `circuit` breaker stops the creation of events in an outage.
+    """
+
+    def __init__(
+        self,
+        http: ServiceHttp,
+        *,
+        limiter: RateLimiter,
+        policy: RetryPolicy,
+    ) -> None:
+        self.limiter = limiter
+        self._http = http
+        self._events_url = http.url("/events")
+        self._events = Route(http, limiter, policy, scope="events:create", has_channels=True)
+        self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
+        self.delivery = Delivery(self._post_event, self._events, self.circuit)
+        self.uploader = Uploader(self._events.sibling("POST /media"))
+
+    @property
+    def stopped(self) -> SyncError | None:
+        """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
+        return self._events.closed or self.circuit.cause
+
+    async def deliver(self, intent: Intent) -> Verdict:
+        """Create one event, insisting within the policy. Never raises for the row's fate; cancelling it is safe.
+
+        A cancelled call may have created the event: its intent is unanswered.
+        """
+        return await self.delivery.deliver(intent)
+
+    async def channels(self) -> dict[str, int]:
+        """Return the ids of all channels available to the key's owner, by slug; errors as `Route.get` names them."""
+        return await lists.channels(self._events.sibling("GET /channels", "channels:read"))
+
+    async def classifications(self) -> Classifications:
+        """Return the classification list, asked without the key first; errors as `Route.get` names them."""
+        # A refusal with the key closes a route, one without it must not.
+        return await lists.classifications(*(self._events.sibling("GET /classifications") for _ in range(2)))
+
+    async def contract(self, etag: str = "") -> PageBody | NoPage | None:
+        """Return the service's OpenAPI page, asked once, without the key; None where it is still the one of `etag`."""
+        return await fetch_page(self._http, etag)
+
+    def events(self) -> EventList:
+        """Return the list of the account's events, to be read once; nothing is asked yet."""
+        return EventList(self._events.sibling("GET /events"))
+
+    async def probe(self) -> Meaning:
+        """Send one event without any field, which the service must refuse (spec, Event), and return what it answers.
+
+        No idempotency key goes along, so that no row's key is used up.
+        """
+        headers = {"content-type": "application/json"}
+        answer = await self._http.exchange(self._http.request("POST", self._events_url, content=b"{}", headers=headers))
+        if isinstance(answer, HttpAnswer):
+            return interpret(answer, self.limiter.timing.now())
+        return answer or Meaning(Kind.NOT_REACHED, Answer(0, "not_sent"))
+
+    async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
+        headers = {"content-type": "application/json", "idempotency-key": intent.key}
+        request = self._http.request("POST", self._events_url, content=intent.body, headers=headers)
+        meaning = await self._events.ask_once(request, created_id, may_leave)
+        if meaning is not None and meaning.kind is Kind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
+            with suppress(SyncError):  # ask for something harmless: a proxy may refuse this row, another host would refuse all
+                await self.classifications()
+            return self._events.place(meaning)
+        return meaning

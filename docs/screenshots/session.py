@@ -26,7 +26,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from pipelines.cli.demo import Sandbox, running_sandbox
+from pipelines.cli.servers import Sandbox, running_sandbox
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 118, 48

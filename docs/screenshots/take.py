@@ -20,7 +20,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from mappings.yaml.loader import load_folder
-from pipelines.cli.demo import free_port, running_dagster, running_sandbox
+from pipelines.cli.servers import free_port, running_dagster, running_sandbox
 from pipelines.cli.output.console import Output
 from pipelines.cli.run import run_in_process
 from pipelines.before_serving import prepare_dagster_home

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 from take import ENCODING, FEED, HERE, sample_rows
 
-from pipelines.cli.demo import running_sandbox
+from pipelines.cli.servers import running_sandbox
 from pipelines.settings import PACKAGED_FEEDS
 
 SIZE = {"width": 1100, "height": 1000}

@@ -14,10 +14,11 @@ from lookalikes.demo import FEEDS, running_places
 from playwright.sync_api import Page, sync_playwright
 from take import HERE, SIZE, visit
 
-from pipelines.cli.demo import free_port, running_dagster
+from pipelines.cli.servers import free_port, running_dagster
 from pipelines.cli.output.console import Output
 from pipelines.cli.run_report import show_accounts
-from pipelines.cli.demo import play_round, stage_set
+from pipelines.cli.run import play_round
+from pipelines.cli.servers import stage_set
 from pipelines.settings import read_settings
 
 

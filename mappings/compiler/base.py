@@ -12,10 +12,10 @@ from typing import Any, assert_never
 
 from mappings.lookup_table import Table
 from mappings.outcome import RowLocation, Silence
-from mappings.positions import MappingProblem, ValuePosition
+from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, Repair
 from mappings.row_key import NO_KEY, RowKey
-from mappings.spec.values import Value, Valued
+from mappings.spec.values import Condition, Value, Valued
 from mappings.steps.step import Kind, Run, Step
 from mappings.strict import Policy, UsePolicy, union_members
 
@@ -72,6 +72,8 @@ class RowState:
 
 Getter = Callable[[RowState], Any]
 """A compiled value: None where it was left out, Refusal raised where it cannot be had."""
+Holds = Callable[[RowState], bool]
+"""A compiled condition. Raises Refusal where the value it looks at is unusable."""
 Recover = Callable[[RowState, Refusal], Any]
 """What becomes of a refusal: a value to use, None to leave it out, or the refusal again."""
 Watch = Callable[[str, str, Any, Any], None]
@@ -396,9 +398,23 @@ class CompiledValue:
         return self.reads is not None and not self.reads
 
 
+def first_column(parts: Iterable[CompiledValue]) -> str:
+    """Return the first column that one of several values reads, "" if none does."""
+    return next((part.column for part in parts if part.column), "")
+
+
+def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = None) -> CompiledValue:
+    """Return the value that a function makes of others."""
+    flows = {part.flow for part in parts}
+    common = flows.pop() if len(flows) == 1 else ANYTHING
+    return CompiledValue(get, flow or common, first_column(parts), refuses=any(part.refuses for part in parts))
+
+
 _REPORTED = frozenset({"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"})
 """The kinds of values that `explain` reports, beside their steps."""
 _WORDS = {model: word for word, model in union_members(Value).items()}
+ValueCompiler = Callable[["Compiler", Any, ValuePosition], CompiledValue]
+"""Compiles one kind of value."""
 
 
 @dataclass(slots=True)
@@ -408,7 +424,9 @@ class Compiler:
     let: Mapping[str, Value]
     tables: Mapping[str, Table]
     channels: Mapping[str, int] | None
-    compile_value: Callable[[Compiler, Value, ValuePosition], CompiledValue]
+    compilers: Mapping[type, ValueCompiler]
+    """What compiles each kind of value."""
+    compile_condition: Callable[[Compiler, Condition, Loc], Holds]
     watch: Watch | None = None
     as_of: datetime | None = None
     given: dict[str, CompiledValue] = field(default_factory=dict)
@@ -432,9 +450,9 @@ class Compiler:
         return len(self.let) + self._items
 
     def value(self, value: Value, spot: ValuePosition) -> CompiledValue:
-        """Compile one value."""
+        """Compile a value that gives one thing: objects, images and lists of objects have their place in the payload only."""
         outer, self._reads = self._reads, set()
-        compiled = self.compile_value(self, value, spot)
+        compiled = self.operand(value, spot) if isinstance(value, str) else self.compilers[type(value)](self, value, spot)
         reads = None if _MORE in self._reads else frozenset(self._reads)
         self._reads |= outer
         name = _WORDS.get(type(value), "")
@@ -442,6 +460,14 @@ class Compiler:
         if self.watch is None or name not in _REPORTED:
             return compiled
         return replace(compiled, get=_watched(compiled.get, name, spot.path, self.watch, is_step=False))
+
+    def values(self, values: Sequence[Value], spot: ValuePosition) -> list[CompiledValue]:
+        """Compile several values that stand in a list."""
+        return [self.value(value, spot.inner(place)) for place, value in enumerate(values)]
+
+    def condition(self, condition: Condition, loc: Loc) -> Holds:
+        """Compile one condition."""
+        return self.compile_condition(self, condition, loc)
 
     def misfit(self, spot: ValuePosition, message: str, hint: str = "") -> CompiledValue:
         """Note a problem; what is returned is never used."""

@@ -7,22 +7,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
 from dateutil.rrule import DAILY, MONTHLY, WEEKLY, YEARLY, rrule, weekday, weekdays
 
-from mappings.compiler.base import CompiledValue, Compiler, Getter, RowState, as_list, lenient, nfc, nothing, read_cell, required
-from mappings.compiler.values import compile_condition
-from mappings.outcome import Silence
+from mappings.compiler.base import (
+    CompiledValue,
+    Compiler,
+    Getter,
+    RowState,
+    as_list,
+    lenient,
+    nfc,
+    nothing,
+    once,
+    read_cell,
+    required,
+)
+from mappings.outcome import (
+    OVER,
+    TOO_FAR,
+    MappedRow,
+    Part,
+    Rejection,
+    RowOutcome,
+    Silence,
+    Skipped,
+)
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key, row_key
-from mappings.spec.feed import KeyColumn
-from mappings.spec.rules import Explosion, Recurrence
+from mappings.spec.rules import Explosion, KeyColumn, Recurrence
 from mappings.spec.values import Value
 from mappings.steps.step import Kind
 
@@ -60,8 +79,6 @@ def _key_refusal(part: str, column: KeyColumn) -> Refusal | None:
     return None
 
 
-OVER = "already over"
-TOO_FAR = "beyond the horizon"
 Expand = Callable[[RowState], list[RowState]]
 """Returns the events that one stands for, itself if it is one only or if it is refused."""
 _Item = Mapping[str, str]
@@ -319,7 +336,7 @@ def compile_first_day(compiler: Compiler, recurrence: Recurrence, loc: Loc) -> F
 def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run: RunDays, start: FirstDay) -> Expand:
     """Compile a recurrence, as seen from the start of the run."""
     spot = ValuePosition((*loc, "recur"))
-    when = None if recurrence.when is None else compile_condition(compiler, recurrence.when, (*spot.loc, "when"))
+    when = None if recurrence.when is None else compiler.condition(recurrence.when, (*spot.loc, "when"))
     pattern_of = _compile_pattern(compiler, recurrence, spot, start)
 
     def expand(row: RowState) -> list[RowState]:
@@ -445,3 +462,49 @@ def _one_of(known: Mapping[str, T], value: Any, hint: str) -> T:
     if found is None:
         raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=str(value), step="recur")
     return found
+
+
+_MOST_REASONS = 20
+
+
+def as_one_row(
+    outcomes: Sequence[RowOutcome], expanded: Sequence[RowState], stem: RowKey, days: RunDays | None
+) -> tuple[RowOutcome, ...]:
+    """Return the outcomes of one row, whose own key is the `stem` of theirs; `expanded` are what they came from.
+
+    Where all are rejected, or all left out for one reason, that is the row's: its events are then neither wanted nor gone.
+    Days that are over are dropped beside others: they need not be reported in every run.
+    """
+    silent = Part(silence=Silence(stem)) if stem else Part()
+    first, labels = outcomes[0], {_label(outcome) for outcome in outcomes}
+    rejections = [outcome for outcome in outcomes if isinstance(outcome, Rejection)]
+    if len(rejections) == len(outcomes):
+        reasons = once(reason for pair in zip(rejections, expanded, strict=True) for reason in _unmuted(*pair))
+        return (replace(rejections[0], row_key=stem, reasons=reasons[:_MOST_REASONS], part=silent),)
+    if len(labels) == 1 and ("", 0) not in labels:
+        return (replace(first, row_key=stem, part=silent),)
+    wanted = [pair for pair in zip(outcomes, expanded, strict=True) if not _is_of_the_past(*pair, days)]
+    if not wanted:
+        return (Skipped(first.location, OVER, stem, part=silent),)
+    silences = [Silence(event.key) if event.is_refused and event.key else event.silence for _, event in wanted]
+    parts = [Part(len(wanted), place > 0, silence) for place, silence in enumerate(silences)]
+    return tuple(replace(outcome, part=part) for (outcome, _), part in zip(wanted, parts, strict=True))
+
+
+def _unmuted(rejection: Rejection, event: RowState) -> Iterator[Reason]:
+    """Yield the reasons, without those that come of reading a whole list where an item was meant."""
+    inside = tuple(f"{column}." for column in event.muted)
+    for reason in rejection.reasons:
+        if reason.step == "explode" or not (reason.column in event.muted or reason.column.startswith(inside)):
+            yield reason
+
+
+def _label(outcome: RowOutcome) -> tuple[str, int]:
+    return (outcome.because, outcome.rule) if isinstance(outcome, Skipped) and not outcome.is_cancelled else ("", 0)
+
+
+def _is_of_the_past(outcome: RowOutcome, event: RowState, days: RunDays | None) -> bool:
+    if days is None or days.today is None or event.day is None:
+        return False
+    is_over = outcome.outside == OVER if isinstance(outcome, MappedRow) else _label(outcome) == (OVER, 0)
+    return is_over and bool(event.day < days.today)

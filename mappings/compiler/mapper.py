@@ -5,30 +5,217 @@ Pure: no network, no database, no clock; the moment of the run is handed in.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, time
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
-from typing import Any
+from typing import Any, assert_never
 
-from mappings.compiler.base import Compiler, RowState, Watch, cells_reader
-from mappings.compiler.expand import OVER, ReadKey, compile_key, is_of_item
+from mappings.compiler.base import (
+    CompiledValue,
+    Compiler,
+    Flow,
+    Holds,
+    RowState,
+    ValueCompiler,
+    Watch,
+    cells_reader,
+    nothing,
+    read_cell,
+    unknown_name,
+)
+from mappings.compiler.expand import (
+    Expand,
+    FirstDay,
+    ReadKey,
+    RunDays,
+    as_one_row,
+    compile_explosion,
+    compile_first_day,
+    compile_key,
+    compile_recurrence,
+    is_of_item,
+)
+from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.compiler.payload import Payload, Validator, compile_payload
-from mappings.compiler.rows import JoinedRows, PlacedRule, RowRules, as_one_row, compile_rules, needs_the_moment, only
-from mappings.compiler.values import compile_value
+from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping
+from mappings.compiler.values import VALUE_COMPILERS, columns_of, compile_condition
 from mappings.errors import ConfigError
 from mappings.event import Directory
-from mappings.outcome import Gone, MappedRow, RowOutcome, Skipped, SourceRow
-from mappings.positions import MappingProblem
-from mappings.reasons import REASON_TEXTS, Refusal
+from mappings.outcome import OVER, Gone, MappedRow, RowOutcome, Skipped, SourceRow
+from mappings.positions import Loc, MappingProblem
+from mappings.reasons import REASON_TEXTS, Reason, ReasonCode, Refusal, did_you_mean
 from mappings.row_key import NO_KEY, RowKey, row_digester
+from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
-from mappings.spec.rules import Explode
-from mappings.zones import EndOfDay
+from mappings.spec.values import At, Fields, InZoneValue
+from mappings.steps.step import Kind
+from mappings.zones import EndOfDay, find_zone
 
+_VALUE_COMPILERS: Mapping[type, ValueCompiler] = {**VALUE_COMPILERS, At: compile_moment, InZoneValue: compile_instant}
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
+_ONCE = (spec.Explode, spec.Recur, spec.Group, spec.Duplicates, spec.WindowRule)
+LeaveOut = Callable[[RowState], str]
+"""Returns the label under which the row is left out, "" if it is wanted; raises Refusal."""
+PlacedRule = tuple[int, LeaveOut]
+"""A rule with its place under `rows:`, from 1."""
+_LONG_OVER = timedelta(days=31)
+"""An event that began longer ago is over, of any length, where a feed leaves out events that are over."""
+
+
+@dataclass(slots=True)
+class Expansion:
+    """A rule that makes several events of one, and the rules that are applied to each of them."""
+
+    expand: Expand
+    rules: list[PlacedRule] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RowRules:
+    """The compiled rules of a feed. `rules` apply to a row before the first of the `expansions`; `window` to a payload.
+
+    `days`: what a run looks at, where events recur.
+    """
+
+    rules: list[PlacedRule] = field(default_factory=list)
+    expansions: list[Expansion] = field(default_factory=list)
+    window: CompiledWindow | None = None
+    join: MapGroups | None = None
+    days: RunDays | None = None
+
+
+def compile_rules(compiler: Compiler, mapping: FeedMapping, as_of: datetime | None) -> RowRules:
+    """Compile the rules of a feed for a run that starts at the aware moment `as_of`."""
+    compiler.problems.extend(_misplaced(mapping))
+    found, explode = RowRules(), mapping.rule(spec.Explode)
+    if explode is not None:
+        compiler.given["item"] = CompiledValue(lambda row: row.item, Flow(Kind.TEXT), explode.explode.columns[0])
+    first_day = _compile_day(compiler, mapping)
+    for position, rule in enumerate(mapping.rows):
+        loc = ("rows", position)
+        match rule:
+            case spec.Explode():
+                found.expansions.append(Expansion(compile_explosion(compiler, rule.explode)))
+            case spec.Recur():
+                found.days = _run_days(mapping, as_of)
+                found.expansions.append(Expansion(compile_recurrence(compiler, rule.recur, loc, found.days, first_day)))
+            case spec.Group():
+                found.join = _compile_grouping(compiler, rule.group, mapping.event, loc)
+            case spec.Duplicates():
+                found.join = compile_choice(compiler, rule.duplicates, loc)
+            case spec.WindowRule():
+                found.window = None if as_of is None else CompiledWindow(rule.window, position + 1, as_of)
+            case _:
+                rules = found.expansions[-1].rules if found.expansions else found.rules
+                rules.append((position + 1, _compile_rule(compiler, rule, loc)))
+    return found
+
+
+def _compile_grouping(compiler: Compiler, grouping: spec.Grouping, event: Fields, loc: Loc) -> MapGroups:
+    unknown = [name for name in grouping.collect if name not in event.root]
+    if unknown:
+        hint = did_you_mean(unknown[0], event.root) or f"the fields of the event are {', '.join(event.root)}"
+        compiler.problems.append(MappingProblem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
+    collected = Fields.model_construct({name: event.root[name] for name in grouping.collect if name in event.root})
+    return compile_grouping(grouping, compile_payload(compiler, collected).build)
+
+
+def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, loc: Loc) -> LeaveOut:
+    """Compile a rule that looks at the cells and values of a row or of one of its events."""
+    match rule:
+        case spec.Skip():
+            skipped = compiler.condition(rule.skip, (*loc, "skip"))
+            return lambda row: rule.because if skipped(row) else ""
+        case spec.Keep():
+            wanted = compiler.condition(rule.keep, (*loc, "keep"))
+            return lambda row: "" if wanted(row) else rule.because
+        case spec.Cancelled():
+            cancelled = compiler.condition(rule.cancelled, (*loc, "cancelled"))
+
+            def cancel(row: RowState) -> str:
+                """Let a cancelled row go on: its window and the keys of its events decide what there is to call off."""
+                if not row.cancelled and not row.rejected_by and cancelled(row):
+                    row.cancelled = rule.because
+                return ""
+
+            return cancel
+        case spec.Assert():
+            return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
+        case _:
+            assert_never(rule)
+
+
+def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
+    column = next(iter(columns_of(rule.asserted)), "")
+
+    def demand(row: RowState) -> str:
+        if not holds(row):
+            found = read_cell(row.cells, column) if column else ""
+            reason = Reason(ReasonCode.ASSERTION, "", column, found, rule.message, "assert")
+            (row.reasons if rule.severity == "reject" else row.warnings).append(reason)
+            row.is_draft = row.is_draft or rule.severity == "draft"
+        return ""
+
+    return demand
+
+
+def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
+    """Compile the first day of the rows that recur, before anything may look at `$day`."""
+    recur = mapping.rule(spec.Recur)
+    if recur is None:
+        return nothing
+    known = len(compiler.problems)
+    first_day = compile_first_day(compiler, recur.recur, ("rows", mapping.rows.index(recur)))
+    for place, problem in enumerate(compiler.problems[known:], known):
+        if problem.message == unknown_name("day"):
+            message = "$day cannot say on which day a recurrence begins"
+            compiler.problems[place] = MappingProblem(problem.loc, message, "name the column with the first day")
+    # That of each event after the recurrence, the row's own before it.
+    compiler.given["day"] = CompiledValue(lambda row: first_day(row) if row.day is None else row.day, Flow(Kind.DATE))
+    return first_day
+
+
+def _run_days(mapping: FeedMapping, as_of: datetime | None) -> RunDays:
+    """Return the days that a run looks at, in the zone that the file names for all of its events, if it does.
+
+    Those long over are left to the window, if that leaves out what is over.
+    """
+    if as_of is None:
+        return RunDays()
+    recur, window = mapping.rule(spec.Recur), mapping.rule(spec.WindowRule)
+    named = mapping.event.root.get("timezone")
+    zone = (find_zone(named) if isinstance(named, str) else None) or UTC
+    horizon = None if recur is None else recur.recur.horizon
+    is_past_skipped = window is not None and window.window.past == "skip"
+    first = (as_of - _LONG_OVER).astimezone(zone).date() if is_past_skipped else date.min
+    last = date.max if horizon is None else (as_of + horizon).astimezone(zone).date()
+    return RunDays(as_of.astimezone(zone).date(), first, last)
+
+
+def _misplaced(mapping: FeedMapping) -> Iterator[MappingProblem]:
+    """Yield the rules that do not go together."""
+    kinds = [type(rule) for rule in mapping.rows]
+    for kind, count in Counter(kinds).items():
+        if count > 1 and kind in _ONCE:
+            last = len(kinds) - 1 - kinds[::-1].index(kind)
+            yield MappingProblem(
+                ("rows", last), f'the rule "{next(iter(kind.model_fields))}" stands twice', "one of them is enough"
+            )
+    if spec.Group in kinds and spec.Duplicates in kinds:
+        hint = "rows with one key are made one event, or one of them is chosen"
+        yield MappingProblem(("rows", kinds.index(spec.Duplicates)), "group and duplicates do not go together", hint)
+    if spec.Explode in kinds and spec.Recur in kinds[: kinds.index(spec.Explode)]:
+        yield MappingProblem(
+            ("rows", kinds.index(spec.Explode)), "explode comes before recur", "each item may have days of its own"
+        )
+    for kind, name in ((spec.Explode, "item"), (spec.Recur, "day")):
+        if kind in kinds and name in mapping.let:
+            message = f'"${name}" is what distinguishes the events of a row'
+            yield MappingProblem(("let", name), message, "call this value otherwise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +399,7 @@ def compile_feed(mapping: FeedMapping, directory: Directory, as_of: datetime | N
         raise ConfigError(
             f"{mapping.path.name}: {message}", hint="mend the mapping, or the key's access, then run `eventsync check --live`"
         )
-    if as_of is None and (needs_the_moment(mapping.rows) or mapper.reads_run_date):
+    if as_of is None and (mapping.needs_the_moment or mapper.reads_run_date):
         message = f"{mapping.path.name} has a window or asks for the day of the run, and the moment of the run was not said"
         raise ConfigError(message, hint="hand in as_of")
     return mapper
@@ -225,8 +412,8 @@ def compile_with_problems(
 
     `watch` is called for every step that a row passes.
     """
-    explode = only(mapping.rows, Explode)
-    compiler = Compiler(mapping.let, mapping.tables, directory.channels, compile_value, watch, as_of)
+    explode = mapping.rule(spec.Explode)
+    compiler = Compiler(mapping.let, mapping.tables, directory.channels, _VALUE_COMPILERS, compile_condition, watch, as_of)
     rules = compile_rules(compiler, mapping, as_of)
     payload = compile_payload(compiler, mapping.event)
     columns = compiler.columns | {column.column for column in mapping.key_columns}

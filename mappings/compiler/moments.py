@@ -17,8 +17,9 @@ from mappings.positions import ValuePosition
 from mappings.reasons import ReasonCode, Refusal
 from mappings.spec.values import At, Choose, FirstOf, From, InZoneValue, Value, Wall
 from mappings.steps.step import Kind
+from mappings.steps.zones import Localise, localiser
 from mappings.strict import UsePolicy
-from mappings.zones import EndOfDay, Localise, TimeOfDay, find_zone, localiser
+from mappings.zones import EndOfDay, TimeOfDay, find_zone
 
 _CLOCK = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

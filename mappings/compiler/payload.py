@@ -6,7 +6,7 @@ Texts are in NFC, times in ISO 8601; what is empty is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -14,26 +14,33 @@ from typing import Any
 import orjson
 
 from mappings.compiler.base import (
+    ANYTHING,
     UNSET,
     CompiledValue,
     Compiler,
     Flow,
     Getter,
     RowState,
+    as_list,
+    combined,
+    first_column,
+    is_empty,
+    lenient,
     nfc,
     nothing,
     nothing_left,
     once,
     remembered,
 )
-from mappings.compiler.values import compile_condition, compile_cover, compile_loop
 from mappings.event import NO_TEXT, dump, judge
-from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import duplicate_digest, fingerprint
+from mappings.spec import values as spec
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind
+from mappings.steps.urls import clean_url
 from mappings.zones import EndOfDay
 
 _MOMENTS = frozenset({"startAt", "endAt"})
@@ -242,7 +249,7 @@ class Payload:
         get = _listed_object(self.fields(tree, spot.path, in_list=True, required=item.require), item.require)
         if item.when is None:
             return get
-        holds = compile_condition(self.compiler, item.when, (*spot.loc, "when"))
+        holds = self.compiler.condition(item.when, (*spot.loc, "when"))
         return _Field("", spot.path, lambda row: get(row) if holds(row) else None).read
 
 
@@ -366,3 +373,98 @@ def _is_sendable(value: Any) -> bool:
 def _is_about(path: str, field: str) -> bool:
     """True if one is the other, or stands inside it."""
     return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))
+
+
+def compile_loop(
+    compiler: Compiler, value: spec.ForEach, spot: ValuePosition, compile_give: Callable[[Value, ValuePosition], Getter]
+) -> CompiledValue:
+    """Compile one list of the payload; `compile_give` compiles what is made of an item, where it stands in the payload."""
+    parts = value.for_each.root if isinstance(value.for_each, spec.Items) and len(value.names) > 1 else (value.for_each,)
+    taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
+    if taken:
+        return compiler.misfit(spot.inner("as"), f'"${taken[0]}" is the name of another value', "call the item something else")
+    lists = [_list(compiler, part, spot.inner("for_each", may_be_empty=True)) for part in parts]
+    items = [compiler.item(Flow(one.flow.kind), one.column) for one in lists]
+    column, path = first_column(lists), f"{spot.path}[]"
+    outer = compiler.loops
+    compiler.loops = outer | {name: item for name, (_, item) in zip(value.names, items, strict=True)}
+    give = compile_give(value.give, ValuePosition((*spot.loc, "give"), path))
+    compiler.loops = outer
+    varying = [n for n, one in enumerate(lists) if not one.is_constant] or range(len(lists))
+
+    def read(row: RowState) -> Any:
+        found = [as_list(one.get(row)) for one in lists]
+        lengths = sorted(set(map(len, found)))
+        if len(lengths) > 1:
+            hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
+            raise Refusal(ReasonCode.UNEVEN, hint, column=column)
+        entries = (entry for entry in zip(*found, strict=True) if not all(is_empty(entry[n]) for n in varying))
+        built = []
+        for number, entry in enumerate(entries):
+            for (place, _), item in zip(items, entry, strict=True):
+                row.named[place] = item
+            reasons, warnings = len(row.reasons), len(row.warnings)
+            built.append(give(row))
+            _number(row.reasons, reasons, path, number)
+            _number(row.warnings, warnings, path, number)
+        return [one for one in built if one is not None]
+
+    return compiler.finish(value, CompiledValue(read, Flow(ANYTHING.kind, is_list=True), column), spot, "for_each")
+
+
+def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> CompiledValue:
+    """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
+    if not isinstance(part, spec.Items):
+        compiled = compiler.value(part, spot)
+        return replace(compiled, get=lenient(compiled.get))
+    values = compiler.values(part.root, spot)
+    getters = [lenient(one.get) for one in values]
+    reads = frozenset[str]() if all(one.is_constant for one in values) else None
+    return replace(combined(lambda row: [get(row) for get in getters], values), reads=reads)
+
+
+def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
+    """Put the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
+    for place in range(start, len(reasons)):
+        if reasons[place].field.startswith(path):
+            reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
+
+
+def compile_cover(compiler: Compiler, value: spec.ImageValue, spot: ValuePosition) -> Getter:
+    """Compile the image of an event: what gives its Cover by the first usable address, or None, and notes what was wrong."""
+    several = value.image.root if isinstance(value.image, spec.Items) else (value.image,)
+    parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
+    default = "" if value.default is None else clean_url(value.default)
+    policy = f"{value.on_error} {default}" if default else value.on_error
+
+    def cover(row: RowState) -> Any:
+        found = _first_address(parts, row)
+        if not isinstance(found, Refusal):
+            return None if found is None else Cover(found, policy)
+        reason = found.reason("coverImage")
+        if value.on_error == "reject":
+            row.reasons.append(reason)
+            return None
+        row.warnings.append(reason)
+        row.is_draft = row.is_draft or value.on_error == "draft"
+        return Cover(default, "omit") if default else None
+
+    return cover
+
+
+def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refusal | None:
+    """Return the first address that can be used; where none can, the first refusal, or nothing."""
+    refused: Refusal | None = None
+    for part in parts:
+        try:
+            found = as_list(part.get(row))
+        except Refusal as refusal:
+            if not refusal.is_empty or len(parts) == 1:
+                refused = refused or refusal.about(part.column, "", "image")
+            continue
+        for text in (str(one) for one in found if not is_empty(one)):
+            try:
+                return clean_url(text)
+            except Refusal as refusal:
+                refused = refused or refusal.about(part.column, text, "image")
+    return refused

@@ -1,10 +1,10 @@
-"""Each kind of value and condition compiled to a function of one row: columns, choices, joins, lookups, lists, images."""
+"""Each kind of value and condition compiled to a function of one row: columns, choices, joins, lookups, lists."""
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -12,14 +12,16 @@ from typing import Any, assert_never
 from zoneinfo import ZoneInfo
 
 from mappings.compiler.base import (
-    ANYTHING,
     CompiledValue,
     Compiler,
     Flow,
     Getter,
+    Holds,
     RowState,
-    as_list,
+    ValueCompiler,
+    combined,
     compile_policy,
+    first_column,
     is_empty,
     is_reference,
     lenient,
@@ -27,22 +29,16 @@ from mappings.compiler.base import (
     present,
     required,
 )
-from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.lookup_table import normaliser
-from mappings.outcome import Cover, RowLocation
+from mappings.outcome import RowLocation
 from mappings.patterns import compile_pattern
 from mappings.positions import Loc, ValuePosition
-from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean
+from mappings.reasons import ReasonCode, Refusal, did_you_mean
 from mappings.spec import values as spec
-from mappings.spec.values import Condition, TestName, Value
-from mappings.steps.lists import short_enough
+from mappings.spec.values import Condition, TestName
 from mappings.steps.lookups import part_missed, split_columns, table_finder
-from mappings.steps.step import Kind
-from mappings.steps.text import text_of
-from mappings.steps.urls import clean_url
+from mappings.steps.step import Kind, short_enough, text_of
 
-Holds = Callable[[RowState], bool]
-"""A compiled condition. Raises Refusal where the value it looks at is unusable."""
 Check = Callable[[Any, RowState], bool]
 """Decides whether a value of a row passes one test."""
 
@@ -197,58 +193,17 @@ _LINE = re.compile(r"(?P<file>.+):\d+(?: \(record \d+\))?")
 _TEXT, _NUMBER = Flow(Kind.TEXT), Flow(Kind.NUMBER)
 
 
-def compile_value(compiler: Compiler, value: Value, spot: ValuePosition) -> CompiledValue:  # noqa: C901, PLR0911, PLR0912 - one arm per kind of value
-    """Compile a value that gives one thing: objects and images have their place in the payload only."""
-    match value:
-        case str():
-            return compiler.operand(value, spot)
-        case spec.From(source=name):
-            is_named = is_reference(name)
-            source = compiler.operand(name, spot.inner("from")) if is_named else compiler.column(name.removeprefix("$"))
-            return compiler.finish(value, source, spot)
-        case spec.FirstOf():
-            return _first_of(compiler, value, spot)
-        case spec.Choose():
-            return _choose(compiler, value, spot)
-        case spec.At():
-            return compile_moment(compiler, value, spot)
-        case spec.InZoneValue():
-            return compile_instant(compiler, value, spot)
-        case spec.TableValue():
-            return _table_value(compiler, value, spot)
-        case spec.JoinedText():
-            return _joined(compiler, value, spot)
-        case spec.ChannelValue():
-            return _channel(compiler, value, spot)
-        case spec.Items():
-            parts = _parts(compiler, value.root, spot)
-            items = _of_parts(lambda row: present([part.get(row) for part in parts]), parts)
-            return replace(items, flow=Flow(items.flow.kind, is_list=True), refuses=True)
-        case spec.Meta():
-            return _meta(compiler, value, spot)
-        case spec.ListEntry():
-            hint = "an item of offers, or what for_each gives"
-            return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
-        case spec.Fields() | spec.ImageValue() | spec.ForEach():
-            hint = "an object, an image or what for_each gives has its place in the payload only"
-            return compiler.misfit(spot, "one value is needed here", hint)
-        case _:
-            assert_never(value)
+def _from(compiler: Compiler, value: spec.From, spot: ValuePosition) -> CompiledValue:
+    name = value.source
+    is_named = is_reference(name)
+    source = compiler.operand(name, spot.inner("from")) if is_named else compiler.column(name.removeprefix("$"))
+    return compiler.finish(value, source, spot)
 
 
-def _parts(compiler: Compiler, values: Sequence[Value], spot: ValuePosition) -> list[CompiledValue]:
-    return [compiler.value(value, spot.inner(place)) for place, value in enumerate(values)]
-
-
-def _of_parts(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = None) -> CompiledValue:
-    """Return the value that a function makes of others."""
-    flows = {part.flow for part in parts}
-    common = flows.pop() if len(flows) == 1 else ANYTHING
-    return CompiledValue(get, flow or common, _first_column(parts), refuses=any(part.refuses for part in parts))
-
-
-def _first_column(parts: Iterable[CompiledValue]) -> str:
-    return next((part.column for part in parts if part.column), "")
+def _items(compiler: Compiler, value: spec.Items, spot: ValuePosition) -> CompiledValue:
+    parts = compiler.values(value.root, spot)
+    items = combined(lambda row: present([part.get(row) for part in parts]), parts)
+    return replace(items, flow=Flow(items.flow.kind, is_list=True), refuses=True)
 
 
 def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> CompiledValue:
@@ -288,7 +243,7 @@ def tab_of(location: RowLocation) -> str:
 
 
 def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> CompiledValue:
-    parts = _parts(compiler, value.first_of, spot.inner("first_of", may_be_empty=True))
+    parts = compiler.values(value.first_of, spot.inner("first_of", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
 
     def first(row: RowState) -> Any:
@@ -298,18 +253,18 @@ def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> C
     if value.on_empty is not None and any(part.constant is not None for part in parts):
         message = "on_empty never applies: one of these values is the same in every row"
         compiler.misfit(spot.inner("on_empty"), message, "leave it out")
-    return compiler.finish(value, _of_parts(first, parts), spot)
+    return compiler.finish(value, combined(first, parts), spot)
 
 
 def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> CompiledValue:
     branches: list[tuple[Holds, CompiledValue]] = []
     for place, choice in enumerate(value.choose):
         inner = spot.inner("choose", place)
-        holds = compile_condition(compiler, choice.when, inner.inner("when").loc)
+        holds = compiler.condition(choice.when, inner.inner("when").loc)
         branches.append((holds, compiler.value(choice.then, inner.inner("then"))))
     if value.otherwise is not None:
         branches.append((lambda _row: True, compiler.value(value.otherwise, spot.inner("otherwise"))))
-    chosen = _of_parts(nothing, [part for _, part in branches])
+    chosen = combined(nothing, [part for _, part in branches])
     policies = compiler.policies(value, spot, chosen.column)
     may_end_empty = value.on_empty is None
 
@@ -324,8 +279,8 @@ def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> Comp
 
 
 def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition) -> CompiledValue:
-    parts = _parts(compiler, value.by, spot.inner("by"))
-    column = _first_column(parts)
+    parts = compiler.values(value.by, spot.inner("by"))
+    column = first_column(parts)
     policies = compiler.policies(value, spot, column)
     on_miss = policies.on_error if value.on_miss is None else compile_policy(value.on_miss, spot.path)
     table = compiler.tables[value.lookup]
@@ -351,7 +306,7 @@ def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition
 
 
 def _joined(compiler: Compiler, value: spec.JoinedText, spot: ValuePosition) -> CompiledValue:
-    parts = _parts(compiler, value.join, spot.inner("join", may_be_empty=True))
+    parts = compiler.values(value.join, spot.inner("join", may_be_empty=True))
     getters = [lenient(part.get) for part in parts]
     varying = [place for place, part in enumerate(parts) if not part.is_constant]
 
@@ -361,7 +316,7 @@ def _joined(compiler: Compiler, value: spec.JoinedText, spot: ValuePosition) -> 
             return ""
         return value.separator.join(str(found) for found in pieces if found is not None)
 
-    return compiler.finish(value, _of_parts(join, parts, _TEXT), spot)
+    return compiler.finish(value, combined(join, parts, _TEXT), spot)
 
 
 def _channel(compiler: Compiler, value: spec.ChannelValue, spot: ValuePosition) -> CompiledValue:
@@ -394,96 +349,28 @@ def _find_channel(slug: str, channels: Mapping[str, int] | None) -> int:
     raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=slug)
 
 
-def compile_loop(
-    compiler: Compiler, value: spec.ForEach, spot: ValuePosition, compile_give: Callable[[Value, ValuePosition], Getter]
-) -> CompiledValue:
-    """Compile one list of the payload; `compile_give` compiles what is made of an item, where it stands in the payload."""
-    parts = value.for_each.root if isinstance(value.for_each, spec.Items) and len(value.names) > 1 else (value.for_each,)
-    taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
-    if taken:
-        return compiler.misfit(spot.inner("as"), f'"${taken[0]}" is the name of another value', "call the item something else")
-    lists = [_list(compiler, part, spot.inner("for_each", may_be_empty=True)) for part in parts]
-    items = [compiler.item(Flow(one.flow.kind), one.column) for one in lists]
-    column, path = _first_column(lists), f"{spot.path}[]"
-    outer = compiler.loops
-    compiler.loops = outer | {name: item for name, (_, item) in zip(value.names, items, strict=True)}
-    give = compile_give(value.give, ValuePosition((*spot.loc, "give"), path))
-    compiler.loops = outer
-    varying = [n for n, one in enumerate(lists) if not one.is_constant] or range(len(lists))
-
-    def read(row: RowState) -> Any:
-        found = [as_list(one.get(row)) for one in lists]
-        lengths = sorted(set(map(len, found)))
-        if len(lengths) > 1:
-            hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
-            raise Refusal(ReasonCode.UNEVEN, hint, column=column)
-        entries = (entry for entry in zip(*found, strict=True) if not all(is_empty(entry[n]) for n in varying))
-        built = []
-        for number, entry in enumerate(entries):
-            for (place, _), item in zip(items, entry, strict=True):
-                row.named[place] = item
-            reasons, warnings = len(row.reasons), len(row.warnings)
-            built.append(give(row))
-            _number(row.reasons, reasons, path, number)
-            _number(row.warnings, warnings, path, number)
-        return [one for one in built if one is not None]
-
-    return compiler.finish(value, CompiledValue(read, Flow(ANYTHING.kind, is_list=True), column), spot, "for_each")
+def _entry(compiler: Compiler, _value: spec.ListEntry, spot: ValuePosition) -> CompiledValue:
+    hint = "an item of offers, or what for_each gives"
+    return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
 
 
-def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> CompiledValue:
-    """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
-    if not isinstance(part, spec.Items):
-        compiled = compiler.value(part, spot)
-        return replace(compiled, get=lenient(compiled.get))
-    values = _parts(compiler, part.root, spot)
-    getters = [lenient(one.get) for one in values]
-    reads = frozenset[str]() if all(one.is_constant for one in values) else None
-    return replace(_of_parts(lambda row: [get(row) for get in getters], values), reads=reads)
+def _part_of_payload(compiler: Compiler, _value: object, spot: ValuePosition) -> CompiledValue:
+    hint = "an object, an image or what for_each gives has its place in the payload only"
+    return compiler.misfit(spot, "one value is needed here", hint)
 
 
-def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
-    """Put the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
-    for place in range(start, len(reasons)):
-        if reasons[place].field.startswith(path):
-            reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
-
-
-def compile_cover(compiler: Compiler, value: spec.ImageValue, spot: ValuePosition) -> Getter:
-    """Compile the image of an event: what gives its Cover by the first usable address, or None, and notes what was wrong."""
-    several = value.image.root if isinstance(value.image, spec.Items) else (value.image,)
-    parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
-    default = "" if value.default is None else clean_url(value.default)
-    policy = f"{value.on_error} {default}" if default else value.on_error
-
-    def cover(row: RowState) -> Any:
-        found = _first_address(parts, row)
-        if not isinstance(found, Refusal):
-            return None if found is None else Cover(found, policy)
-        reason = found.reason("coverImage")
-        if value.on_error == "reject":
-            row.reasons.append(reason)
-            return None
-        row.warnings.append(reason)
-        row.is_draft = row.is_draft or value.on_error == "draft"
-        return Cover(default, "omit") if default else None
-
-    return cover
-
-
-def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refusal | None:
-    """Return the first address that can be used; where none can, the first refusal, or nothing."""
-    refused: Refusal | None = None
-    for part in parts:
-        try:
-            found = as_list(part.get(row))
-        except Refusal as refusal:
-            if not refusal.is_empty or len(parts) == 1:
-                refused = refused or refusal.about(part.column, "", "image")
-            continue
-        for text in (str(one) for one in found if not is_empty(one)):
-            try:
-                return clean_url(text)
-            except Refusal as refusal:
-                refused = refused or refusal.about(part.column, text, "image")
-    return refused
+VALUE_COMPILERS: Mapping[type, ValueCompiler] = {
+    spec.From: _from,
+    spec.FirstOf: _first_of,
+    spec.Choose: _choose,
+    spec.TableValue: _table_value,
+    spec.JoinedText: _joined,
+    spec.ChannelValue: _channel,
+    spec.Items: _items,
+    spec.Meta: _meta,
+    spec.ListEntry: _entry,
+    spec.Fields: _part_of_payload,
+    spec.ImageValue: _part_of_payload,
+    spec.ForEach: _part_of_payload,
+}
+"""What compiles each kind of value, but for texts and moments."""

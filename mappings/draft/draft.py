@@ -13,7 +13,6 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mappings.compiler.mapper import RowMapper, compile_with_problems
-from mappings.compiler.rows import needs_the_moment
 from mappings.draft.columns import Column, Role, read_columns
 from mappings.draft.guesses import (
     UNKNOWN,
@@ -310,7 +309,7 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     tried = [(row, each[0]) for row in rows[:_TRIED] if len(each := mapper.outcomes(_sample_row(mapper, row))) == 1]
     payloads = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]
     moment = payloads[0][1]["startAt"] if payloads else _ANY_DAY
-    as_of = [f'    as_of: "{moment}"'] if needs_the_moment(mapping.rows) else []
+    as_of = [f'    as_of: "{moment}"'] if mapping.needs_the_moment else []
     lines: list[str] = []
     handy = [(row, payload) for row, payload in payloads if _is_handy(mapper, row)]
     if handy:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -26,12 +26,12 @@ from mappings.lookup_table import Table
 from mappings.positions import plain
 from mappings.reasons import ReasonCode
 from mappings.row_key import FeedName
-from mappings.spec.rules import Rule
+from mappings.spec.rules import Explode, KeyColumn, Recur, Rule, WindowRule
 from mappings.spec.source import SourceSpec
-from mappings.spec.values import Fields, ItemName, Value
-from mappings.steps.catalogue import AnyStep
+from mappings.spec.values import AnyStep, Fields, ItemName, Value
 from mappings.strict import OneOrMany, Share, Strict, Text, Texts, Zone, matching, mistake, parse_duration
 
+AnyRule = TypeVar("AnyRule", bound=Rule)
 MONTHS = re.findall("...", "janfebmaraprmayjunjulaugsepoctnovdec")
 WEEKDAYS = re.findall("...", "sunmontuewedthufrisat")
 """As a cron line names them: months from 1, days of the week from 0."""
@@ -187,15 +187,6 @@ class PublishPolicy(Strict):
         return AUTO_IN_FLIGHT if self.in_flight == "auto" else self.in_flight
 
 
-class KeyColumn(Strict):
-    """A column of the key: its bare name, or a block where it may be empty."""
-
-    column: Text = Field(min_length=1)
-    """The column's name."""
-    optional: bool = False
-    """An empty cell is a part of the key like any other."""
-
-
 FeedText = Annotated[FeedName, Field(pattern=r"^[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*$", max_length=64)]
 """A feed's name, as a mapping file may spell it."""
 
@@ -313,6 +304,26 @@ class FeedMapping(Strict):
     def key_columns(self) -> tuple[KeyColumn, ...]:
         """The columns of the key, in order."""
         return tuple(part if isinstance(part, KeyColumn) else KeyColumn(column=part) for part in self.key)
+
+    def rule(self, kind: type[AnyRule]) -> AnyRule | None:
+        """Return the rule of a kind of which a file has one at most."""
+        return next((rule for rule in self.rows if isinstance(rule, kind)), None)
+
+    @property
+    def is_expanding(self) -> bool:
+        """Whether a row may stand for several events."""
+        return any(isinstance(rule, Explode | Recur) for rule in self.rows)
+
+    @property
+    def needs_the_moment(self) -> bool:
+        """Whether its rules cannot be compiled for a run without the moment at which the run starts."""
+        return self.rule(WindowRule) is not None or self.leaves_for_later
+
+    @property
+    def leaves_for_later(self) -> bool:
+        """Whether rows or days are left out, for being beyond a horizon, that come within it as time goes by."""
+        recur, window = self.rule(Recur), self.rule(WindowRule)
+        return bool((window and window.window.horizon) or (recur and recur.recur.horizon))
 
     def loaded(
         self, path: Path, digest: bytes, tables: Mapping[str, Table], warnings: tuple[FileProblem, ...] = ()

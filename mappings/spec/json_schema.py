@@ -18,8 +18,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import COMPANIONS, MARKERS, Fields, FirstOf, From, JoinedText, ListEntry, Meta
-from mappings.steps.catalogue import STEPS
+from mappings.spec.values import COMPANIONS, MARKERS, STEPS, Fields, FirstOf, From, JoinedText, ListEntry, Meta
 from mappings.strict import Strict
 
 Schema = dict[str, Any]

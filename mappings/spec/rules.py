@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
 from mappings.spec.values import Condition, Value
-from mappings.strict import Duration, Strict, Text, Texts, mistake, union_members
+from mappings.strict import (
+    Duration,
+    Strict,
+    Text,
+    Texts,
+    mistake,
+    union_members,
+)
 
 _MANY = 400
 
@@ -217,3 +229,12 @@ Rule = Annotated[
 """One rule. Those that look at rows or their events apply in their order; explode comes before recur."""
 RULES = tuple(union_members(Rule))
 """The keys that say what kind of rule a block is."""
+
+
+class KeyColumn(Strict):
+    """A column of the key: its bare name, or a block where it may be empty."""
+
+    column: Text = Field(min_length=1)
+    """The column's name."""
+    optional: bool = False
+    """An empty cell is a part of the key like any other."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal, Self, Union, get_args
 
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
 
 from mappings.lookup_table import Ignorable
-from mappings.steps.catalogue import AnyStep
+from mappings.steps import dates, letters, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.lookups import Search, check_columns
+from mappings.steps.step import FAMILIES, Step
 from mappings.steps.urls import check_address
+from mappings.steps.zones import Gap, Overlap
 from mappings.strict import (
     Clock,
     OneOrMany,
@@ -27,8 +30,34 @@ from mappings.strict import (
     table_of,
     union_members,
 )
-from mappings.zones import Gap, Overlap
 
+STEPS: Mapping[str, type[Step]] = {step.name: step for family in FAMILIES.values() for step in family}
+"""All steps that a mapping file may name: one class or function each in a module of steps."""
+
+
+def _kind_of_step(value: object) -> str:
+    """Name a step as the file writes it: bare, or as the key of a block whose other keys are its parameters."""
+    match value:
+        case str():
+            return f"step:{value}"
+        case Step():
+            return f"step:{value.name}"
+        case dict():
+            return f"step:{next((key for key in value if key in STEPS), next(iter(value), ''))}"
+        case _:
+            return "step:"
+
+
+if TYPE_CHECKING:
+    AnyStep = Step
+else:
+    AnyStep = Annotated[
+        Union[tuple(Annotated[step, Tag(f"step:{name}")] for name, step in STEPS.items())],  # noqa: UP007 - built from the catalogue
+        Discriminator(_kind_of_step),
+    ]
+
+
+"""Any step; its name says which."""
 TestName = Literal["equals", "among", "matches", "contains", "state", "before", "after", "less", "greater"]
 """The tests of a condition, by their fields."""
 _FIELDS: tuple[TestName, ...] = get_args(TestName)

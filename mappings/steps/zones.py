@@ -1,24 +1,69 @@
-"""Steps that move a date or time into a zone, show it in another, shift it, and read a zone's name."""
+"""Wall times in a zone become moments, near a change of clocks too; steps that show a moment, shift it, or read a zone's name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import date, datetime, timedelta
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from functools import lru_cache, partial
+from typing import Literal
+from zoneinfo import ZoneInfo
 
 from babel.core import get_global
 from pydantic import Field
 
 from mappings.lookup_table import SPACES
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
+from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import Duration, Switch, Zone
-from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names, zone_table
+from mappings.zones import find_zone, zone_names, zone_table
+
+Gap = Literal["reject", "later", "earlier"]
+Overlap = Literal["reject", "earlier", "later"]
+Localise = Callable[[datetime], datetime]
+_MINUTE = timedelta(minutes=1)
+_MEMO_SIZE = 4_096
+"""Days and times come again (budget 3): a memo is a third of the cost of looking both offsets up."""
+
+
+def localiser(zone: ZoneInfo, gap: Gap = "reject", overlap: Overlap = "earlier") -> Localise:
+    """Return the function that says which moment a naive wall time in `zone` is.
+
+    `gap`: a time that the clocks jump over is refused, or moved `later` (02:30 becomes 03:30, as a clock not yet
+    changed would mean it) or `earlier` (01:30) by the length of the gap. `overlap`: a time that happens twice is its
+    `earlier` moment, its `later` one, or refused. The function raises Refusal (NO_SUCH_TIME, AMBIGUOUS_TIME).
+    """
+    return lru_cache(maxsize=_MEMO_SIZE)(partial(_localise, zone, gap, overlap))
+
+
+def _localise(zone: ZoneInfo, gap: Gap, overlap: Overlap, wall: datetime) -> datetime:
+    first, second = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
+    before, after = first.utcoffset() or timedelta(), second.utcoffset() or timedelta()
+    if before > after:
+        if overlap == "reject":
+            hint = f"the clocks go back: write {_hour_of(first)} or {_hour_of(second)}, or let the feed choose with overlap"
+            raise Refusal(ReasonCode.AMBIGUOUS_TIME, hint)
+        first = first if overlap == "earlier" else second
+    elif before < after:
+        later, earlier = (moment.astimezone(UTC).astimezone(zone) for moment in (first, second))
+        if gap == "reject":
+            hint = f"{_hour_of(earlier)[:5]} or {_hour_of(later)[:5]} would be accepted on that day"
+            raise Refusal(ReasonCode.NO_SUCH_TIME, hint)
+        first = later if gap == "later" else earlier
+    offset = first.utcoffset() or timedelta()
+    if offset % _MINUTE:
+        hint = f"the clocks of {zone} had no offset of whole minutes then: a later day is needed"
+        raise Refusal(ReasonCode.NOT_A_DATE, hint)
+    return first.replace(tzinfo=timezone(offset), fold=0)
+
+
+def _hour_of(moment: datetime) -> str:
+    return moment.isoformat(timespec="minutes")[11:]
+
 
 _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 
 
-class WallTimeIn(PureStep, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WALL, gives=Kind.MOMENT):
+class WallTimeIn(Step, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WALL, gives=Kind.MOMENT):
     """Say that a date and time is what the clocks show in a zone (the step form of the value `at`).
 
     Examples:
@@ -36,7 +81,7 @@ class WallTimeIn(PureStep, name="wall_time_in", family=Family.MOMENTS, takes=Kin
         return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
 
 
-class InZone(PureStep, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, gives=Kind.MOMENT):
+class InZone(Step, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, gives=Kind.MOMENT):
     """Show a moment as the clocks of a zone show it: the same instant, another offset.
 
     Examples:
@@ -45,19 +90,14 @@ class InZone(PureStep, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT,
 
     zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
 
-    def function(self) -> Run:
-        zone = find_zone(self.zone)
-
-        def in_zone(moment: datetime) -> datetime:
-            try:
-                return moment.astimezone(zone)
-            except OverflowError:
-                raise _out_of_range() from None
-
-        return in_zone
+    def apply(self, moment: datetime) -> datetime:
+        try:
+            return moment.astimezone(find_zone(self.zone))
+        except OverflowError:
+            raise _out_of_range() from None
 
 
-class _OfDates(PureStep):
+class _OfDates(Step):
     def misfit(self, kind: Kind) -> str:
         """Only dates have days."""
         return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
@@ -80,16 +120,11 @@ class Plus(_OfDates, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=K
 
     length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
 
-    def function(self) -> Run:
-        length = self.length
-
-        def plus(value: object) -> date | datetime:
-            try:
-                return _dated(value) + length
-            except OverflowError:
-                raise _out_of_range() from None
-
-        return plus
+    def apply(self, value: object) -> date:
+        try:
+            return _dated(value) + self.length
+        except OverflowError:
+            raise _out_of_range() from None
 
     def misfit(self, kind: Kind) -> str:
         """Hours can be added to a date with its time only."""
@@ -111,8 +146,8 @@ class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, give
 
     switch: Switch = Field(default=True, alias="day_of")
 
-    def function(self) -> Run:
-        return lambda value: value.date() if isinstance(value, datetime) else _dated(value)
+    def apply(self, value: object) -> date:
+        return value.date() if isinstance(value, datetime) else _dated(value)
 
 
 class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
@@ -124,8 +159,8 @@ class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, 
 
     switch: Switch = Field(default=True, alias="clock_of")
 
-    def function(self) -> Run:
-        return lambda value: value.time() if isinstance(value, datetime) else None
+    def apply(self, value: object) -> time | None:
+        return value.time() if isinstance(value, datetime) else None
 
     def misfit(self, kind: Kind) -> str:
         """A day alone has no time of day."""

@@ -37,8 +37,7 @@ from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from mappings.spec.rules import RULES
 from mappings.spec.source import SOURCES
-from mappings.spec.values import MARKERS
-from mappings.steps.catalogue import STEPS
+from mappings.spec.values import MARKERS, STEPS
 from mappings.strict import FileContext
 from mappings.yaml.includes import FRAGMENT_MARK, include_files, insert_named_steps
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from typing_extensions import TypedDict
 
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName
 from mappings.strict import written, written_rate
 from pipelines.cli.output.console import (
@@ -21,11 +24,10 @@ from pipelines.cli.output.console import (
     rejection_rows,
     spelt,
 )
-from pipelines.cli.rows import UNMAPPED_COLUMNS, Unmapped, unmapped_of
-from pipelines.run.outcome import ExitCode, Outcome, message_and_hint
-from state.enums import Phase, Waiting
+from pipelines.run.outcome import ExitCode, RunOutcome, message_and_hint
+from state.enums import Phase, ProblemKind, Waiting
 from state.ledger.accounts import PublishAccount, ReadAccount, RejectedRow
-from state.ledger.standing import OpenRows
+from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RunRecord
 
 if TYPE_CHECKING:
@@ -120,7 +122,7 @@ def show_run(output: Output, run: RunRecord, indent: int = 0) -> None:
 
 
 def report_of(
-    context: RunContext, feed: FeedName, run_id: str, outcome: Outcome | None = None, *, dagster_status: str = ""
+    context: RunContext, feed: FeedName, run_id: str, outcome: RunOutcome | None = None, *, dagster_status: str = ""
 ) -> RunReport:
     """Return the report of a run; where it never reached the state DB, what Dagster or `outcome` says of it."""
     queries = LedgerQueries(context.engine)
@@ -135,7 +137,7 @@ def report_of(
     return _ended(report, outcome) if outcome and record.outcome is None else report
 
 
-def report_from_outcome(feed: str, run_id: str, outcome: Outcome) -> RunReport:
+def report_from_outcome(feed: str, run_id: str, outcome: RunOutcome) -> RunReport:
     """Return the report of a run that came to nothing but its outcome."""
     return RunReport(feed, run_id, outcome.name, int(outcome.exit_code), outcome.message, outcome.hint)
 
@@ -166,14 +168,14 @@ def report_from(record: RunRecord) -> RunReport:
     )
 
 
-def _ended(report: RunReport, outcome: Outcome) -> RunReport:
+def _ended(report: RunReport, outcome: RunOutcome) -> RunReport:
     return replace(report, outcome=outcome.name, exit_code=int(outcome.exit_code), message=outcome.message, hint=outcome.hint)
 
 
-def _dagster_outcome(status: str) -> Outcome:
+def _dagster_outcome(status: str) -> RunOutcome:
     if status == "CANCELED":
-        return Outcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
-    return Outcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
+        return RunOutcome("interrupted", ExitCode.INTERRUPTED, "the run was stopped between two steps", "run again to go on")
+    return RunOutcome("failed", ExitCode.ATTENTION, f"Dagster says {status or 'nothing'}", "look at the run in the Dagster UI")
 
 
 def sent_in(report: RunReport) -> int:
@@ -253,3 +255,54 @@ def pace_line(numbers: Mapping[str, float]) -> str:
     if numbers["workers"] > 1:
         terms.append(f"shared by {written(numbers['workers'])} workers")
     return f"pace: {', '.join(terms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unmapped:
+    """A value that a lookup of the mapping does not know, the nearest that it knows, and how many rows have it."""
+
+    column: str
+    found: str
+    hint: str
+    count: int
+
+    @property
+    def line(self) -> tuple[str, str, int, str]:
+        """The same as a line of a table, under `UNMAPPED_COLUMNS`."""
+        return self.column, self.found, self.count, self.hint
+
+
+UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
+_DISTINCT_VALUES = 500
+_MOST_ROWS = 50_000
+
+
+@dataclass(slots=True)
+class Misses:
+    """Unmapped values being counted; of more than 500 different ones the later are left out."""
+
+    _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _hints: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def take(self, reasons: Iterable[Reason]) -> None:
+        """Count what one row is refused, or warned of, for."""
+        for reason in reasons:
+            value = (reason.column or reason.field, reason.found)
+            is_counted = value in self._counts or len(self._counts) < _DISTINCT_VALUES
+            if reason.code is ReasonCode.NOT_IN_LOOKUP and is_counted:
+                self._counts[value] += 1
+                self._hints.setdefault(value, reason.hint)
+
+    @property
+    def values(self) -> tuple[Unmapped, ...]:
+        """The unmapped values, the commonest first."""
+        return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
+
+
+def unmapped_of(queries: LedgerQueries, scope: FeedScope, run_id: str | None = None) -> tuple[Unmapped, ...]:
+    """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
+    misses = Misses()
+    for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
+        for problem in islice(queries.every_problem(scope, kind, run_id=run_id), _MOST_ROWS):
+            misses.take(problem.reasons)
+    return misses.values

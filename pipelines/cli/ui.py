@@ -12,10 +12,11 @@ from pipelines.cli.options import IS_WORKING, DemoFolder
 
 if IS_WORKING:
     from pipelines.before_serving import prepare_dagster_home
-    from pipelines.cli.demo import leave_running, play_round, stage_set
     from pipelines.cli.feed_files import require_folder
     from pipelines.cli.output.console import Output
+    from pipelines.cli.run import play_round
     from pipelines.cli.run_report import show_accounts
+    from pipelines.cli.servers import leave_running, stage_set
     from pipelines.run.service import require_service
     from pipelines.settings import current_settings, read_settings
 

@@ -25,7 +25,7 @@ import orjson
 from pydantic import Field
 
 from connectors.sources.catalogue import probe_source
-from mappings.errors import SyncError, TransientError
+from mappings.errors import ConfigError, SyncError, TransientError
 from mappings.reasons import REASON_TEXTS
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.spec.source import GoogleSheetsSource, SourceSpec
@@ -33,17 +33,18 @@ from pipelines.clock import monotonic_s
 from pipelines.control_characters import replaced
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import RETRY_ON_ASSET_OR_OP_FAILURE_TAG
+from pipelines.run.backfill import FIRST_SHOWN, default_way, has_days
 from pipelines.run.brakes import brake_error
-from pipelines.run.context import OpenContext, RunContext
+from pipelines.run.context import BACKFILL, OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
-from pipelines.run.options import BRAKE_TEXTS, RunOptions
-from pipelines.run.outcome import ExitCode, Outcome, faults_as_errors, outcome_of
+from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
-from state.holders import HeldByAnotherError, LeaseLostError
+from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 
@@ -345,7 +346,7 @@ class WaitingRows:
 
 
 def _publish_results(
-    key: dg.AssetKey, published: PublishReport, outcome: Outcome, waiting: WaitingRows
+    key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: WaitingRows
 ) -> list[dg.AssetCheckResult]:
     """Return the results of a drain's checks."""
     changed, gone = (waiting.counts.get(name, 0) for name in ("drift", "vanished"))
@@ -462,3 +463,73 @@ def _later(ticks: Sequence[int], grace_min: int, *, is_daily: bool) -> tuple[str
 
 def _field(values: set[int], count: int) -> str:
     return ANY if len(values) == count else ",".join(map(str, sorted(values)))
+
+
+DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
+"""Every day from the first that may be backfilled to today, in UTC."""
+
+
+def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
+    """Return the job that backfills one feed, and where the source has days the asset whose partitions they are."""
+    name, tags, group = names.backfill_job_of(mapping.feed), {names.FEED_TAG: mapping.feed}, names.group_of(mapping.feed)
+
+    if not has_days(mapping):
+
+        @dg.op(name=f"window_of_{group}", pool="event-api")
+        def backfill_window(context: dg.OpExecutionContext, options: dg.ResourceParam[RunOptions]) -> None:
+            context.add_output_metadata(_backfill(context, open_run_context, mapping, options))
+
+        @dg.job(name=name, tags=tags, description=f"Backfill a window of {mapping.feed}, by its events.")
+        def window_job() -> None:
+            backfill_window()
+
+        return dg.Definitions(jobs=[window_job])
+
+    key = dg.AssetKey(names.backfilled_path(mapping.feed))
+    with warnings.catch_warnings():
+        # That one run makes many days is called beta; the UI's backfills of these assets depend on it.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+
+        @dg.asset(
+            key=key,
+            deps=[dg.AssetKey(names.source_path(mapping.feed))],
+            group_name=group,
+            owners=names.owners_of(mapping.owner),
+            kinds={"python", "http"},
+            pool="event-api",
+            partitions_def=DAYS,
+            backfill_policy=dg.BackfillPolicy.single_run(),
+            description=f"Past days, by {default_way(mapping.source)}, that were read again and sent: every row once.",
+        )
+        def backfilled(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+            if options.window is None and (context.has_partition_key or context.has_partition_key_range):
+                # Partitions chosen in the UI cannot ask the run to wait for a scheduled one, so it always does.
+                days = context.partition_key_range
+                window = Window.model_validate({"by": default_way(mapping.source), "first": days.start, "last": days.end})
+                options = options.model_copy(update={"window": window, "wait": True})
+            return dg.MaterializeResult(metadata=_backfill(context, open_run_context, mapping, options))
+
+        job = dg.define_asset_job(name, selection=[key], tags=tags, description=f"Backfill past days of {mapping.feed}.")
+        return dg.Definitions(assets=[backfilled], jobs=[job])
+
+
+def _backfill(
+    context: StepContext, open_run_context: OpenContext, mapping: FeedMapping, options: RunOptions
+) -> Mapping[str, Any]:
+    """Stage and publish one window; return its accounts as numbers."""
+    launched_by = context.run.tags.get(names.LAUNCHED_BY_TAG, BACKFILL)
+    identity = RunIdentity(context.run.run_id, launched_by, context.run.run_id)
+    with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
+        window = options.window
+        if window is None:
+            message, hint = f"no days of {mapping.feed} were named", "set `window` of the resource `options`"
+            raise ConfigError(message, hint=f"{hint}: {{by: event, first: DAY, last: DAY}}; or choose partitions, if it has any")
+        run = FeedRun(run_context, mapping, identity, options)
+        staged = run.stage()
+        if staged.stopping:
+            raise brake_error(staged.stopping, mapping.feed)
+        published = run.publish()
+        if published.cause is not None:
+            raise published.cause
+    answered = {name: count for name, count in asdict(published.account).items() if name != "new"}
+    return {"days": str(window), "by": window.by, **asdict(staged.report.account), **answered}

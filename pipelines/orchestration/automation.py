@@ -1,18 +1,18 @@
-"""Each feed's schedule, freshness policy and sensor, as its mapping file says them; and the sensor that notifies owners.
+"""Each feed's schedule and sensor, as its mapping file says them; the sensor that notifies owners; the job that forgets old runs.
 
 A tick that finds the feed still at work is skipped, not queued; one that finds a backfill at work gets in between two slices.
+Annotations are not postponed here, because Dagster reads those of a step's function.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import orjson
+from pydantic import Field
 
 from connectors.sources.catalogue import SourceProbe, probe_source
 from connectors.sources.contract import Access
@@ -21,17 +21,15 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
-from pipelines.notifications.causes import Cause, Concern
-from pipelines.notifications.notices import Notifier, notifier_of, notify_of_lost_state_db
+from pipelines.notifications.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
-from pipelines.orchestration.jobs import ENDED
-from pipelines.run.backfill import BACKFILL, SCHEDULE
-from pipelines.run.context import OpenContext
+from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext
 from pipelines.settings import Settings
 from state.queries import LedgerQueries
 
 Tick = Callable[[dg.ScheduleEvaluationContext], dg.RunRequest | dg.SkipReason]
+ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
 AT_WORK = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 """Not `NOT_STARTED`: a process that died before its run began would leave it so for ever."""
 NOTICES_SENSOR = "tell_owners"
@@ -43,6 +41,9 @@ PAUSED_S, STEADY_S = 300.0, 900.0
 before a feed counts as overdue.
 """
 _BATCH = 500
+JOB = "forget_old_runs"
+CRON = "20 3 * * *"
+_AT_ONCE = 200
 _LOOK_BACK = timedelta(days=1)
 
 
@@ -254,3 +255,36 @@ def _failure_message(instance: dg.DagsterInstance, run_id: str) -> str:
             return event.step_failure_data.error.message.strip().partition("\n")[0]
         return record.event_log_entry.user_message or (event.message if event and event.message else "")
     return "it does not say why"
+
+
+class KeepFor(dg.Config):
+    """Which part of the history stays."""
+
+    days: int = Field(default=90, ge=7, description="Runs that began more days ago are forgotten; what feeds have sent is not.")
+
+
+def history_definitions() -> dg.Definitions:
+    """Return the job that deletes old runs with their logs, and its daily schedule, which is off until it is switched on."""
+
+    @dg.op(description="Deletes old runs, their events and what they printed; the newest event of each asset stays.")
+    def forget(context: dg.OpExecutionContext, config: KeepFor) -> None:
+        count = sum(1 for _ in forget_runs(context.instance, now() - timedelta(days=config.days)))
+        context.log.info("%s runs that began more than %s days ago are forgotten", count, config.days)
+
+    @dg.job(name=JOB, description="Forgets old runs in Dagster; the state DB is `eventsync prune`'s.")
+    def forget_old_runs() -> None:
+        forget()
+
+    schedule = dg.ScheduleDefinition(name=names.schedule_of_job(JOB), job=forget_old_runs, cron_schedule=CRON)
+    return dg.Definitions(jobs=[forget_old_runs], schedules=[schedule])
+
+
+def forget_runs(instance: dg.DagsterInstance, before: datetime) -> Iterator[str]:
+    """Delete the runs that began before a moment and have ended, and yield their ids."""
+    old = dg.RunsFilter(statuses=ENDED, created_before=before)
+    while runs := instance.get_run_records(old, limit=_AT_ONCE, ascending=True):
+        for record in runs:
+            run_id = record.dagster_run.run_id
+            instance.compute_log_manager.delete_logs(prefix=[run_id])
+            instance.delete_run(run_id)
+            yield run_id

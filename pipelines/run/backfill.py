@@ -1,4 +1,4 @@
-"""Backfills: windows of a feed's past, their slices, and how a backfill gives way to scheduled runs."""
+"""Backfills: windows of a feed's past, and their slices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from mappings.compiler.mapper import RowMapper
 from mappings.errors import ConfigError
 from mappings.reasons import did_you_mean
-from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.spec.soql import FieldTest
 from mappings.spec.source import FileSource, SalesforceSource, SourceSpec
@@ -19,17 +18,10 @@ from mappings.spec.source_words import TheseDays, is_dated
 from mappings.strict import Strict
 from pipelines.run.options import By, Window
 from state.backfills import BackfillRecord, SliceRecord
-from state.notes import ServiceNotes
 
 FIRST_SHOWN = date(2015, 1, 1)
 """The first day that Dagster shows; earlier days can be backfilled all the same."""
 MOST_SLICES = 5_000
-BACKFILL = "backfill"
-SCHEDULE = "schedule"
-"""Launchers of runs, at the end of a lease holder's name."""
-PATIENCE_S = 2.0
-"""How often a patient run asks again for a feed that another run holds."""
-_LATELY = timedelta(seconds=2.5 * PATIENCE_S)
 _DAYS = re.compile(r"[1-9]\d{0,3}", re.ASCII)
 
 
@@ -171,29 +163,3 @@ def make_plan(mapping: FeedMapping, days: tuple[date, date], by: str, column: st
     plan = BackfillPlan(window=window, slice=slice_ or ("month" if way == "event" else "day"))
     cut(window, plan.slice)
     return plan
-
-
-def was_launched_by(holder: str, launched_by: str) -> bool:
-    """Whether the holder of a lease was launched so."""
-    return holder.endswith(f"launched by {launched_by}")
-
-
-def waits_by_itself(holder: str, held_by: str) -> bool:
-    """Whether a run waits without being asked to: a scheduled one for a slice of a backfill."""
-    return was_launched_by(holder, SCHEDULE) and was_launched_by(held_by, BACKFILL)
-
-
-def note_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
-    """Record that a run waits for the feed, unless it is a slice of a backfill itself."""
-    if not was_launched_by(holder, BACKFILL):
-        notes.write(_note_of(feed), at.isoformat())
-
-
-def is_awaited(notes: ServiceNotes, feed: FeedName, at: datetime) -> bool:
-    """Whether a run waits for the feed now."""
-    said = notes.read(_note_of(feed))
-    return said is not None and abs(at - datetime.fromisoformat(said)) < _LATELY
-
-
-def _note_of(feed: FeedName) -> str:
-    return f"waited for: {feed}"

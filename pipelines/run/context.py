@@ -7,33 +7,34 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from types import TracebackType
 from typing import Self
 
 import structlog
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError
+from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from pipelines.clock import now
-from pipelines.run.backfill import PATIENCE_S, note_waiting, waits_by_itself
 from pipelines.run.service import open_api
 from pipelines.run.signals import signals_deferred, signals_raised
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
-from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, LeaseLostError, seconds_since_boot
-from state.ledger.lease import LEASE_TTL_S, Lease
+from state.database import StateDb
+from state.errors import HeldByAnotherError, LeaseLostError
+from state.ledger.lease import LEASE_TTL_S, Lease, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
+from state.opening import open_database
 
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""
@@ -41,7 +42,12 @@ FRESH_S = LEASE_TTL_S / 4
 """How long after a renewal a request may leave without another one. A process that was stopped for longer asks first."""
 _LAST_BEAT_S = 0.5
 """How long leaving waits for a heartbeat that has begun."""
-
+BACKFILL = "backfill"
+SCHEDULE = "schedule"
+"""Launchers of runs, at the end of a lease holder's name."""
+PATIENCE_S = 2.0
+"""How often a waiting run asks again for a feed that another run holds."""
+_NOTE = "waited for: {}"
 Report = Callable[[str], None]
 """Prints a sentence for the person who watches the run."""
 
@@ -171,12 +177,13 @@ class RunContext:
             yield lease
 
     def _acquire(self, mapping: FeedMapping, holder: str, *, is_patient: bool) -> Lease:
+        """Acquire the lease. A scheduled run always waits for a slice of a backfill, which gives way to runs that wait."""
         reported = ""
         while True:
             try:
                 return self.ledger(mapping).acquire_lease(holder)
             except HeldByAnotherError as held:
-                if not is_patient and not waits_by_itself(holder, held.holder):
+                if not (is_patient or (was_launched_by(holder, SCHEDULE) and was_launched_by(held.holder, BACKFILL))):
                     raise
                 note_waiting(self.notes, mapping.feed, holder, self.now())
                 if reported != held.holder:
@@ -184,6 +191,23 @@ class RunContext:
                     reported = held.holder
             with signals_raised():
                 time.sleep(PATIENCE_S)  # noqa: TID251  # a person asked to wait, and may interrupt
+
+
+def was_launched_by(holder: str, launched_by: str) -> bool:
+    """Whether the holder of a lease was launched so."""
+    return holder.endswith(f"launched by {launched_by}")
+
+
+def note_waiting(notes: ServiceNotes, feed: FeedName, holder: str, at: datetime) -> None:
+    """Record that a run waits for the feed, unless it is a slice of a backfill itself."""
+    if not was_launched_by(holder, BACKFILL):
+        notes.write(_NOTE.format(feed), at.isoformat())
+
+
+def is_awaited(notes: ServiceNotes, feed: FeedName, at: datetime) -> bool:
+    """Whether a run waits for the feed now."""
+    noted = notes.read(_NOTE.format(feed))
+    return noted is not None and abs(at - datetime.fromisoformat(noted)) < timedelta(seconds=2.5 * PATIENCE_S)
 
 
 OpenContext = Callable[[], AbstractContextManager[RunContext]]
@@ -199,17 +223,22 @@ def open_context(settings: Settings, report: Report = _log) -> Iterator[RunConte
     """
     engine = open_database(settings.state_url)
     try:
-        for name, value in settings.otel.items():
-            os.environ.setdefault(name, value)  # its SDK reads the environment itself, and knows no `.env` file
-        telemetry = _open_telemetry(wanted_of(settings.otel), settings.trace_requests)
+        telemetry = _open_telemetry(settings.otel, settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
     finally:
         engine.dispose()
 
 
+def _open_telemetry(otel: Mapping[str, str], trace_requests: float) -> Telemetry:
+    """Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run."""
+    for name, value in otel.items():
+        os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+    return _open_recorder(wanted_of(otel), trace_requests)
+
+
 @cache
-def _open_telemetry(wanted: Wanted, trace_requests: float) -> Telemetry:
-    """Open the exporters, once for each process. What cannot be had is logged once, and fails no run."""
+def _open_recorder(wanted: Wanted, trace_requests: float) -> Telemetry:
+    """Open the exporters, once for each process."""
     for problem in wanted.problems:
         structlog.get_logger().warning("not everything is sent to OpenTelemetry", problem=problem)
     if wanted.traces == wanted.metrics == "none":

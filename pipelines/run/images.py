@@ -14,9 +14,9 @@ from typing import Any, TypeGuard
 
 from connectors.errors import ServiceUnavailableError
 from connectors.event_api.answers import is_same_place, words_of
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageUnchanged
-from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Verdict
+from mappings.delivery import Answer, Blocked, Intent, Postponed, Refusal, Superseded, Verdict
 from mappings.errors import SyncError
 from mappings.event import as_draft, with_cover
 from mappings.outcome import Cover
@@ -151,7 +151,7 @@ class CoverImages:
         found: int | ImageProblem = ImageProblem("The image was not uploaded.")
         for revision in range(KEYS_OF_AN_IMAGE):
             key = idempotency_key(self._namespace, _MEDIA, RowKey(image.digest.hex()), action="upload", revision=revision)
-            found = await api.upload(image, key)
+            found = await api.uploader.upload(image, key)
             if found not in self._gone and (isinstance(found, int) or not found.is_key_used):
                 break
         if isinstance(found, int):
@@ -171,13 +171,17 @@ class CoverImages:
         return None if known in self._gone else known
 
 
-def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked]:
-    """Whether the service refused a row for its cover image: by the field, or in its words where it names none."""
-    match verdict:
-        case Refusal(answer) if not answer.field:
-            words = words_of(answer.issue, answer.message)
-            return verdict.attempts > 0 and ("coverimage" in words or {"cover", "image"} <= words)
-        case Refusal(answer) | Blocked(answer, is_unanswered=False):
-            return verdict.attempts > 0 and bool(answer.field) and is_same_place(answer.field, "coverImage")
-        case _:
-            return False
+def names_cover(verdict: Verdict) -> TypeGuard[Refusal | Blocked | Superseded]:
+    """Whether the service refused a row for its cover image, now or in an answer that it repeats: by the field, or in its words.
+
+    A denial after an attempt that may have been carried out proves nothing.
+    """
+    if isinstance(verdict, Blocked) and (verdict.is_unanswered or not verdict.answer.field):
+        return False
+    if not isinstance(verdict, Refusal | Blocked | Superseded) or not verdict.attempts:
+        return False
+    answer = verdict.answer
+    words = words_of(answer.issue, answer.message)
+    if answer.field:
+        return is_same_place(answer.field, "coverImage")
+    return "coverimage" in words or {"cover", "image"} <= words

@@ -13,7 +13,7 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.contract import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.run.signals import InterruptedRunError
-from state.holders import HeldByAnotherError, LeaseLostError
+from state.errors import HeldByAnotherError, LeaseLostError
 
 HELP = "what would help: "
 
@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """How a run ended: a word, its exit code, and a sentence for people."""
 
     name: str
@@ -52,10 +52,10 @@ def message_and_hint(text: str) -> tuple[str, str]:
     return message, hint
 
 
-def outcome_of(error: SyncError) -> Outcome:
+def outcome_of(error: SyncError) -> RunOutcome:
     """Return the outcome of an error."""
     name, code = next((name, code) for kinds, name, code in _OUTCOMES if isinstance(error, kinds))
-    return Outcome(name, code, str(error), error.hint)
+    return RunOutcome(name, code, str(error), error.hint)
 
 
 class FaultError(SyncError):

@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import EventList, ListedEvent
 from pipelines.run.options import Advance
 from pipelines.run.signals import run_async

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from mappings.spec.feed import FeedMapping
-from pipelines.run.outcome import ExitCode, Outcome
+from pipelines.run.outcome import ExitCode, RunOutcome
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.ledger.standing import Standing
 
@@ -41,7 +41,7 @@ _DRIFTS = {
 }
 
 
-def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Outcome) -> Outcome:
+def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: RunOutcome) -> RunOutcome:
     """Return `needs attention` where what stands is beyond the feed's limits, else `otherwise`; both name what waits."""
     limits, refused = mapping.publish.brakes, standing.refused
     share = limits.rejected
@@ -73,7 +73,7 @@ def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: Out
             f"`eventsync reconcile {mapping.feed}` looks for them in the service's list; `eventsync resolve {mapping.feed}"
             f" {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides; {hint}"
         )
-    return Outcome("needs attention", ExitCode.ATTENTION, message, hint)
+    return RunOutcome("needs attention", ExitCode.ATTENTION, message, hint)
 
 
 def copies_line(standing: Standing, mapping: FeedMapping) -> str:

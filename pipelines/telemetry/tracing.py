@@ -59,19 +59,17 @@ def wanted_of(otel: Mapping[str, str]) -> Wanted:
     """Return what OTEL_* variables ask for: with an endpoint OTLP, without one nothing, unless an exporter is named."""
     if otel.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return Wanted()
+    exporters: dict[str, Exporter] = {}
     problems: list[str] = []
-    traces, metrics = (_exporter(signal, otel, problems) for signal in ("TRACES", "METRICS"))
-    return Wanted(traces, metrics, tuple(problems))
-
-
-def _exporter(signal: str, otel: Mapping[str, str], problems: list[str]) -> Exporter:
-    has_endpoint = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT") or otel.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
-    word = otel.get(f"OTEL_{signal}_EXPORTER", "").strip() or ("otlp" if has_endpoint else "none")
-    exporter: Exporter | None = next((known for known in get_args(Exporter) if known == word), None)
-    protocol = otel.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or otel.get("OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
-    if exporter is None:
-        problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
-    elif exporter == "otlp" and protocol != PROTOCOL:
-        problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
-        exporter = None
-    return exporter or "none"
+    for signal in ("TRACES", "METRICS"):
+        has_endpoint = otel.get("OTEL_EXPORTER_OTLP_ENDPOINT") or otel.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+        word = otel.get(f"OTEL_{signal}_EXPORTER", "").strip() or ("otlp" if has_endpoint else "none")
+        protocol = otel.get(f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL") or otel.get("OTEL_EXPORTER_OTLP_PROTOCOL") or PROTOCOL
+        exporter: Exporter = next((known for known in get_args(Exporter) if known == word), "none")
+        if word != exporter:
+            problems.append(f"OTEL_{signal}_EXPORTER={word}: there are {', '.join(get_args(Exporter))}")
+        elif exporter == "otlp" and protocol != PROTOCOL:
+            problems.append(f"OTLP is spoken as {PROTOCOL} (mostly port 4318), not as {protocol}")
+            exporter = "none"
+        exporters[signal] = exporter
+    return Wanted(exporters["TRACES"], exporters["METRICS"], tuple(problems))

@@ -16,7 +16,7 @@ import psutil
 from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start, until
 
 from pipelines.before_serving import DAGSTER_YAML
-from pipelines.cli.demo import READY_S
+from pipelines.cli.servers import READY_S
 from sandbox.server import running
 from sandbox.switches import parse_switches
 

@@ -20,7 +20,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.retry import RetryPolicy
 from mappings.delivery import (
     Answer,

@@ -22,7 +22,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.event_api.client import EventApi
+from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications, EventList, ListedEvent
 from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Receipt

@@ -17,7 +17,7 @@ from connectors.sources.google_sheets.source import open_google_status_sheet
 from mappings.compiler.expand import compile_key
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
-from mappings.spec.feed import KeyColumn
+from mappings.spec.rules import KeyColumn
 from mappings.spec.source import GoogleSheetsSource
 from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowStatus, WrittenBack, write_back

@@ -33,7 +33,7 @@ ELSEWHERE = frozenset(
 )
 """What most feeds never need."""
 SELDOM = frozenset({"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"})
-NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.client"})
+NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.delivery"})
 BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state.database"})
 NOT_NEEDED = {
     "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.run.context"},

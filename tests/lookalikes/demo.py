@@ -17,9 +17,10 @@ from lookalikes.salesforce_org import Org, SObject
 from lookalikes.sheets import ACCOUNT, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Content, Sheet, day
 
-from pipelines.cli.demo import leave_running, play_round, sent_in, stage_set
 from pipelines.cli.output.console import Output
-from pipelines.cli.run_report import show_accounts, show_report
+from pipelines.cli.run import play_round
+from pipelines.cli.run_report import sent_in, show_accounts, show_report
+from pipelines.cli.servers import leave_running, stage_set
 from pipelines.settings import read_settings
 
 FEEDS = Path(__file__).with_name("feeds")

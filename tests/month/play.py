@@ -15,7 +15,8 @@ from month.story import ZONE, Happening, Partner, World
 from month.worker import MonthClock
 from on_dagster import desk
 
-from state.database import StateDb, open_database
+from state.database import StateDb
+from state.opening import open_database
 from state.queries import LedgerQueries, RunRecord
 
 CRON = "30 2,14 * * *"

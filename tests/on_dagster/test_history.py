@@ -10,7 +10,7 @@ from on_dagster.desk import FEED, Desk
 
 from pipelines.clock import now
 from pipelines.orchestration import names
-from pipelines.orchestration.jobs import JOB, forget_runs
+from pipelines.orchestration.automation import JOB, forget_runs
 
 
 @pytest.fixture

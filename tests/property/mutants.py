@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from mappings.spec.json_schema import feed_json_schema
-from mappings.steps.catalogue import STEPS
+from mappings.spec.values import STEPS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "tests" / "feeds", ROOT / "mappings" / "feeds")

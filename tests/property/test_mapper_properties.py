@@ -17,8 +17,8 @@ from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.event import EVENT, Directory, dump
 from mappings.outcome import MappedRow, Rejection, RowLocation, Skipped, SourceRow
 from mappings.reasons import ReasonCode, Refusal
+from mappings.steps.zones import Gap, Localise, Overlap, localiser
 from mappings.yaml.loader import parse_feed
-from mappings.zones import Gap, Localise, Overlap, localiser
 
 FEED = r"""
 feed: everything

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from virtual_time import at_once, clock
 
-from connectors.concurrency import ConcurrencyLimit
+from connectors.rate_limit import ConcurrencyLimit
 
 Serve = Callable[[], Awaitable[None]]
 

@@ -17,9 +17,9 @@ import pytest
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import at_once, clock, now
 
-from connectors.concurrency import ConcurrencyLimit
 from connectors.errors import PausedError
-from connectors.rate_limit import RateLimiter, Timing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter
+from connectors.retry import Timing
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

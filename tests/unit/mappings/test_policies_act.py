@@ -12,7 +12,7 @@ from mappings.errors import MappingFileError
 from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
 from mappings.reasons import ReasonCode
-from mappings.steps.catalogue import STEPS
+from mappings.spec.values import STEPS
 from mappings.steps.step import Kind
 
 LOOKUP = {"categories.csv": "path,slug\ncategories/music/jazz,music\nmusic,music\n"}

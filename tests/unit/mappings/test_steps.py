@@ -25,7 +25,7 @@ from mappings.draft.times import find_times
 from mappings.errors import MappingFileError
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
-from mappings.steps.catalogue import STEPS, AnyStep
+from mappings.spec.values import STEPS, AnyStep
 from mappings.steps.step import Kind, Run, Step, StepExample
 from mappings.steps.text import Newlines
 

@@ -20,8 +20,8 @@ from mappings.compiler.mapper import RowMapper
 from mappings.outcome import MappedRow, Rejection
 from mappings.reasons import Refusal
 from mappings.steps.text import fix_mojibake
-from mappings.steps.zones import read_zone
-from mappings.zones import Gap, Overlap, find_zone, localiser, zone_names
+from mappings.steps.zones import Gap, Overlap, localiser, read_zone
+from mappings.zones import find_zone, zone_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "time.md"
 MINUTE = timedelta(minutes=1)
@@ -120,7 +120,7 @@ def test_zones_come_from_the_projects_own_packages_whatever_the_machine_has() ->
     code = (
         "from datetime import datetime\n"
         "from mappings.zones import find_zone\n"
-        "from mappings.zones import localiser\n"
+        "from mappings.steps.zones import localiser\n"
         "from mappings.steps.dates import Date\n"
         "print(localiser(find_zone('Europe/Lisbon'))(datetime(2025, 7, 1, 18)).isoformat())\n"
         "print(Date(date='%d %B %Y').function()('3 May 2026'))"

@@ -15,7 +15,7 @@ from unit.pipelines.publishing import covers_from, published
 from unit.state.world import World, row
 from virtual_time import at_once
 
-from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Verdict
+from mappings.delivery import Answer, Blocked, Postponed, Receipt, Refusal, Superseded, Verdict
 from mappings.outcome import Cover
 from pipelines.run.images import EventBody, names_cover
 from state.notes import MediaMemory
@@ -150,6 +150,8 @@ def test_an_image_that_is_gone_is_uploaded_under_the_next_key_and_only_once_more
         (Refusal(Answer(400, field="coverImage", issue="no media doc has the id 7")), True),
         (Refusal(Answer(422, field="body/coverImage", issue="unknown")), True),
         (Refusal(Answer(400, message="the cover image does not exist")), True),
+        (Superseded(Answer(400, field="coverImage", issue="does not exist")), True),
+        (Superseded(Answer(409, code="conflict")), False),
         (Blocked(Answer(404, code="not_found", field="coverImage")), True),
         (Refusal(Answer(400, field="title", issue="the coverImage is fine, the title is not")), False),
         (Refusal(Answer(400, issue="too long")), False),
@@ -164,27 +166,29 @@ def test_only_a_refusal_that_names_the_cover_image_is_about_it(verdict: Verdict,
 
 @dataclass
 class Forgetful:
-    """A service that has lost the images below `first`, and takes others while `is_open`. `stores`: it keeps refusals."""
+    """A service that has lost the images below `first`, and takes others while `is_open`; it remembers the keys of uploads.
+
+    `stores`: it remembers refusals as well.
+    """
 
     stores: bool
     first: int = 1
-    uploaded: int = 0
+    uploaded: dict[str, int] = field(default_factory=dict)
     is_open: bool = True
     stored: dict[str, httpx.Response] = field(default_factory=dict)
     events: list[tuple[str, int]] = field(default_factory=list)
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path.endswith("/media"):
-            return self._upload()
+            return self._upload(request.headers["idempotency-key"])
         if request.url.path.endswith("/events"):
             return self._create(request.headers["idempotency-key"], json.loads(request.content))
         return told(503, "internal_error")
 
-    def _upload(self) -> httpx.Response:
+    def _upload(self, key: str) -> httpx.Response:
         if not self.is_open:
             return told(503, "internal_error")
-        self.uploaded += 1
-        return httpx.Response(201, json={"doc": {"id": self.uploaded}})
+        return httpx.Response(201, json={"doc": {"id": self.uploaded.setdefault(key, 1 + len(self.uploaded))}})
 
     def _create(self, key: str, body: dict[str, int]) -> httpx.Response:
         if key in self.stored:

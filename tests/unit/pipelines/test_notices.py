@@ -18,14 +18,14 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
 from pipelines.notifications.notices import MOST_AN_HOUR, Notifier
-from pipelines.run.outcome import ExitCode, Outcome
+from pipelines.run.outcome import ExitCode, RunOutcome
 from pipelines.settings import read_channels
 from state.ledger.ledger import Ledger
 
 HERE = "https://events.example#default"
-OK = Outcome("done", ExitCode.DONE)
-BRAKED = Outcome("stopped by a brake", ExitCode.BRAKE, "3 of 40 rows rejected", "mend the source")
-AWAY = Outcome("paused", ExitCode.LATER, "the service answered 503", "come back at 12:15 UTC")
+OK = RunOutcome("done", ExitCode.DONE)
+BRAKED = RunOutcome("stopped by a brake", ExitCode.BRAKE, "3 of 40 rows rejected", "mend the source")
+AWAY = RunOutcome("paused", ExitCode.LATER, "the service answered 503", "come back at 12:15 UTC")
 
 
 @dataclass
@@ -63,7 +63,7 @@ class World:
         self._ledger(feed).begin_run(run_id, launched_by=launched_by)
         return run_id
 
-    def run(self, outcome: Outcome, feed: str = "agenda", launched_by: str = "a test") -> None:
+    def run(self, outcome: RunOutcome, feed: str = "agenda", launched_by: str = "a test") -> None:
         run_id, code = self.begin(feed, launched_by), int(outcome.exit_code)
         self._ledger(feed).finish_run(run_id, outcome=outcome.name, exit_code=code, message=outcome.text)
 
@@ -116,12 +116,12 @@ def test_one_cause_after_another_is_one_message(world: World) -> None:
 @pytest.mark.parametrize(
     ("outcome", "title"),
     [
-        (Outcome("cannot go on", ExitCode.CONFIG, "no such sheet"), "cannot run as it is set up"),
-        (Outcome("refused by the service", ExitCode.REFUSED, "the key …0042"), "the service refuses us"),
-        (Outcome("failed", ExitCode.ATTENTION, "a fault of eventsync while staging"), "the run failed"),
+        (RunOutcome("cannot go on", ExitCode.CONFIG, "no such sheet"), "cannot run as it is set up"),
+        (RunOutcome("refused by the service", ExitCode.REFUSED, "the key …0042"), "the service refuses us"),
+        (RunOutcome("failed", ExitCode.ATTENTION, "a fault of eventsync while staging"), "the run failed"),
     ],
 )
-def test_each_way_to_fail_has_its_own_title(world: World, outcome: Outcome, title: str) -> None:
+def test_each_way_to_fail_has_its_own_title(world: World, outcome: RunOutcome, title: str) -> None:
     world.run(outcome)
     world.notifier().notify([world.feed()])
     assert world.heard() == [f"agenda: {title}"]
@@ -130,11 +130,11 @@ def test_each_way_to_fail_has_its_own_title(world: World, outcome: Outcome, titl
 @pytest.mark.parametrize(("name", "code"), [("held by another run", ExitCode.HELD), ("interrupted", ExitCode.INTERRUPTED)])
 def test_runs_that_were_held_or_stopped_by_somebody_say_nothing(world: World, name: str, code: ExitCode) -> None:
     feed, notifier = world.feed(), world.notifier()
-    world.run(Outcome(name, code))
+    world.run(RunOutcome(name, code))
     notifier.notify([feed])
     world.run(BRAKED)
     for _ in range(12):
-        world.run(Outcome(name, code))
+        world.run(RunOutcome(name, code))
         notifier.notify([feed])
     assert world.heard() == ["agenda: stopped by a brake"]
 
@@ -228,11 +228,11 @@ def test_a_run_that_came_and_did_not_get_through_says_why_itself(world: World) -
     ("outcome", "launched_by"),
     [
         pytest.param(OK, "backfill", id="a window of the past"),
-        pytest.param(Outcome("held by another run", ExitCode.HELD), "schedule", id="it found the feed held"),
-        pytest.param(Outcome("interrupted", ExitCode.INTERRUPTED), "cli", id="somebody stopped it"),
+        pytest.param(RunOutcome("held by another run", ExitCode.HELD), "schedule", id="it found the feed held"),
+        pytest.param(RunOutcome("interrupted", ExitCode.INTERRUPTED), "cli", id="somebody stopped it"),
     ],
 )
-def test_some_runs_do_not_count_as_having_come(world: World, outcome: Outcome, launched_by: str) -> None:
+def test_some_runs_do_not_count_as_having_come(world: World, outcome: RunOutcome, launched_by: str) -> None:
     feed, notifier = world.feed(cron="0 6 * * *"), world.notifier()
     world.run(OK)
     world.at = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from connectors.sources.contract import StatusCell, StatusRow
 from mappings.compiler.expand import compile_key
 from mappings.row_key import RowKey
-from mappings.spec.feed import KeyColumn
+from mappings.spec.rules import KeyColumn
 from mappings.spec.source_words import WriteBack
 from pipelines.run.write_back import RowStatus, WrittenBack, add_status, write_back
 

@@ -1,0 +1,200 @@
+"""The processes that the demo and the UI start here: a sandbox service; Dagster's code server, webserver and daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+from mappings.errors import ConfigError, TransientError
+from pipelines.before_serving import prepare_dagster_home
+from pipelines.cli.output.console import Output
+from pipelines.cli.reload import watching
+from pipelines.clock import monotonic_s
+from pipelines.orchestration.names import LOCATION
+from pipelines.orchestration.webserver import Webserver, note_path, read_folder_version
+from pipelines.run.signals import wait_to_be_stopped
+from pipelines.settings import PACKAGED_FEEDS, Settings, read_settings
+from pipelines.telemetry.logs import configure_logs
+from pipelines.telemetry.metrics import MetricsPage, serving_metrics
+from state.private_files import make_private_folder
+
+SANDBOX = "sandbox"
+
+
+@contextmanager
+def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
+    """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
+    home = _emptied(folder.resolve())
+    with running_sandbox(home / SANDBOX) as sandbox:
+        environ = {
+            **os.environ,
+            "EVENT_API_BASE_URL": sandbox.base_url,
+            "EVENT_API_KEY": sandbox.api_key,
+            "EVENTSYNC_FEEDS": str(feeds or PACKAGED_FEEDS),
+            "EVENTSYNC_STATE_URL": f"sqlite:///{home / 'state.db'}",
+            "EVENTSYNC_NAMESPACE": "demo",
+            "DAGSTER_HOME": str(home / "dagster"),
+        }
+        prepare_dagster_home(home / "dagster")
+        configure_logs(read_settings(environ, Path.cwd()))
+        yield sandbox, environ
+
+
+def _emptied(home: Path) -> Path:
+    """Return the folder with nothing in it; refuse one that holds anything but an earlier demo.
+
+    Raises:
+        ConfigError: it holds other files, or cannot be made.
+    """
+    try:
+        if home.exists() and any(home.iterdir()) and not (home / SANDBOX).is_dir():
+            raise ConfigError(f"{home} is not empty, and no demo was there", hint="choose a folder of its own with --folder")
+        shutil.rmtree(home, ignore_errors=True)
+        make_private_folder(home)
+    except OSError as error:
+        raise ConfigError(f"{home} cannot be made: {error.strerror}", hint="choose another place with --folder") from error
+    return home
+
+
+def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: int, lines: list[str]) -> int:
+    """Run the Dagster UI until Ctrl-C, reloading it when mapping files change; print its address and further `lines`.
+
+    Where a port is set for it, the numbers of `eventsync metrics` are served as well.
+    """
+    output = Output()
+    seen = read_folder_version(settings.feeds)
+    with ExitStack() as running:
+        with output.progress("starting the Dagster UI", is_counted=False):
+            url = running.enter_context(running_dagster(settings.dagster_home, environ, free_port(wanted_port)))
+        output.note(f"\nThe Dagster UI:       {url}/", *lines)
+        if settings.metrics_port is not None:
+            configure_logs(settings)
+            gauges = MetricsPage(settings, monotonic_s).gauges
+            page = running.enter_context(serving_metrics(gauges, "127.0.0.1", settings.metrics_port))
+            output.note(f"For Prometheus:       {page}")
+        note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
+        output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.broken), "Stop with Ctrl-C.")
+        try:
+            with watching(url, settings.feeds, seen.digest, output.note):
+                wait_to_be_stopped()
+        except KeyboardInterrupt:
+            output.note("stopping")
+        finally:
+            note_path(settings).unlink(missing_ok=True)
+    return 0
+
+
+_STOP_S = 10.0
+READY_S = 90.0
+_WORKSPACE = """\
+load_from:
+  - grpc_server: {{host: 127.0.0.1, port: {port}, location_name: eventsync}}
+"""
+
+
+class Sandbox(NamedTuple):
+    """A running sandbox: where it listens, and the secret of its default key."""
+
+    base_url: str
+    api_key: str
+
+
+@contextmanager
+def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
+    """Run a sandbox that keeps its state in `folder`, for the length of the block.
+
+    Raises:
+        TransientError: it did not start; its own words are on stderr.
+    """
+    command = [sys.executable, "-m", "sandbox", "--port", str(port), "--state", str(folder)]
+    with _running(command, os.environ, stdout=subprocess.PIPE) as process:
+        line = process.stdout.readline() if process.stdout else b""
+        if not line:
+            raise TransientError("the sandbox did not start", hint="its own words are above; is the port taken?")
+        announced = json.loads(line)
+        yield Sandbox(announced["base_url"], announced["api_key"])
+
+
+@contextmanager
+def running_dagster(home: Path, environ: Mapping[str, str], port: int) -> Iterator[str]:
+    """Run a Dagster code server, webserver and daemon on this machine, for the length of the block; yields the UI's address.
+
+    One code server for both: the feeds are loaded once, and a reload is seen by the webserver and the daemon alike.
+
+    Raises:
+        TransientError: the UI did not answer in time.
+    """
+    code_port, log_path, workspace = free_port(0), home / "dagster.log", home / "workspace.yaml"
+    workspace.write_text(_WORKSPACE.format(port=code_port), encoding="utf-8")
+    url = f"http://127.0.0.1:{port}"
+    with log_path.open("ab") as log, ExitStack() as children:
+
+        def start(program: str, *words: str) -> subprocess.Popen[bytes]:
+            command = [str(Path(sys.executable).parent / program), *words, "--log-level", "warning"]
+            return children.enter_context(_running(command, environ, stdout=log, stderr=log))
+
+        # One after another: two processes that make the storage of a fresh home at once stumble over each other.
+        code = ("code-server", "start", "-m", "pipelines.definitions", "-h", "127.0.0.1", "-p", str(code_port))
+        _wait_for(lambda: _is_open(code_port), start("dagster", *code, "--location-name", LOCATION), log_path)
+        with httpx.Client(base_url=url, timeout=5.0, trust_env=False) as http:
+            web = start("dagster-webserver", "-h", "127.0.0.1", "-p", str(port), "-w", str(workspace))
+            _wait_for(Webserver(http).is_there, web, log_path)
+        start("dagster-daemon", "run", "-w", str(workspace))
+        yield url
+
+
+def _is_open(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def free_port(preferred: int) -> int:
+    """Return the preferred loopback port, or a free one where it is taken."""
+    for port in (preferred, 0):
+        try:
+            with socket.create_server(("127.0.0.1", port)) as server:
+                return int(server.getsockname()[1])
+        except OSError:
+            continue
+    raise TransientError("no loopback port is free")
+
+
+def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    started = time.monotonic()
+    while not is_there():
+        if process.poll() is not None or time.monotonic() - started > READY_S:
+            raise TransientError(f"the Dagster UI did not start; its log is {log}")
+        time.sleep(0.2)  # noqa: TID251  # another process is waited for by asking
+
+
+@contextmanager
+def _running(command: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in a session of its own, so that Ctrl-C reaches us first; stop it when the block ends."""
+    process = subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams)  # type: ignore[call-overload]  # noqa: S603  # our own programs
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

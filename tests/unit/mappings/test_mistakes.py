@@ -145,7 +145,11 @@ event:
         ("{from: TITLE}", "{form: TITLE, do: [trim]}", 'unknown value "form", did you mean "from"?'),
         ("{from: TITLE}", "{from: TITLE, do: [date]}", 'the step "date" needs to know more, write it like {date:'),
         ("{from: TITLE}", "{from: TITLE, do: [{truncate: many}]}", "a whole number is needed"),
-        ("{from: TITLE}", '{from: TITLE, do: [{date: "%Y-%m-%d"}, trim]}', '"trim" works on a text, and would get a date'),
+        (
+            "{from: TITLE}",
+            '{from: TITLE, do: [{date: "%Y-%m-%d"}, trim]}',
+            "cannot be used here: it works on a text, and would get a date",
+        ),
         ("{from: TITLE}", "{from: TITLE, on_empty: ommit}", '"ommit" is not among the choices, did you mean "omit"?'),
         ("{from: TITLE}", "{form: TITLE}", 'unknown value "form", did you mean "from"?'),
         ("[music]", "[{chose: x}]", 'unknown value "chose", did you mean "choose"?'),

@@ -172,7 +172,7 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     for place, problem in enumerate(compiler.problems[known:], known):
         if problem.message == unknown_name("day"):
             message = "$day cannot say on which day a recurrence begins"
-            compiler.problems[place] = MappingProblem(problem.loc, message, "name the column with the first day")
+            compiler.problems[place] = MappingProblem(problem.where, message, "name the column with the first day")
     # That of each event after the recurrence, the row's own before it.
     compiler.given["day"] = CompiledValue(lambda row: first_day(row) if row.day is None else row.day, Flow(Kind.DATE))
     return first_day

@@ -382,7 +382,7 @@ def test_an_editor_underlines_ten_kinds_of_mistakes_in_a_feed_that_it_accepts(mi
             "a day alone is no moment: it has no time of day",
         ),
         ({"event": "title: {from: T, do: [{regex_extract: 'a{99999999999}'}]}"}, "is not a regular expression"),
-        ({"top": "rows:\n  - window: {horizon: 99999999999d}\n"}, "is longer than the calendar"),
+        ({"top": "rows:\n  - window: {horizon: 99999999999d}\n"}, "is not a duration"),
         ({"event": "title: {from: T, do: [{regex_replace: '(a)', with: '\\2'}]}"}, r'"\2" cannot stand for a match'),
         ({"event": "title: {from: T, do: [{regex_extract: '(a)', group: 5}]}"}, "there is no group 5 in the pattern"),
         ({"event": "title: {from: T, do: [{split: ','}, {nth: 0}]}"}, "there is no part 0"),

@@ -1,4 +1,4 @@
-"""Opening the state DB (SQLite or PostgreSQL), upgrading its schema, and its two kinds of transaction.
+"""The state DB, SQLite or PostgreSQL: its address, its connections, and its two kinds of transaction.
 
 Lists of names in statements are rounded up (see `rounded`) for the memory budget of a read of a million rows.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,19 +19,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from mappings.errors import ConfigError, SyncError
+from mappings.errors import ConfigError
 from state import errors
-from state.errors import Failure, StateUnavailableError
-from state.holders import boot_clock, held_by, is_free
-from state.migrations.upgrade import HEAD, OLDEST, is_known, upgrade
-from state.private_files import make_private_file, make_private_folder, narrow
-from state.tables import LEASE, SCOPE
+from state.errors import Failure
+from state.private_files import make_private_file, narrow
 
 StateDb = sa.Engine
 """The open state DB, for callers that only pass it on."""
-
 T = TypeVar("T")
-
 LOCK_WAIT_S = 30.0
 """How long a statement waits for another process's lock, unless the URL says otherwise."""
 _EXAMPLES = "for example sqlite:///.eventsync/state.db or postgresql://user@host/name"
@@ -57,7 +51,6 @@ _POSTGRES_CONNECTION = {
     "tcp_user_timeout": 30_000,
     "options": " ".join(f"-c {name}={value}" for name, value in _POSTGRES_SETTINGS),
 }
-_UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
 _IS_WRITER, _FILE = "eventsync_writer", "eventsync_file"
 
 
@@ -94,53 +87,6 @@ def shown_url(url: str | sa.URL) -> str:
     return address.database or ":memory:" if _is_sqlite(address) else address.render_as_string(hide_password=True)
 
 
-def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
-    """Open the state DB at a SQLAlchemy URL, create it where it is missing, and upgrade its schema to ours.
-
-    A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
-    one another. `upgrades` False changes nothing, and connects only when the state DB is first used.
-
-    Raises `ConfigError` for a URL that names no database or a schema newer than ours, `HeldByAnotherError` while a run of an
-    earlier version works with older tables, `StateUnavailableError` where a person must mend something (a file or a role
-    without rights, damage, a wrong password), `StateBusyError` where it is locked or cannot be reached just now.
-    """
-    address = parse(url)
-    folder = Path(str(address.database)).parent
-    try:
-        if _is_file(address):
-            make_private_folder(folder.absolute())  # for its owner alone: bodies and raw cells are the partner's
-    except OSError as error:
-        raise StateUnavailableError(
-            f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
-            hint="make the folder, or set EVENTSYNC_STATE_URL to a place where you may write",
-        ) from error
-    engine = _create_engine(address)
-    try:
-        if upgrades:
-            _bring_to_head(engine)
-    except SyncError:
-        engine.dispose()
-        raise
-    return engine
-
-
-@contextmanager
-def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
-    """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
-    is_missing = False
-    with suppress(ArgumentError):  # opening says what is wrong with the URL
-        address = sa.make_url(url)
-        is_missing = _is_file(address) and not Path(str(address.database)).exists()
-    if is_missing:
-        yield None
-        return
-    engine = open_database(url, upgrades=upgrades)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
-
-
 @contextmanager
 def writing(engine: sa.Engine) -> Iterator[sa.Connection]:
     """One transaction that writes: all of it is durable when the block ends, or none of it.
@@ -173,12 +119,6 @@ def free_pages(connection: sa.Connection) -> None:
         connection.exec_driver_sql("PRAGMA shrink_memory")
 
 
-def schema_revision(engine: sa.Engine) -> str | None:
-    """Return the schema's revision, None where there is no schema."""
-    with reading(engine) as connection:
-        return _revision(connection)
-
-
 def rounded(names: Collection[T]) -> Sequence[T]:
     """Return the names, the last one repeated until their number is a power of two, or a multiple of 256.
 
@@ -208,7 +148,7 @@ def _is_sqlite(address: sa.URL) -> bool:
     return address.get_backend_name() == "sqlite"
 
 
-def _is_file(address: sa.URL) -> bool:
+def is_sqlite_file(address: sa.URL) -> bool:
     """Whether it is a plain SQLite file: neither in memory nor a `file:` URI with options of its own."""
     name = address.database or ""
     return _is_sqlite(address) and bool(name) and not name.startswith((":memory:", "file:"))
@@ -221,7 +161,7 @@ def _missing_driver(error: ImportError) -> ConfigError:
     )
 
 
-def _create_engine(address: sa.URL) -> sa.Engine:
+def create_engine(address: sa.URL) -> sa.Engine:
     if _is_sqlite(address):
         return _create_sqlite(address)
     try:
@@ -245,14 +185,14 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
         wait_s = float(str(address.query.get("timeout") or LOCK_WAIT_S))
     except ValueError as error:
         raise ConfigError("EVENTSYNC_STATE_URL: timeout is not a number of seconds", hint="for example ?timeout=30") from error
-    engine = sa.create_engine(address, hide_parameters=True, **(_SQLITE_POOL if _is_file(address) else {}))
+    engine = sa.create_engine(address, hide_parameters=True, **(_SQLITE_POOL if is_sqlite_file(address) else {}))
 
     @sa.event.listens_for(engine, "connect")
     def _prepare(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
         """Set what SQLite forgets between connections; `isolation_level = None` leaves BEGIN to `_begin`."""
         connection.isolation_level = None
         for_writing = ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {_WAL_PAGES}", "foreign_keys = ON")
-        is_read_only = _is_file(address) and _is_read_only(str(address.database))
+        is_read_only = is_sqlite_file(address) and _is_read_only(str(address.database))
         for pragma in (f"busy_timeout = {wait_s * 1000:.0f}", *(() if is_read_only else for_writing), "cache_size = -32000"):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         if path := str(connection.execute("PRAGMA database_list").fetchone()[2] or ""):
@@ -265,7 +205,7 @@ def _create_sqlite(address: sa.URL) -> sa.Engine:
         if is_writer:
             _check_file(connection)
 
-    if _is_file(address):
+    if is_sqlite_file(address):
         sa.event.listen(engine, "do_connect", _open_as_allowed)
     return engine
 
@@ -321,79 +261,6 @@ def _check_file(connection: sa.Connection) -> None:
         raise Failure.MOVED.error(path, change)
 
 
-def _bring_to_head(engine: sa.Engine) -> None:
-    revision = schema_revision(engine)
-    if revision == HEAD:
-        return
-    check_revision(revision, f"the state DB {shown_url(engine.url)}")
-    try:
-        with writing(engine) as connection:
-            if connection.dialect.name == "postgresql":
-                _lock_postgres(connection)
-            present = _revision(connection)  # another process may have upgraded it meanwhile
-            check_revision(present, f"the state DB {shown_url(engine.url)}")
-            if present is not None and present != HEAD:
-                _refuse_while_held(connection, present)
-            if present != HEAD:
-                upgrade(connection)
-    except StateUnavailableError as error:
-        if revision is None:
-            raise
-        raise StateUnavailableError(
-            f"the state DB {shown_url(engine.url)} has the tables of an earlier version (schema {revision}, ours is {HEAD}),"
-            f" and they cannot be upgraded: {error}",
-            hint=f"{error.hint}; any command of a user who may write to it upgrades it, `eventsync status` for example",
-        ) from error
-
-
-def check_revision(revision: str | None, what: str) -> None:
-    """Check that a schema can be read or upgraded. Raises `ConfigError`, which names `what` has it."""
-    if revision is None or is_known(revision):
-        return
-    if revision < OLDEST:
-        raise ConfigError(
-            f"{what} has the tables of a version before 0.1 (schema {revision}, ours is {HEAD})",
-            hint="open it once with version 0.1 (`eventsync status`), which upgrades it, then with this one",
-        )
-    raise ConfigError(
-        f"{what} was written by a newer version (schema {revision}, ours is {HEAD})",
-        hint="use that version again or a later one, or point EVENTSYNC_STATE_URL at another state DB",
-    )
-
-
-def _lock_postgres(connection: sa.Connection) -> None:
-    """Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours."""
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
-    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
-    if encoding != "UTF8":
-        raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
-
-
-def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
-    """Do not change the tables of a run at work: it would fail in the middle."""
-    is_server = connection.dialect.name == "postgresql"
-    server_now = sa.func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else sa.null()
-    leases = sa.select(LEASE, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
-    for lease in connection.execute(leases):
-        if not is_free(lease, None if is_server else boot_clock(), partial(_sqlite_now, connection)):
-            raise held_by(
-                lease,
-                what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "
-                f"ours is {HEAD}), and they cannot be upgraded while a run is at work: {lease.feed} is held by",
-                hint="wait for that run to end, or stop it, then start again; a dead one lets go within a minute",
-            )
-
-
-def _sqlite_now(connection: sa.Connection) -> datetime:
-    return datetime.fromisoformat(connection.exec_driver_sql("SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')").scalar_one())
-
-
-def _revision(connection: sa.Connection) -> str | None:
-    if not sa.inspect(connection).has_table("alembic_version"):
-        return None
-    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-
-
 @contextmanager
 def _explained(url: sa.URL) -> Iterator[None]:
     """Raise the errors of drivers as ours, for people."""
@@ -403,7 +270,7 @@ def _explained(url: sa.URL) -> Iterator[None]:
         if interruption := _interruption(error):
             raise interruption from None
         if isinstance(error.orig, sqlite3.Error):
-            what, reply = errors.of_sqlite(error.orig, url.database if _is_file(url) else None)
+            what, reply = errors.of_sqlite(error.orig, url.database if is_sqlite_file(url) else None)
         else:
             what, reply = errors.of_postgres(error), " ".join(str(error.orig).split())
         masked = reply.replace(str(url.password), "***") if url.password else reply
@@ -420,3 +287,10 @@ def _interruption(error: DBAPIError) -> BaseException | None:
     while isinstance(cause, Exception):
         cause = cause.__context__
     return cause
+
+
+def in_pages(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the items by so many as one statement takes."""
+    rest = iter(items)
+    while page := list(islice(rest, 500)):
+        yield page

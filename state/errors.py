@@ -9,12 +9,15 @@ import errno
 import os
 import sqlite3
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from enum import Enum
 from pathlib import Path
-
-from sqlalchemy.exc import DBAPIError
+from typing import TYPE_CHECKING
 
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
+
+if TYPE_CHECKING:
+    from sqlalchemy.exc import DBAPIError
 
 
 class StateUnavailableError(PermanentError):
@@ -186,3 +189,24 @@ def of_postgres(error: DBAPIError) -> Failure:
     if "does not exist" in reply:
         return Failure.LOGIN if 'role "' in reply else Failure.NO_DATABASE
     return next((failure for failure, words in _REFUSALS.items() if any(word in reply for word in words)), Failure.AWAY)
+
+
+class HeldByAnotherError(TransientError):
+    """Another run holds the feed: `holder` on `host` with process id `pid`, since `since`; it is alive or may be."""
+
+    def __init__(
+        self, *, holder: str, since: datetime, host: str, pid: int, what: str = "the feed is held by", hint: str = ""
+    ) -> None:
+        super().__init__(
+            f"{what} {holder} (process {pid} on {host}) since {since:%Y-%m-%d %H:%M:%S} UTC",
+            hint=hint
+            or "wait for that run to end (`eventsync run` does, with --wait), or stop it; a dead one lets go within a minute",
+        )
+        self.holder = holder
+        self.since = since
+        self.host = host
+        self.pid = pid
+
+
+class LeaseLostError(TransientError):
+    """Another run has taken the feed over: this one must stop at once. What it had not settled, the other will."""

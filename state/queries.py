@@ -15,10 +15,10 @@ from mappings.row_key import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
-from state.holders import Holder, is_running
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
 from state.ledger.entries import IS_SET_ASIDE, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
+from state.ledger.lease import Holder, is_running
 from state.ledger.standing import (
     RECORDS,
     FeedScope,

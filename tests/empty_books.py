@@ -7,7 +7,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from state.database import open_database
+from state.opening import open_database
 
 _SHELF = Path("/dev/shm")  # what is tested with it is a killed process, not a power cut: the disk need not be waited for
 

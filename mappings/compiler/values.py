@@ -37,10 +37,8 @@ from mappings.positions import Loc, ValuePosition
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
 from mappings.spec import values as spec
 from mappings.spec.values import Condition, TestName
-from mappings.steps.lists import short_enough
 from mappings.steps.lookups import part_missed, split_columns, table_finder
-from mappings.steps.step import Kind
-from mappings.steps.text import text_of
+from mappings.steps.step import Kind, short_enough, text_of
 
 Check = Callable[[Any, RowState], bool]
 """Decides whether a value of a row passes one test."""

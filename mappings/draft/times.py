@@ -11,9 +11,16 @@ from itertools import product
 from typing import Any
 
 from mappings.lint.warnings import order_of, swapped
-from mappings.steps.dates import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
-from mappings.steps.ranges import read_listed, read_span, span_format
-from mappings.steps.times import TimeOptions, read_clock_span
+from mappings.steps.formats import (
+    Format,
+    NotRealError,
+    compile_format,
+    read_format,
+    read_listed,
+    read_span,
+    span_format,
+)
+from mappings.steps.times import read_clock_span
 
 LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _DAYS = (
@@ -54,13 +61,6 @@ _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i 
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
-_AS_WRITTEN = TimeOptions()
-_READERS: dict[str, Callable[[Format, str], Any]] = {
-    "date": read_date,
-    "time": read_clock,
-    "datetime": read_datetime,
-    "moment": read_datetime,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,12 +107,8 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
 
 @lru_cache(maxsize=8192)
 def _form(kind: str, spelling: str, locale: str = "en") -> TimeForm:
-    form, read = compile_format(spelling, locale), _READERS[kind]
-
-    def read_whole(text: str) -> Any:
-        return read(form, text) if form.pattern.fullmatch(text) else None
-
-    return TimeForm(kind, read_whole, form, "" if locale == "en" else locale, order=order_of(spelling))
+    form = compile_format(spelling, locale)
+    return TimeForm(kind, partial(read_format, form), form, "" if locale == "en" else locale, order=order_of(spelling))
 
 
 def _forms_of_lists(texts: Sequence[str]) -> Iterator[TimeForm]:
@@ -167,7 +163,7 @@ def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
 
 def _clock_span(text: str) -> tuple[object, object] | None:
     try:
-        return read_clock_span(text, _AS_WRITTEN)
+        return read_clock_span(text)
     except NotRealError:
         return None
 

@@ -17,9 +17,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
 from mappings.patterns import compile_pattern
 from mappings.reasons import ReasonCode, Refusal, nearest
-from mappings.steps.lists import short_enough
-from mappings.steps.step import Family, Kind, PureStep, Run, Step
-from mappings.steps.text import text_of
+from mappings.steps.step import Family, Kind, Run, Step, short_enough, text_of
 from mappings.strict import MissPolicy, OneOrMany, Policy, TableFile, Texts, mistake, parse_pattern, table_of
 
 Match = Literal["whole", "prefix", "keyword", "regex"]
@@ -392,7 +390,7 @@ LOCAL = "local"
 _same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
-class Country(PureStep, name="country", family=Family.LOOKUPS):
+class Country(Step, name="country", family=Family.LOOKUPS):
     """Read a country by its name in these languages, or by its ISO code of two or three letters, as the code of two.
 
     Capitals, accents, spaces and punctuation do not count. The names are those of the Unicode CLDR, and some in wide use.

@@ -18,7 +18,7 @@ from pydantic import Field, field_validator, model_validator
 
 from mappings.lookup_table import Ignorable, normaliser
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Family, Kind, PureStep, Run
+from mappings.steps.step import Family, Kind, Run, Step
 from mappings.strict import OneOrMany, Strict, Text, Texts, mistake
 
 _SHAPES = {
@@ -28,7 +28,7 @@ _SHAPES = {
 _LONGEST = 40
 
 
-class Number(PureStep, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
+class Number(Step, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
     """Read a number; the decimal sign is said, never guessed, and thousands may be grouped by the other sign or a space.
 
     Examples:
@@ -38,21 +38,16 @@ class Number(PureStep, name="number", family=Family.NUMBERS, gives=Kind.NUMBER):
 
     decimal_sign: Literal[".", ","] = Field(alias="number", description="The sign before the decimals.")
 
-    def function(self) -> Run:
-        shape, sign = _SHAPES[self.decimal_sign], self.decimal_sign
-
-        def number(text: str) -> Decimal:
-            text = text.strip()
-            if len(text) > _LONGEST or not shape.fullmatch(text):
-                raise Refusal(ReasonCode.NOT_A_NUMBER, f"a number like 1250{sign}50 would be accepted")
-            whole, _, decimals = text.partition(sign)
-            digits = re.sub(r"[^\d+-]", "", whole)
-            return Decimal(f"{digits}.{decimals}" if decimals else digits)
-
-        return number
+    def apply(self, text: str) -> Decimal:
+        text = text.strip()
+        if len(text) > _LONGEST or not _SHAPES[self.decimal_sign].fullmatch(text):
+            raise Refusal(ReasonCode.NOT_A_NUMBER, f"a number like 1250{self.decimal_sign}50 would be accepted")
+        whole, _, decimals = text.partition(self.decimal_sign)
+        digits = re.sub(r"[^\d+-]", "", whole)
+        return Decimal(f"{digits}.{decimals}" if decimals else digits)
 
 
-class Round(PureStep, name="round", family=Family.NUMBERS, takes=Kind.NUMBER, gives=Kind.NUMBER):
+class Round(Step, name="round", family=Family.NUMBERS, takes=Kind.NUMBER, gives=Kind.NUMBER):
     """Round a number to so many decimals; halves go away from zero, as in commerce.
 
     Examples:
@@ -62,16 +57,11 @@ class Round(PureStep, name="round", family=Family.NUMBERS, takes=Kind.NUMBER, gi
 
     decimals: int = Field(alias="round", ge=0, le=12, description="How many decimals stay.")
 
-    def function(self) -> Run:
-        unit = Decimal(1).scaleb(-self.decimals)
-
-        def rounded(number: Decimal | int) -> Decimal:
-            try:
-                return Decimal(number).quantize(unit, rounding=ROUND_HALF_UP)
-            except InvalidOperation:
-                raise Refusal(ReasonCode.NOT_A_NUMBER, "a number of at most 15 digits would be accepted") from None
-
-        return rounded
+    def apply(self, number: Decimal | int) -> Decimal:
+        try:
+            return Decimal(number).quantize(Decimal(1).scaleb(-self.decimals), rounding=ROUND_HALF_UP)
+        except InvalidOperation:
+            raise Refusal(ReasonCode.NOT_A_NUMBER, "a number of at most 15 digits would be accepted") from None
 
 
 def _phrases(texts: str) -> tuple[str, ...]:
@@ -333,7 +323,7 @@ PricePart = Literal["amount", "from", "to", "currency", "is_free", "is_donation"
 _KINDS = {"currency": Kind.TEXT, "is_free": Kind.BOOLEAN, "is_donation": Kind.BOOLEAN}
 
 
-class Price(PureStep, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
+class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
     """Read a price: one amount or a range, with its currency by sign, ISO code or word, or a word for nothing to pay.
 
     The parts are `amount` (where there is only one), `from`, `to`, `currency`, `is_free` and `is_donation`. Amounts count where
@@ -407,7 +397,7 @@ class YesNoWords(Strict):
     no: Texts = Field(alias="false", min_length=1, description='The texts that mean no; "" is an empty cell.')
 
 
-class YesNo(PureStep, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
+class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
     """Read yes and no, in the words of the feed; any other text is refused.
 
     Examples:

@@ -20,9 +20,10 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import current_settings
-    from state.archive.prune import Pruned
-    from state.archive.prune import prune as prune_state
-    from state.database import existing_database, shown_url
+    from state.database import shown_url
+    from state.opening import existing_database
+    from state.prune import Pruned
+    from state.prune import prune as prune_state
 
 
 def prune(

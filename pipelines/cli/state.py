@@ -18,11 +18,12 @@ if IS_WORKING:
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.settings import Settings, current_settings
-    from state.archive.export import export_to, import_from
-    from state.archive.moving import migrate as migrate_database
-    from state.archive.moving import rename_service
-    from state.archive.verify import Finding, examine
-    from state.database import StateDb, existing_database, open_database, shown_url
+    from state.database import StateDb, shown_url
+    from state.export import export_to, import_from
+    from state.moving import migrate as migrate_database
+    from state.moving import rename_service
+    from state.opening import existing_database, open_database
+    from state.verify import Finding, examine
 
 
 class Verified(TypedDict):

@@ -44,7 +44,7 @@ from pipelines.run.stage import Staged
 from pipelines.run.standing import WAITING
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
-from state.holders import HeldByAnotherError, LeaseLostError
+from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter
 

@@ -11,8 +11,7 @@ from mappings.spec.feed import Brakes, FeedMapping
 from mappings.strict import written
 from pipelines.run.options import BrakeName, RunOptions
 from pipelines.run.outcome import BrakeError
-from state.ledger.accounts import StageReport
-from state.ledger.entries import place_of
+from state.ledger.accounts import StageReport, place_of
 from state.ledger.gate import closed
 from state.ledger.ledger import Ledger
 

@@ -29,11 +29,12 @@ from pipelines.run.service import open_api
 from pipelines.run.signals import signals_deferred, signals_raised
 from pipelines.settings import Settings
 from pipelines.telemetry.tracing import NO_TELEMETRY, Telemetry, Wanted, wanted_of
-from state.database import StateDb, open_database
-from state.holders import HeldByAnotherError, LeaseLostError, seconds_since_boot
-from state.ledger.lease import LEASE_TTL_S, Lease
+from state.database import StateDb
+from state.errors import HeldByAnotherError, LeaseLostError
+from state.ledger.lease import LEASE_TTL_S, Lease, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
+from state.opening import open_database
 
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""

@@ -13,7 +13,7 @@ from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.contract import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.run.signals import InterruptedRunError
-from state.holders import HeldByAnotherError, LeaseLostError
+from state.errors import HeldByAnotherError, LeaseLostError
 
 HELP = "what would help: "
 

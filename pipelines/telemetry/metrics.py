@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 from mappings.errors import ConfigError, SyncError
 from pipelines.clock import now
 from pipelines.settings import Settings
-from state.database import existing_database
 from state.enums import ProblemKind, Waiting
 from state.ledger.standing import FeedScope
+from state.opening import existing_database
 from state.queries import FeedStatus, LedgerQueries, last_done
 
 

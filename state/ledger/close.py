@@ -19,9 +19,9 @@ import orjson
 from sqlalchemy import Connection, Row, Select, bindparam, case, delete, select, tuple_, update
 
 from mappings.row_key import RowKey
+from state.database import in_pages
 from state.enums import Decision, DriftKind, EntryState, GateState, Phase, ProblemKind
-from state.ledger.accounts import READS_COMPARED, Alongside, StageReport, dump, held, stem_of, strike, write_problems
-from state.ledger.duplicates import Neighbour, find_alongside, lock_service, read_neighbours
+from state.ledger.accounts import READS_COMPARED, Alongside, Candidate, ReadKind, StageReport, dump
 from state.ledger.entries import (
     BASELINE,
     IS_IN_SOURCE,
@@ -30,18 +30,17 @@ from state.ledger.entries import (
     MAY_BE_OUT,
     SOME,
     WITHOUT_EVENT,
-    Candidate,
     count_entries,
     count_to_come,
     count_unmarked,
     find_waiting_drafts,
-    in_pages,
     is_of_change,
     mark_anew,
     put_events_back,
 )
 from state.ledger.gate import Bookmark, brakes_of, drop_bookmark, has_new_keys, judge, read_report
-from state.ledger.reads import Mark, ReadKind, SourceRead
+from state.ledger.problems import held, stem_of, strike, write_problems
+from state.ledger.reads import Mark, Neighbour, SourceRead, find_alongside, lock_service, read_neighbours
 from state.tables import DUPLICATE_MARK, ENTRY, NO_DRIFT, RUN
 
 MOST_COMPARED = 100_000

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine, case, exists, func, select, update
 from mappings.delivery import Answer
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey
-from state.database import reading
+from state.database import in_pages, reading
 from state.enums import Decision, EntryState, ProblemKind
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
 from state.ledger.accounts import dump_answer
 from state.ledger.choices import (
     ADOPTED,
@@ -27,6 +27,7 @@ from state.ledger.choices import (
     NoChange,
     NotPossibleError,
     Other,
+    Record,
     Release,
     Remove,
     Resend,
@@ -35,16 +36,24 @@ from state.ledger.choices import (
     TakeBack,
     TakeEvent,
     UndoRecord,
+    applied,
     decide,
+    drift_against,
     is_ignored_anew,
+    load_undo,
     may_be_removed,
+    next_key,
+    pinned,
+    restored,
+    shown_of,
+    undo_of,
     waits_for_access,
+    wanted_of,
 )
-from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, earlier_events, find_owners, in_pages, mark_anew
+from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, earlier_events, find_owners, mark_anew
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
 from state.ledger.standing import RECORDS, SEEKABLE, FeedScope, RowRecord, as_record
-from state.ledger.undo import Record, applied, drift_against, load_undo, next_key, pinned, restored, shown_of, undo_of, wanted_of
 from state.tables import EARLIER, ENTRY, NO_DRIFT, PROBLEM, SCOPE, storable
 
 RETRIABLE = (EntryState.REFUSED, EntryState.BLOCKED)

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -37,9 +36,10 @@ from sqlalchemy import (
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow
-from mappings.row_key import FeedName, Fingerprint, RowKey, duplicate_digest, fingerprint
-from state.database import insert_if_new, rounded
+from mappings.row_key import Fingerprint, RowKey, duplicate_digest, fingerprint
+from state.database import in_pages, insert_if_new, rounded
 from state.enums import Decision, DriftKind, EntryState
+from state.ledger.accounts import Candidate
 from state.ledger.lease import FencedTransaction
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, NO_DRIFT, SCOPE, UtcTime, storable
 
@@ -109,13 +109,6 @@ def destination_of(scope_id: int) -> ColumnElement[str]:
     return select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
 
 
-def in_pages(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items by so many as one statement takes."""
-    rest = iter(items)
-    while page := list(islice(rest, 500)):
-        yield page
-
-
 _FIRST_CHANGE = 1 << 30
 _CHANGES = 1 << 29
 
@@ -183,26 +176,6 @@ def may_be_pinned_anew(state: EntryState, attempts: int, *, is_unanswered: bool)
     if state is EntryState.PENDING:
         return attempts == 0
     return state.value in WITHOUT_EVENT or (state is EntryState.BLOCKED and not is_unanswered)
-
-
-class Candidate(NamedTuple):
-    """A known entry that a row looks like: its id (0 for one that is written with the same batch), its key, and where it is.
-
-    `feed` is "" for an entry of the row's own feed, `namespace` for one of the row's own namespace.
-    """
-
-    entry_id: int
-    row_key: RowKey
-    feed: FeedName = FeedName("")
-    namespace: str = ""
-
-    def __str__(self) -> str:
-        return " ".join(filter(None, (self.row_key, place_of(self.feed, self.namespace))))
-
-
-def place_of(feed: str, namespace: str) -> str:
-    """Say where an entry of another feed is; "" for one of the row's own feed."""
-    return " in ".join(filter(None, (f"of feed {feed}" if feed else "", f"namespace {namespace}" if namespace else "")))
 
 
 class Known(NamedTuple):

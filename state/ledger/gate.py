@@ -15,13 +15,18 @@ from sqlalchemy import Connection, Row, and_, func, or_, select, update
 
 from mappings.errors import PermanentError
 from mappings.reasons import ReasonCode
+from state.database import insert_if_new
 from state.enums import EntryState, GateState, Phase, ProblemKind
-from state.ledger.accounts import StageReport, dump, load_report
-from state.ledger.duplicates import put_side_by_side
-from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries, let_out
+from state.ledger.accounts import StagePolicy, StageReport, dump, load_report
+from state.ledger.entries import (
+    IS_IN_SOURCE,
+    IS_NEVER_SENT,
+    IS_SET_ASIDE,
+    count_entries,
+    let_out,
+)
 from state.ledger.lease import FencedTransaction
-from state.ledger.reads import StagePolicy
-from state.tables import ENTRY, PROBLEM, RUN, SCOPE
+from state.tables import ENTRY, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
 
 _Scope = Row[*tuple[Any, ...]]
 _STOPPED = "stopped by "
@@ -315,3 +320,9 @@ def _remember(connection: Connection, scope_id: int, report: StageReport, stamp:
 
 def _set(connection: Connection, scope_id: int, **columns: object) -> None:
     connection.execute(update(SCOPE).where(SCOPE.c.id == scope_id).values(**columns))
+
+
+def put_side_by_side(connection: Connection, scope_id: int, other_id: int) -> None:
+    """Record that two feeds deliver side by side on purpose: neither holds the other's rows from now on."""
+    pairs = [{"scope_id": scope_id, "other_id": other_id}, {"scope_id": other_id, "other_id": scope_id}]
+    connection.execute(insert_if_new(connection, SIDE_BY_SIDE), pairs)

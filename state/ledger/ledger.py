@@ -12,13 +12,11 @@ from mappings.delivery import split_destination
 from mappings.row_key import FeedName, RowKey
 from state.database import insert_if_new, reading, writing
 from state.enums import GateState, Phase
-from state.holders import Holder, boot_clock, this_process
-from state.ledger.accounts import PublishAccount, StageReport, dump
+from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport, dump
 from state.ledger.decisions import Decisions
 from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp, repeat_read
-from state.ledger.lease import FencedTransaction, Lease, LeaseClock, acquire
+from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, acquire, own_clock, this_process
 from state.ledger.outbox import KEY_MEMORY_S, Outbox, start_outbox
-from state.ledger.reads import DEFAULT_POLICY, StagePolicy
 from state.ledger.stage import Stage, start_stage
 from state.ledger.standing import Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
@@ -51,9 +49,7 @@ class Ledger:
         self._feed = feed
         self._namespace = namespace
         self._now = now
-        # A SQLite file is shared by the processes of one host, whose clock is never set; a server has a clock of its own.
-        pulse = boot_clock() if engine.dialect.name == "sqlite" else None
-        self._lease_clock = lease_clock or LeaseClock(now, pulse)
+        self._lease_clock = lease_clock or own_clock(engine, now)
         self._known_scope: int | None = None
 
     def acquire_lease(self, holder: str | Holder) -> Lease:

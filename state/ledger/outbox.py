@@ -6,25 +6,160 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from functools import partial
+from http import HTTPStatus
+from typing import Any, NamedTuple, assert_never
 
 from sqlalchemy import Boolean, Connection, and_, bindparam, case, false, func, or_, select, update
 
-from mappings.delivery import Blocked, Intent, Refusal, Superseded, Verdict
+from mappings.delivery import (
+    DENYING,
+    Answer,
+    Blocked,
+    Conflict,
+    Denial,
+    Intent,
+    Postponed,
+    Receipt,
+    Refusal,
+    Superseded,
+    Uncertain,
+    Unconfirmed,
+    Verdict,
+)
 from mappings.errors import SyncError
 from mappings.outcome import Cover
 from mappings.reasons import Reason
-from mappings.row_key import RowKey, event_key, names_of
+from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
 from state.database import reading
 from state.enums import Decision, EntryState, Phase
 from state.errors import StateBusyError
-from state.ledger.accounts import PublishAccount, dump_answer, warn_of_image
+from state.ledger.accounts import PublishAccount, dump_answer, load_answer
 from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, find_ids, is_forgotten
 from state.ledger.gate import closed, read_gate
 from state.ledger.lease import FencedTransaction
+from state.ledger.problems import warn_of_image
 from state.ledger.standing import Standing, read_standing
-from state.ledger.verdicts import Claim, effect_of, refused_as
 from state.tables import ENTRY, SCOPE
+
+
+class Claim(NamedTuple):
+    """An entry as it was when this drain claimed it, column by column: made for every row, so that it is made of the row at once.
+
+    `copies`: how many attempts may have created an event before; `is_limited`: those without an answer were all answered 429.
+    """
+
+    id: int
+    row_key: RowKey
+    idempotency_key: IdempotencyKey
+    body: bytes
+    channel_id: int
+    revision: int
+    unanswered_at: datetime | None
+    refused_request_id: str
+    cover_url: str | None
+    cover_on_error: str | None
+    decision: str | None
+    updated_at: datetime
+    answer: str | None
+    denied_request_id: str
+    copies: int
+    is_limited: bool
+
+    @property
+    def was_unanswered(self) -> bool:
+        """Whether an earlier attempt was never answered."""
+        return self.unanswered_at is not None
+
+    @property
+    def denial(self) -> Denial | None:
+        """The last denial of access under this key."""
+        if not self.denied_request_id:
+            return None
+        is_retry = self.decision == Decision.RETRY and self.unanswered_at is None
+        return Denial(self.denied_request_id, is_resent=is_retry or self.decision == Decision.RESEND)
+
+    def is_turned_away_again(self, answer: Answer) -> bool:
+        """Whether this very answer turned the entry away before: it is what the service stored under the key."""
+        is_refused_again = bool(answer.request_id) and answer.request_id == self.refused_request_id
+        return is_refused_again or (self.denial is not None and self.denial.is_repeated_by(answer))
+
+    def is_failed_again(self, answer: Answer) -> bool:
+        """Whether this answer is the very failure after which a person let the row be sent again: no attempt came to more."""
+        if self.answer is None or self.decision != Decision.RESEND or not answer.request_id:
+            return False
+        last = load_answer(self.answer)
+        return last.status >= HTTPStatus.INTERNAL_SERVER_ERROR and last.request_id == answer.request_id
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What becomes of the entry. `keeps_unanswered`: the mark of an unanswered attempt stays, if there is one.
+
+    `is_limited`: such attempts were all answered 429.
+    """
+
+    state: EntryState
+    refused_request_id: str
+    denied_request_id: str
+    event_id: int | None = None
+    keeps_unanswered: bool = False
+    is_limited: bool = False
+    is_next_revision: bool = False
+
+
+_NEXT_KEY = Effect(EntryState.PENDING, "", "", is_next_revision=True)
+
+
+def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: C901, PLR0911 # one arm for each member of the union
+    """Decide what a verdict means for the entry that was claimed."""
+    become = partial(Effect, refused_request_id=claim.refused_request_id, denied_request_id=claim.denied_request_id)
+    is_retry = claim.decision == Decision.RETRY
+    is_refused = bool(claim.refused_request_id) and not claim.was_unanswered
+    match verdict:
+        case Receipt(event_id=event_id):
+            return become(EntryState.DELIVERED, event_id=event_id)
+        case Unconfirmed():
+            return become(EntryState.DELIVERED_UNCONFIRMED)
+        case Refusal() if not verdict.attempts:  # refused without a request, it leaves no trace at the service
+            return become(EntryState.REFUSED)
+        case Refusal() if is_retry and is_refused:  # a person's word stands, and no attempt is unaccounted for
+            return _NEXT_KEY
+        case Refusal():
+            return replace(become(EntryState.REFUSED), refused_request_id=refused_as(verdict.answer))
+        case Blocked() | Postponed():
+            return _turn_away(verdict, claim, become(EntryState.BLOCKED if isinstance(verdict, Blocked) else EntryState.PENDING))
+        case Uncertain() if verdict.attempts and claim.is_failed_again(verdict.answer):
+            return _NEXT_KEY
+        case Uncertain():
+            return become(EntryState.UNCERTAIN, keeps_unanswered=True)
+        case Superseded():
+            # The next revision of the key, once: only where our own record shows what holds the present one. That is the stored
+            # answer itself, repeated with its own request id; or another 4xx after a refusal, unless it may mean an attempt with
+            # the corrected body that was never answered; or a denial, of which a person takes the risk.
+            is_resent = claim.denial is not None and claim.denial.is_resent and verdict.answer.status in DENYING
+            if is_refused or is_resent or claim.is_turned_away_again(verdict.answer):
+                return _NEXT_KEY
+        case Conflict():
+            pass
+        case _:
+            assert_never(verdict)
+    return become(EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered, is_limited=claim.is_limited)
+
+
+def _turn_away(verdict: Blocked | Postponed, claim: Claim, effect: Effect) -> Effect:
+    """Remember the denial to know it again; a row that was held up without a request of its own was not denied itself."""
+    is_unanswered = verdict.is_unanswered or (claim.was_unanswered and not claim.is_limited)
+    is_limited = not is_unanswered and (verdict.is_limited or claim.is_limited)
+    effect = replace(effect, keeps_unanswered=is_unanswered or is_limited, is_limited=is_limited)
+    is_denied = verdict.attempts > 0 and verdict.answer.status in DENYING
+    return replace(effect, denied_request_id=refused_as(verdict.answer)) if is_denied else effect
+
+
+def refused_as(answer: Answer) -> str:
+    """Return what to recognise a stored refusal or denial by; one without a request id is one all the same."""
+    return answer.request_id or "unnamed"
+
 
 KEY_MEMORY_S = 86_400.0
 _FEW_ROWS = 100
@@ -34,6 +169,8 @@ _ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
 _IS_PENDING = ENTRY.c.state == EntryState.PENDING.value
 _THIS = ENTRY.c.id == bindparam("entry")
+
+
 # An attempt that went unanswered before `since` may have been forgotten by the service: it is not claimed.
 _IS_FRESH = ENTRY.c.unanswered_at > bindparam("since", type_=ENTRY.c.unanswered_at.type)
 _MAY_BE_SENT = or_(ENTRY.c.unanswered_at.is_(None), _IS_FRESH, ENTRY.c.is_limited, _IS_TO_RESEND)

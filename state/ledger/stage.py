@@ -44,12 +44,13 @@ from sqlalchemy import Connection
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
-from state.ledger.accounts import Problem, StageReport, claimed_twice, dump, held, rejected, strike, warned, write_problems
+from state.ledger.accounts import Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
 from state.ledger.close import close_stage
-from state.ledger.entries import CANCELLED, Batch, Candidate, Known, drafted, find_ids, find_known, find_pasts, is_of_change
+from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known, find_pasts, is_of_change
 from state.ledger.gate import Bookmark, is_last_read, shut
 from state.ledger.lease import FencedTransaction
-from state.ledger.reads import Mark, OnChange, ReadKind, SourceRead, StagePolicy, name_rule
+from state.ledger.problems import Problem, claimed_twice, held, rejected, strike, warned, write_problems
+from state.ledger.reads import Mark, SourceRead, name_rule
 from state.tables import storable
 
 

@@ -24,8 +24,9 @@ from connectors.sources.catalogue import open_source
 from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
-from state.database import StateDb, open_database
+from state.database import StateDb
 from state.ledger.standing import FeedScope, RowRecord
+from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
 
 BOOK = FeedScope(DESTINATION, FeedName("agenda"))

@@ -24,10 +24,11 @@ from property.test_ledger_machine import LedgerMachine
 from sqlalchemy import func, make_url, select, update
 from unit.state.world import DESTINATION, FEED, Clock, World, row
 
-from state.database import open_database, writing
-from state.holders import HeldByAnotherError
+from state.database import writing
+from state.errors import HeldByAnotherError
 from state.ledger.gate import GateClosedError
 from state.ledger.ledger import Ledger
+from state.opening import open_database
 from state.tables import ENTRY, LEASE, METADATA, SCOPE
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from typing import Any
 import pipelines.cli
 from connectors.notify import require_library
 from pipelines.cli.app import main
-from state.database import open_database
+from state.opening import open_database
 
 _WITH_DAGSTER = ("pipelines.definitions", "pipelines.launcher")
 

@@ -19,7 +19,8 @@ from month.service import SECRET, Service, serving
 from month.story import ZONE, Happening, World
 from on_dagster import desk
 
-from state.database import StateDb, open_database
+from state.database import StateDb
+from state.opening import open_database
 from state.queries import LedgerQueries, RunRecord
 
 CRON = "30 2,14 * * *"

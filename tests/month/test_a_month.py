@@ -19,13 +19,13 @@ from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
 from pipelines.notifications.notices import Cause
-from state.archive.verify import examine
 from state.database import reading
 from state.enums import EntryState
 from state.ledger.standing import FeedScope
 from state.notes import NoticesSent
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
+from state.verify import examine
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from empty_books import folder_in_memory, lay_out
 from sqlalchemy import Engine, text
 
-from state.database import open_database
+from state.opening import open_database
 from state.tables import METADATA
 
 

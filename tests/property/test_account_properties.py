@@ -17,11 +17,10 @@ from mappings.errors import TransientError
 from mappings.outcome import RowOutcome
 from mappings.row_key import RowKey
 from pipelines.run.outcome import outcome_of
-from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
+from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount, ReadKind, StagePolicy
 from state.ledger.entries import content_of
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.reads import ReadKind, StagePolicy
 from state.queries import LedgerQueries
 
 KEYS = st.sampled_from("abcde")

@@ -26,10 +26,10 @@ from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled,
 from unit.connectors_sources.reading import Waits
 
 from connectors.sources.contract import Access, GoogleAccess
-from connectors.sources.google_sheets.source import GoogleSheet
+from connectors.sources.google_sheets.source import read_google_sheet
 from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet
 from connectors.sources.rows import ColumnRequest
-from connectors.sources.salesforce.source import SalesforceRecords
+from connectors.sources.salesforce.source import probe_salesforce, read_salesforce
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
 ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")
@@ -144,7 +144,7 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
         )
 
         def read() -> None:
-            with GoogleSheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork).read() as reading:
+            with read_google_sheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork) as reading:
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)
                 reading.ending()
@@ -158,12 +158,12 @@ def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: s
         own = Access(salesforce=replace(access.salesforce, instance_url=f"http://127.0.0.1:{proxy.port}"))
 
         def read() -> None:
-            source = SalesforceRecords(spec, ColumnRequest.of(spec, columns), own, "", Waits().clockwork)
-            with source.read() as reading:
+            asked = ColumnRequest.of(spec, columns)
+            with read_salesforce(spec, asked, own, "", Waits().clockwork) as reading:
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)
                 reading.ending()
-            source.probe()
+            probe_salesforce(spec, asked, own, Waits().clockwork)
 
         yield proxy, read
 

@@ -11,8 +11,9 @@ from sqlalchemy import insert, select, update
 from unit.cli.conftest import GOOD, HEADER, MAPPING, Decider
 
 from pipelines.notifications.notices import Cause, concerns_of
-from state.database import open_database, reading, writing
+from state.database import reading, writing
 from state.enums import Waiting
+from state.opening import open_database
 from state.queries import LedgerQueries
 from state.tables import EARLIER, ENTRY
 

@@ -10,8 +10,8 @@ from unit.cli.conftest import Desk
 
 from mappings.row_key import FeedName
 from pipelines.clock import now
-from state.database import open_database
 from state.ledger.ledger import Ledger
+from state.opening import open_database
 from state.queries import LedgerQueries
 
 

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import EPOCH, clock
 
-from connectors.event_api.answers import HttpAnswer, interpret, rate_hint
-from connectors.rate_limit import RateHint
+from connectors.event_api.answers import HttpAnswer, RateHint, interpret, rate_hint
 from connectors.retry import retry_after_s
 from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate
@@ -170,7 +169,7 @@ def minute(meter: Meter, style: str, limit: int, window_s: int) -> tuple[int, in
         wait_s = meter.take(clock())
         (refused if wait_s > 0 else passed)[0] += 1
         event_id = passed[0]
-        left, reset_s = meter.left(clock()), math.ceil(wait_s) or window_s
+        left, reset_s = int(meter.left), math.ceil(wait_s) or window_s
         await asyncio.sleep(0.01)
         if style == "x-ratelimit":
             names = ("x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset")

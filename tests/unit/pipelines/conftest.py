@@ -10,7 +10,7 @@ from empty_books import lay_out
 from sqlalchemy import Engine
 from unit.state.world import World
 
-from state.database import open_database
+from state.opening import open_database
 
 
 @pytest.fixture

@@ -24,8 +24,7 @@ from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.run.publish import Drain
 from pipelines.run.signals import InterruptedRunError
-from state.errors import StateBusyError
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError, StateBusyError
 from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
 

@@ -17,7 +17,7 @@ from structlog.testing import LogCapture
 from mappings.errors import SyncError, TransientError
 from pipelines.run.context import FRESH_S, LeaseKeeper
 from pipelines.run.publish import Drain
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
 from state.ledger.lease import LEASE_TTL_S
 from state.ledger.outbox import Outbox
 

@@ -26,7 +26,7 @@ from pipelines.run.outcome import BrakeError, ExitCode, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.signals import InterruptedRunError
 from state.enums import DriftKind
-from state.holders import HeldByAnotherError, LeaseLostError
+from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.accounts import ImbalanceError, PublishAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.standing import OpenRows, Standing

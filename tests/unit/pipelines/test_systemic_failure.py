@@ -14,7 +14,6 @@ from mappings.delivery import (
     Blocked,
     Conflict,
     Intent,
-    Postponed,
     Receipt,
     Refusal,
     Superseded,
@@ -24,13 +23,12 @@ from mappings.delivery import (
 )
 from mappings.errors import SyncError
 from pipelines.run.outcome import BrakeError
-from pipelines.run.publish import Drain
-from pipelines.run.systemic_failure import (
+from pipelines.run.preflight import ExpectedRefusal
+from pipelines.run.publish import (
     MOST_IN_A_ROW,
     PATIENT_ANSWERS,
     SAME_REFUSALS,
-    CautiousStart,
-    ExpectedRefusal,
+    Drain,
     SystemicFailure,
     patience_with,
 )
@@ -43,7 +41,7 @@ RECEIPT = Receipt(1, answer(201))
 
 def _causes(verdicts: Sequence[Verdict], patience: int = MOST_IN_A_ROW) -> list[SyncError | None]:
     systemic = SystemicFailure(patience)
-    return [systemic.cause(verdict) for verdict in verdicts]
+    return [systemic.cause(intent(), verdict) for verdict in verdicts]
 
 
 def test_the_same_refusal_of_all_first_rows_is_the_mappings_fault() -> None:
@@ -102,15 +100,15 @@ def test_one_row_more_in_a_row_than_the_feed_lets_be_bad_is_too_many_within_boun
 
 def test_after_a_stop_rows_go_one_by_one_until_one_has_passed() -> None:
     systemic = SystemicFailure(stopped_by="code title too long")
-    assert systemic.cause(IN_THE_PAST) is None
+    assert systemic.cause(intent(), IN_THE_PAST) is None
     assert systemic.is_doubtful
-    assert systemic.cause(RECEIPT) is None
+    assert systemic.cause(intent(), RECEIPT) is None
     assert not systemic.is_doubtful
-    assert systemic.cause(REFUSED) is None
+    assert systemic.cause(intent(), REFUSED) is None
 
 
 def test_after_a_stop_the_same_refusal_of_the_first_row_stops_the_next_run_at_once() -> None:
-    assert isinstance(SystemicFailure(stopped_by="code title too long").cause(REFUSED), BrakeError)
+    assert isinstance(SystemicFailure(stopped_by="code title too long").cause(intent(), REFUSED), BrakeError)
 
 
 ORGANIZER = ExpectedRefusal("`organizer` is required; this mapping never sends it", frozenset({"organizer"}))
@@ -119,8 +117,8 @@ ANNOUNCED = Refusal(Answer(400, "invalid_request", "invalid", "req-1", "organize
 
 
 def _cautious_causes(*verdicts: Verdict, is_unanswered: bool = False) -> list[SyncError | None]:
-    caution = CautiousStart((ORGANIZER, MOVED), owed=100)
-    return [caution.cause(intent(is_unanswered=is_unanswered), verdict) for verdict in verdicts]
+    systemic = SystemicFailure(owed=100, expected=(ORGANIZER, MOVED))
+    return [systemic.cause(intent(is_unanswered=is_unanswered), verdict) for verdict in verdicts]
 
 
 def test_before_an_announced_refusal_rows_go_one_by_one_until_one_has_passed(world: World) -> None:
@@ -137,9 +135,9 @@ def test_before_an_announced_refusal_rows_go_one_by_one_until_one_has_passed(wor
         under_way.discard(intent.key)
         return verdict
 
-    drain = Drain(world.outbox(), 4, 5.0, lambda _: None, deliver, caution=CautiousStart((ORGANIZER,), owed=8))
+    drain = Drain(world.outbox(), 4, 5.0, lambda _: None, deliver, systemic=SystemicFailure(owed=8, expected=(ORGANIZER,)))
     asyncio.run(asyncio.wait_for(drain.run(), 30))
-    assert (drain.cause, drain.caution.has_passed) == (None, True)
+    assert (drain.cause, drain.systemic.has_disproved) == (None, True)
     assert (counts[:3], max(counts)) == ([1, 1, 1], 4)
 
 
@@ -190,7 +188,6 @@ def test_what_says_nothing_about_the_contract_neither_stops_nor_ends_the_care() 
         Uncertain(Answer(503)),
         Conflict(Answer(409)),
         Blocked(Answer(403)),
-        Postponed(Answer(401), SyncError("the key is revoked")),
     ]
     *before, last = _cautious_causes(*silent, ANNOUNCED)
     assert set(before) == {None}

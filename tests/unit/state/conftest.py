@@ -11,7 +11,8 @@ from postgres import Postgres
 from sqlalchemy import Engine, text
 from unit.state.world import KINDS, World
 
-from state.database import open_database, writing
+from state.database import writing
+from state.opening import open_database
 from state.tables import METADATA
 
 _EMPTY = text(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY CASCADE")

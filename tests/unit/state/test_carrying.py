@@ -19,18 +19,19 @@ from unit.state.world import DESTINATION, FEED, KINDS, World, answer, rejection,
 from mappings.delivery import Conflict, Receipt, Refusal
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, idempotency_key
-from state.archive.export import TABLES, CopyDiffersError, Sum, export_to, import_from, line_of, rows_of
-from state.archive.moving import MOVER, migrate
-from state.archive.verify import examine
-from state.database import open_database, reading, writing
-from state.holders import HeldByAnotherError
+from state.database import reading, writing
+from state.errors import HeldByAnotherError
+from state.export import TABLES, CopyDiffersError, Sum, export_to, import_from, line_of, rows_of
+from state.ledger.accounts import StagePolicy
 from state.ledger.choices import SetAside
 from state.ledger.ledger import Ledger
-from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope
+from state.moving import MOVER, migrate
 from state.notes import MediaMemory
+from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA
+from state.verify import examine
 
 AT = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 BOOK = FeedScope(DESTINATION, FEED)

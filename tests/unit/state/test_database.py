@@ -16,9 +16,10 @@ from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from mappings.errors import ConfigError
-from state.database import open_database, reading, writing
+from state.database import reading, writing
 from state.errors import StateUnavailableError
 from state.migrations.upgrade import HEAD
+from state.opening import open_database
 from state.tables import METADATA
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
@@ -61,14 +62,14 @@ def test_a_settled_answer_survives_power_loss(tmp_path: Path) -> None:
 def test_opening_a_current_state_db_does_not_load_the_migration_tool(tmp_path: Path) -> None:
     open_database(url(tmp_path / "state.db")).dispose()
     code = (
-        "import sys; from state.database import open_database; "
+        "import sys; from state.opening import open_database; "
         f"open_database({url(tmp_path / 'state.db')!r}).dispose(); print('alembic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
 def test_processes_that_start_at_once_wait_for_one_another(tmp_path: Path) -> None:
-    code = f"from state.database import open_database; open_database({url(tmp_path / 'new' / 'state.db')!r}).dispose()"
+    code = f"from state.opening import open_database; open_database({url(tmp_path / 'new' / 'state.db')!r}).dispose()"
     starts = [subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) for _ in range(6)]
     errors = [process.communicate()[1] for process in starts]
     assert [process.returncode for process in starts] == [0] * 6, errors
@@ -118,7 +119,7 @@ def test_a_read_only_state_db_is_told_as_such(tmp_path: Path) -> None:
 
 
 def _opened_by_a_child(path: Path) -> str:
-    code = f"from state.database import open_database; open_database({url(path)!r})"
+    code = f"from state.opening import open_database; open_database({url(path)!r})"
     return bound_by_permissions([sys.executable, "-c", code]).stderr
 
 

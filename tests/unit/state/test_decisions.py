@@ -30,7 +30,8 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
+from state.ledger.accounts import StagePolicy
 from state.ledger.choices import (
     Apply,
     Change,
@@ -48,7 +49,6 @@ from state.ledger.choices import (
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone
 from state.ledger.entries import duplicate_digest_of
 from state.ledger.outbox import Settled
-from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope, OpenRows
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
@@ -566,6 +566,9 @@ def test_a_held_row_whose_decision_is_taken_back_is_held_with_what_it_asks_for_n
     decide(world, "n2", TakeBack())
     assert (world.known("n2").state, json.loads(world.known("n2").body)["title"]) == (EntryState.HELD, "Blues")
     assert sent(world) == []
+    decide(world, "n2", Release())
+    world.stage([event("n2", "Blues"), event("n3", "Blues")])
+    assert (world.states()["n2"], world.states()["n3"]) == ("pending", "held"), "a copy of what it asks for now is held"
 
 
 def test_a_released_row_is_marked_so_that_a_copy_of_it_is_held(world: World) -> None:

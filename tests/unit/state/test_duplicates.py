@@ -14,8 +14,7 @@ from mappings.outcome import MappedRow, RowOutcome
 from mappings.row_key import FeedName
 from state.database import writing
 from state.enums import ProblemKind
-from state.ledger.accounts import StageReport
-from state.ledger.reads import StagePolicy
+from state.ledger.accounts import StagePolicy, StageReport
 from state.tables import DUPLICATE_MARK, SCOPE
 
 

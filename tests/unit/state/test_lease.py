@@ -20,27 +20,28 @@ from sqlalchemy import Engine
 from unit.state.world import DESTINATION, FEED, Clock, World
 
 from state.database import reading
-from state.holders import (
+from state.errors import HeldByAnotherError, LeaseLostError
+from state.ledger.lease import (
     BootClock,
-    HeldByAnotherError,
+    FencedTransaction,
     Holder,
-    LeaseLostError,
+    Lease,
+    LeaseClock,
     boot_clock,
     is_running,
     seconds_since_boot,
     this_process,
 )
-from state.ledger.lease import FencedTransaction, Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.queries import LedgerQueries
 
 HOLD = """
 import sys
 from datetime import datetime
-from state.database import open_database
+from state.opening import open_database
 from state.ledger.ledger import Ledger
 from state.ledger.lease import LeaseClock
-from state.holders import BootClock
+from state.ledger.lease import BootClock
 now = datetime.fromisoformat(sys.argv[4])
 lease_clock = LeaseClock(lambda: now, BootClock("this boot", now.timestamp))
 ledger = Ledger(open_database(sys.argv[1]), sys.argv[2], sys.argv[3], namespace="tests", now=lambda: now, lease_clock=lease_clock)

@@ -15,6 +15,7 @@ from connectors.errors import KeyRefusedError
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.row_key import FeedName
 from state.enums import EntryState
+from state.ledger.accounts import StagePolicy
 from state.ledger.choices import (
     Apply,
     Choice,
@@ -30,7 +31,6 @@ from state.ledger.choices import (
     decide,
     may_be_removed,
 )
-from state.ledger.reads import StagePolicy
 from state.ledger.standing import RowRecord
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")

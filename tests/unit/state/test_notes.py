@@ -14,9 +14,9 @@ from sqlalchemy import Engine
 from unit.state.world import DESTINATION, START, Clock
 
 from mappings.row_key import FeedName
-from state.database import open_database
 from state.ledger.ledger import Ledger
 from state.notes import CLAIM_S, KnownAddress, MediaMemory, NoticesSent, ServiceNotes, SharedRate, add_notices
+from state.opening import open_database
 from state.queries import LedgerQueries
 from state.tables import UtcTime
 

@@ -10,7 +10,7 @@ from mappings.errors import TransientError
 from mappings.outcome import Cover
 from mappings.row_key import RowKey
 from state.enums import EntryState
-from state.holders import LeaseLostError
+from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import NotClaimedError, Settled
 from state.ledger.standing import FeedScope

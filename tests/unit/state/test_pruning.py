@@ -10,17 +10,16 @@ from unit.state.world import DESTINATION, FEED, World, answer, rejection, row
 from mappings.delivery import Conflict, Receipt, Refusal, Uncertain
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName
-from state.archive.prune import Pruned, prune
-from state.archive.verify import examine
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.enums import ProblemKind
-from state.ledger.accounts import READS_COMPARED
+from state.ledger.accounts import READS_COMPARED, StagePolicy
 from state.ledger.choices import TakeEvent
-from state.ledger.reads import StagePolicy
 from state.ledger.standing import RowRecord
 from state.notes import NoticesSent
+from state.prune import Pruned, prune
 from state.queries import LedgerQueries, RowFilter
 from state.tables import BACKFILL_SLICE, EARLIER, ENTRY, PROBLEM, RUN
+from state.verify import examine
 
 
 def pruned(world: World, *, days: int = 90, is_dry: bool = False) -> Pruned:

@@ -9,9 +9,9 @@ from unit.state.world import World, rejection, row, skipped
 from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation, Silence, Skipped
 from mappings.row_key import RowKey, row_key
 from state.enums import DriftKind, EntryState
-from state.ledger.accounts import ReadAccount, RowShares
+from state.ledger.accounts import ReadAccount, RowShares, StagePolicy
 from state.ledger.choices import SetAside
-from state.ledger.reads import StagePolicy, UnreadEvents
+from state.ledger.reads import UnreadEvents
 
 THE_WEEK = StagePolicy(days=("2026-03-02", "2026-03-31"))
 OF_ROWS = StagePolicy(days=("2026-03-02", "2026-03-31"), row_parts=1)

@@ -11,9 +11,10 @@ from unit.state.world import World, answer, row
 
 from mappings.delivery import Conflict, Refusal, Uncertain
 from mappings.outcome import Cover
-from state.archive.verify import Examination, Finding, examine
-from state.database import open_database, writing
+from state.database import writing
+from state.opening import open_database
 from state.tables import DUPLICATE_MARK, RUN, SCOPE
+from state.verify import Examination, Finding, examine
 
 
 def findings(world: World) -> list[tuple[str, str, str]]:

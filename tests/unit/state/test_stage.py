@@ -13,11 +13,10 @@ from mappings.outcome import RowOutcome
 from mappings.reasons import Reason, ReasonCode
 from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind
-from state.holders import LeaseLostError
-from state.ledger.accounts import ReadAccount
+from state.errors import LeaseLostError
+from state.ledger.accounts import ReadAccount, StagePolicy
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
-from state.ledger.reads import StagePolicy
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY, SCOPE

@@ -15,9 +15,8 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.database import writing
 from state.enums import DriftKind, EntryState, ProblemKind, Waiting
-from state.ledger.accounts import PublishAccount
+from state.ledger.accounts import DEFAULT_POLICY, PublishAccount
 from state.ledger.outbox import Settled
-from state.ledger.reads import DEFAULT_POLICY
 from state.ledger.standing import OpenRows
 from state.queries import LedgerQueries, RowFilter, last_came, last_done
 from state.tables import EARLIER, ENTRY

@@ -13,8 +13,7 @@ from mappings.delivery import Refusal, Uncertain
 from mappings.event import as_draft
 from mappings.outcome import Cover, MappedRow
 from state.enums import EntryState
-from state.ledger.accounts import ReadAccount, StageReport
-from state.ledger.reads import StagePolicy
+from state.ledger.accounts import ReadAccount, StagePolicy, StageReport
 from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER
 

@@ -10,13 +10,13 @@ from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejectio
 from mappings.delivery import Answer, Refusal
 from mappings.outcome import Cover
 from mappings.row_key import FeedName
-from state.archive.verify import examine
 from state.enums import ProblemKind
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import storable
+from state.verify import examine
 
 BAD = "k\x00\udce9é"
 KEPT = "k\\x00\\udce9é"

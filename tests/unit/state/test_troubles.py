@@ -12,8 +12,9 @@ from sqlalchemy import make_url, text
 from unit.state.world import World, row
 
 from mappings.errors import ConfigError, SyncError
-from state.database import open_database, parse, shown_url, writing
+from state.database import parse, shown_url, writing
 from state.errors import Failure, StateBusyError, StateDamagedError, StateUnavailableError
+from state.opening import open_database
 
 SECRET = "s3cret-0f-the-b00ks"
 
@@ -88,7 +89,7 @@ def test_a_missing_driver_is_told_with_what_to_install() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from mappings.errors import ConfigError\n"
-        "from state.database import open_database\n"
+        "from state.opening import open_database\n"
         "try: open_database('postgresql://h/d')\n"
         "except ConfigError as error: print(error, error.hint)"
     )
@@ -104,7 +105,7 @@ def test_a_wait_that_is_no_number_is_refused(tmp_path: Path) -> None:
 def test_a_process_with_too_many_files_open_is_told_so(tmp_path: Path) -> None:
     code = (
         "import resource, sys\n"
-        "from state.database import open_database\n"
+        "from state.opening import open_database\n"
         "from state.errors import StateBusyError\n"
         "open_database(sys.argv[1]).dispose()\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\n"

@@ -24,15 +24,16 @@ from unit.state.world import KINDS, Clock, World, body_of, rejection
 from mappings.errors import ConfigError
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
-from state.archive.export import TABLES, import_from
-from state.archive.verify import examine
-from state.database import open_database, reading, writing
-from state.errors import StateUnavailableError
-from state.holders import HeldByAnotherError, this_process
+from state.database import reading, writing
+from state.errors import HeldByAnotherError, StateUnavailableError
+from state.export import TABLES, import_from
 from state.ledger.choices import Release, TakeBack
+from state.ledger.lease import this_process
 from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, PACKED, differences, unpacked, upgrade
+from state.opening import open_database
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, LEASE, MEDIA, METADATA, PROBLEM, SCOPE
+from state.verify import examine
 
 EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
 """Written by version 0.1, of a ledger in which something of everything had happened."""
@@ -376,8 +377,9 @@ HOLD = """
 import sys
 from datetime import UTC, datetime, timedelta
 from sqlalchemy import MetaData, Table, update
-from state.database import open_database, writing
-from state.holders import seconds_since_boot, this_process
+from state.database import writing
+from state.opening import open_database
+from state.ledger.lease import seconds_since_boot, this_process
 from state.tables import LEASE
 engine = open_database(sys.argv[1], upgrades=False)
 me, now = this_process("eventsync run"), datetime.now(UTC)

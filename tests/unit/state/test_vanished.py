@@ -10,8 +10,7 @@ from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Verdict
 from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import RowKey
 from state.enums import Waiting
-from state.ledger.accounts import StageReport
-from state.ledger.reads import ReadKind, StagePolicy
+from state.ledger.accounts import ReadKind, StagePolicy, StageReport
 from state.queries import LedgerQueries, RowFilter
 
 STAYS, LASTS = row("stays"), event("stays", TO_COME)

@@ -11,7 +11,7 @@ from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Su
 from mappings.errors import TransientError
 from mappings.row_key import IdempotencyKey, RowKey
 from state.enums import EntryState
-from state.ledger.verdicts import Claim, effect_of
+from state.ledger.outbox import Claim, effect_of
 
 POSTPONED = Postponed(answer(401), TransientError("key refused"))
 

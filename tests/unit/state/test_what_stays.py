@@ -12,8 +12,7 @@ from mappings.outcome import MappedRow
 from mappings.reasons import Reason, ReasonCode
 from state.database import writing
 from state.enums import Decision, DriftKind, EntryState, ProblemKind
-from state.ledger.accounts import ReadAccount
-from state.ledger.reads import StagePolicy
+from state.ledger.accounts import ReadAccount, StagePolicy
 from state.tables import EARLIER
 
 A, B, C = row("a", "first"), row("a", "second"), row("a", "third")

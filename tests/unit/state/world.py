@@ -14,14 +14,12 @@ from mappings.delivery import Answer, Intent, Receipt, Verdict
 from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
-from state.database import open_database
-from state.holders import BootClock
-from state.ledger.accounts import PublishAccount, StageReport
-from state.ledger.lease import Lease, LeaseClock
+from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport
+from state.ledger.lease import BootClock, Lease, LeaseClock
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.reads import DEFAULT_POLICY, StagePolicy
 from state.ledger.standing import FeedScope, RowRecord
+from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
 from state.tables import ENTRY
 

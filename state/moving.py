@@ -15,12 +15,12 @@ from sqlalchemy import Connection, Engine, Select, Table, delete, insert, litera
 from mappings.delivery import destination_of, service_of, split_destination
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
-from state.archive.export import TABLES, Advance, compare, contents_of, count_rows, fill, sums_of
-from state.database import open_database, reading, writing
+from state.database import reading, writing
+from state.export import TABLES, Advance, compare, contents_of, count_rows, fill, sums_of
 from state.ledger.accounts import READS_COMPARED
-from state.ledger.duplicates import DuplicateIndex
-from state.ledger.lease import LEASE_TTL_S, Lease
-from state.ledger.ledger import Ledger
+from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
+from state.ledger.reads import DuplicateIndex
+from state.opening import open_database
 from state.tables import BACKFILL, EARLIER, ENTRY, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
 
 MOVER = "eventsync state migrate"
@@ -116,12 +116,12 @@ def _rename(connection: Connection, table: Table, old: str, new: str) -> int:
 @contextmanager
 def _held(engine: Engine, now: Callable[[], datetime], services: tuple[str, ...] = ()) -> Iterator[list[Lease]]:
     """Hold every feed, or those of some services, for the length of the block, as a run would."""
-    wanted = select(SCOPE.c.destination, SCOPE.c.feed).order_by(SCOPE.c.id)
+    wanted = select(SCOPE.c.id).order_by(SCOPE.c.id)
     with reading(engine) as connection:
-        scopes = connection.execute(wanted.where(SCOPE.c.service.in_(services)) if services else wanted).all()
+        scopes = connection.execute(wanted.where(SCOPE.c.service.in_(services)) if services else wanted).scalars().all()
+    mover, clock = this_process(MOVER), own_clock(engine, now)
     with ExitStack() as stack:
-        ledgers = [Ledger(engine, scope.destination, FeedName(scope.feed), namespace="", now=now) for scope in scopes]
-        yield [stack.enter_context(ledger.acquire_lease(MOVER)) for ledger in ledgers]
+        yield [stack.enter_context(acquire(engine, scope_id, mover, clock)) for scope_id in scopes]
 
 
 def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], datetime], advance: Advance) -> Advance:

@@ -25,9 +25,10 @@ from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Row, Table, fu
 from sqlalchemy.exc import IntegrityError
 
 from mappings.errors import ConfigError
-from state.database import check_revision, open_database, reading, writing
+from state.database import reading, writing
 from state.errors import StateUnavailableError
 from state.migrations.upgrade import HEAD, upgrade
+from state.opening import check_revision, open_database
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, SCOPE
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not DUPLICATE_MARK)

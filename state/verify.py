@@ -13,12 +13,13 @@ from pydantic import ValidationError
 from sqlalchemy import Connection, Engine, Row, and_, exists, func, null, select, union_all
 
 from mappings.row_key import fingerprint, idempotency_key
-from state.database import reading, schema_revision
+from state.database import reading
 from state.enums import Decision, DriftKind, EntryState
 from state.errors import StateDamagedError
 from state.ledger.accounts import load_answer, load_publish, load_read, load_report
 from state.ledger.entries import MARK
 from state.migrations.upgrade import HEAD, OLDEST, differences, is_known
+from state.opening import schema_revision
 from state.tables import DUPLICATE_MARK, EARLIER, ENTRY, RUN, SCOPE
 
 Check = Literal["file", "tables", "entry", "key", "body", "event", "account"]

@@ -1,0 +1,148 @@
+"""Opening the state DB: made where it is missing, its schema upgraded to ours while no run is at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
+
+from mappings.errors import ConfigError, SyncError
+from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
+from state.errors import Failure, StateUnavailableError
+from state.ledger.lease import boot_clock, held_by, is_free
+from state.migrations.upgrade import HEAD, OLDEST, is_known, upgrade
+from state.private_files import make_private_folder
+from state.tables import LEASE, SCOPE
+
+_UPGRADE_LOCK = 0x6576_7379  # any number of our own: PostgreSQL's advisory locks are named by numbers
+
+
+def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
+    """Open the state DB at a SQLAlchemy URL, create it where it is missing, and upgrade its schema to ours.
+
+    A settled answer survives power loss from the moment its transaction returns. Processes that start at once wait for
+    one another. `upgrades` False changes nothing, and connects only when the state DB is first used.
+
+    Raises `ConfigError` for a URL that names no database or a schema newer than ours, `HeldByAnotherError` while a run of an
+    earlier version works with older tables, `StateUnavailableError` where a person must mend something (a file or a role
+    without rights, damage, a wrong password), `StateBusyError` where it is locked or cannot be reached just now.
+    """
+    address = parse(url)
+    folder = Path(str(address.database)).parent
+    try:
+        if is_sqlite_file(address):
+            make_private_folder(folder.absolute())  # for its owner alone: bodies and raw cells are the partner's
+    except OSError as error:
+        raise StateUnavailableError(
+            f"the folder of the state DB cannot be made: {folder}: {error.strerror}",
+            hint="make the folder, or set EVENTSYNC_STATE_URL to a place where you may write",
+        ) from error
+    engine = create_engine(address)
+    try:
+        if upgrades:
+            _bring_to_head(engine)
+    except SyncError:
+        engine.dispose()
+        raise
+    return engine
+
+
+@contextmanager
+def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
+    """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
+    is_missing = False
+    with suppress(ArgumentError):  # opening says what is wrong with the URL
+        address = sa.make_url(url)
+        is_missing = is_sqlite_file(address) and not Path(str(address.database)).exists()
+    if is_missing:
+        yield None
+        return
+    engine = open_database(url, upgrades=upgrades)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def schema_revision(engine: sa.Engine) -> str | None:
+    """Return the schema's revision, None where there is no schema."""
+    with reading(engine) as connection:
+        return _revision(connection)
+
+
+def _bring_to_head(engine: sa.Engine) -> None:
+    revision = schema_revision(engine)
+    if revision == HEAD:
+        return
+    check_revision(revision, f"the state DB {shown_url(engine.url)}")
+    try:
+        with writing(engine) as connection:
+            if connection.dialect.name == "postgresql":
+                _lock_postgres(connection)
+            present = _revision(connection)  # another process may have upgraded it meanwhile
+            check_revision(present, f"the state DB {shown_url(engine.url)}")
+            if present is not None and present != HEAD:
+                _refuse_while_held(connection, present)
+            if present != HEAD:
+                upgrade(connection)
+    except StateUnavailableError as error:
+        if revision is None:
+            raise
+        raise StateUnavailableError(
+            f"the state DB {shown_url(engine.url)} has the tables of an earlier version (schema {revision}, ours is {HEAD}),"
+            f" and they cannot be upgraded: {error}",
+            hint=f"{error.hint}; any command of a user who may write to it upgrades it, `eventsync status` for example",
+        ) from error
+
+
+def check_revision(revision: str | None, what: str) -> None:
+    """Check that a schema can be read or upgraded. Raises `ConfigError`, which names `what` has it."""
+    if revision is None or is_known(revision):
+        return
+    if revision < OLDEST:
+        raise ConfigError(
+            f"{what} has the tables of a version before 0.1 (schema {revision}, ours is {HEAD})",
+            hint="open it once with version 0.1 (`eventsync status`), which upgrades it, then with this one",
+        )
+    raise ConfigError(
+        f"{what} was written by a newer version (schema {revision}, ours is {HEAD})",
+        hint="use that version again or a later one, or point EVENTSYNC_STATE_URL at another state DB",
+    )
+
+
+def _lock_postgres(connection: sa.Connection) -> None:
+    """Let one process upgrade at a time. Only the encoding UTF8 holds every text of ours."""
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
+    encoding = connection.execute(sa.text("SHOW server_encoding")).scalar_one()
+    if encoding != "UTF8":
+        raise Failure.STRANGE_VALUE.error(shown_url(connection.engine.url), f"its encoding is {encoding}")
+
+
+def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
+    """Do not change the tables of a run at work: it would fail in the middle."""
+    is_server = connection.dialect.name == "postgresql"
+    server_now = sa.func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else sa.null()
+    leases = sa.select(LEASE, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    for lease in connection.execute(leases):
+        if not is_free(lease, None if is_server else boot_clock(), partial(_sqlite_now, connection)):
+            raise held_by(
+                lease,
+                what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "
+                f"ours is {HEAD}), and they cannot be upgraded while a run is at work: {lease.feed} is held by",
+                hint="wait for that run to end, or stop it, then start again; a dead one lets go within a minute",
+            )
+
+
+def _sqlite_now(connection: sa.Connection) -> datetime:
+    return datetime.fromisoformat(connection.exec_driver_sql("SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')").scalar_one())
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()

@@ -25,8 +25,8 @@ from virtual_time import at_once
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import SyncError
@@ -251,7 +251,7 @@ class Worker:
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = passage
             limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
-            yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+            yield EventApi(http, limiter=limiter, policy=policy)
 
 
 @contextmanager

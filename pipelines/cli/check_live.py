@@ -76,7 +76,7 @@ def ask_for(
     except ConfigError as error:
         lists = ServiceAnswers(error, error)
     faults = _ask_recipients(settings, mappings, is_testing=is_testing)
-    with existing_database(settings.state_url) as engine, open_state(settings) as reader:
+    with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
         estranged = reader.estranged()
         return {

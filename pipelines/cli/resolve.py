@@ -138,7 +138,7 @@ def resolve(  # the options of the surface
     if (same_as or event_id is not None) and (state is not None or len(words) != 1):
         hint = f"name one row: `eventsync resolve {feed} ROW {option} ...`"
         raise ConfigError(f"{option} names the one event of one row", hint=hint)
-    with open_feed_session(settings, feed) as session:
+    with open_feed_session(feed) as session:
         name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)

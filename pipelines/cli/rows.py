@@ -29,7 +29,6 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
-    from pipelines.settings import current_settings
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
@@ -76,9 +75,9 @@ def rows(
     Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
     rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    output = Output(json=as_json)
     if unmapped:
-        with open_state(settings) as reader:
+        with open_state() as reader:
             name = reader.feed_name(feed)
             scope = reader.scope(name)
             values = unmapped_of(reader.queries, scope) if scope else ()
@@ -87,7 +86,7 @@ def rows(
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
-    with open_state(settings) as reader:
+    with open_state() as reader:
         name = reader.feed_name(feed)
         scope = reader.scope(name)
         found = chosen_rows(reader.queries, scope, choices) if scope else iter(())

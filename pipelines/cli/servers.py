@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -185,16 +184,12 @@ def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], lo
 @contextmanager
 def _running(command: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process in a session of its own, so that Ctrl-C reaches us first; stop it when the block ends."""
-    process = subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams)  # type: ignore[call-overload]  # noqa: S603  # our own programs
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+    with subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams) as process:  # type: ignore[call-overload]  # noqa: S603  # our own programs
+        try:
+            yield process
+        finally:
+            process.terminate()
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
-        if process.stdout is not None:
-            process.stdout.close()

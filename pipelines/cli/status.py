@@ -16,7 +16,6 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.notifications.notices import HELP
     from pipelines.run.outcome import ExitCode
-    from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.ledger.gate import Gate
     from state.queries import FeedStatus, LeaseHolder, RunRecord
@@ -45,8 +44,8 @@ def status(
     Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
     --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
+    output = Output(json=as_json)
+    with open_state() as reader:
         name = None if feed is None else reader.feed_name(feed)
         if runs is None:  # for people the last one, of one feed only
             runs = int(name is not None) if not as_json else _RUNS_OF_ALL if name is None else _RUNS_OF_ONE

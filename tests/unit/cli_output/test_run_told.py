@@ -8,36 +8,13 @@ import pytest
 from rich.console import Console
 
 from connectors.rate_limit import RateReport
-from pipelines.cli.output.console import Output, Progress, brake_rows, publish_line, read_line
+from pipelines.cli.output.console import Output, brake_rows, publish_line, read_line
 from pipelines.cli.output.drawing import drawn_table
-from pipelines.cli.run import watcher_of
 from pipelines.cli.run_report import RunReport, pace_line, show_accounts
 from pipelines.run.brakes import BrakeResult
 from pipelines.run.publish import pace_numbers
 
 NOTHING_SENT = {"rows_per_s": 0.0, "limited": 0, "pauses": 0, "paused_s": 0.0, "most_under_way": 0, "workers": 1}
-
-
-class Bar(Progress):
-    done = 0
-    total = 0
-
-    def advance(self, count: int = 1) -> None:
-        self.done += count
-
-    def expect(self, total: int) -> None:
-        self.total = total
-
-
-def test_the_bar_is_full_when_every_row_is_read_and_every_row_owed_is_settled() -> None:
-    bar = Bar()
-    watcher = watcher_of(bar)
-    watcher.read(500)
-    watcher.read(100)
-    watcher.owed(40)
-    assert (bar.done, bar.total) == (600, 640)
-    watcher.settled(40)
-    assert bar.done == bar.total
 
 
 def test_a_run_that_sends_nothing_has_no_empty_line_where_its_pace_would_stand() -> None:

@@ -128,7 +128,7 @@ def _day(option: str, text: str) -> date:
 Days = TypedDict("Days", {"from": date, "to": date})
 
 
-class Slice(Days):
+class BackfillSlice(Days):
     """One slice of a backfill: its days, how far it has come, and its run."""
 
     number: int
@@ -152,7 +152,7 @@ class Backfill(Days):
     state: BackfillState
     created_at: datetime
     left: int
-    slices: Sequence[Slice]
+    slices: Sequence[BackfillSlice]
 
 
 class BackfillAtWork(TypedDict):
@@ -284,7 +284,7 @@ def _document(record: BackfillRecord) -> Backfill:
     plan = plan_of_record(record)
     window, left = plan.window, len(record.left)
     slices = [
-        document_from(Slice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
+        document_from(BackfillSlice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
         for one in record.slices
     ]
     words = {"from": window.first, "to": window.last, "by": window.by, "column": window.column, "slice": plan.slice}

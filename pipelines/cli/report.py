@@ -175,7 +175,7 @@ class Point(NamedTuple):
     hint: str = ""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """A field that differs."""
 
     where: str
@@ -195,7 +195,7 @@ class Line(NamedTuple):
     event_id: int | None = None
     link: str = ""
     points: tuple[Point, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
     note: str = ""
 
@@ -376,9 +376,9 @@ class _Rows:
         return "" if event_id is None else self.link.replace("{id}", str(event_id))
 
 
-def _changes(record: RowRecord) -> tuple[Change, ...]:
+def _changes(record: RowRecord) -> tuple[FieldChange, ...]:
     fields = (one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed)
-    return tuple(Change(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
+    return tuple(FieldChange(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
 
 
 def _text(record: RowRecord, section: SectionName) -> str:

@@ -33,7 +33,7 @@ SANDBOX = "sandbox"
 
 
 @contextmanager
-def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
+def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[RunningSandbox, Mapping[str, str]]]:
     """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
     home = _emptied(folder.resolve())
     with running_sandbox(home / SANDBOX) as sandbox:
@@ -103,7 +103,7 @@ load_from:
 """
 
 
-class Sandbox(NamedTuple):
+class RunningSandbox(NamedTuple):
     """A running sandbox: where it listens, and the secret of its default key."""
 
     base_url: str
@@ -111,7 +111,7 @@ class Sandbox(NamedTuple):
 
 
 @contextmanager
-def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
+def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
     """Run a sandbox that keeps its state in `folder`, for the length of the block.
 
     Raises:
@@ -123,7 +123,7 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
         if not line:
             raise TransientError("the sandbox did not start", hint="its own words are above; is the port taken?")
         announced = json.loads(line)
-        yield Sandbox(announced["base_url"], announced["api_key"])
+        yield RunningSandbox(announced["base_url"], announced["api_key"])
 
 
 @contextmanager

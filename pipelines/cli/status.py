@@ -67,7 +67,7 @@ def status(
     return 0
 
 
-class Standing(TypedDict):
+class FeedStanding(TypedDict):
     """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
     would `help`; `set_aside`: entries that a person has
     ignored. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
@@ -97,7 +97,7 @@ class Status(TypedDict):
     `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
     """
 
-    feeds: Sequence[Standing]
+    feeds: Sequence[FeedStanding]
     elsewhere: Sequence[str]
     estranged: tuple[str, ...]
 
@@ -111,10 +111,10 @@ if IS_WORKING:
     """Exit codes of runs that need no person: the next run goes on."""
 
 
-def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> Standing:
+def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
     scope, documents = status.book, [run_document(run) for run in runs]
     return document_from(
-        Standing, status, feed=scope.feed, destination=scope.destination, help=dict(_helps(status)), runs=documents
+        FeedStanding, status, feed=scope.feed, destination=scope.destination, help=dict(_helps(status)), runs=documents
     )
 
 

@@ -21,7 +21,7 @@ from connectors.addresses import refusal_of_host
 from connectors.sources.contract import NoFolderError, SourceRefusedError, SourceUnavailableError
 from connectors.sources.files.choice import Files, FoundFile, fixed_folder, name_of
 from connectors.sources.files.opened_file import StoredFile, digest_of
-from connectors.sources.files.web_requests import FetchLimits, TransferLimit
+from connectors.sources.files.web import FetchLimits, TransferLimit
 from mappings.errors import ConfigError, SyncError
 from mappings.spec.source_words import without_secrets
 

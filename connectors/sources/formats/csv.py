@@ -6,11 +6,10 @@ import csv
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, PlainRecord, PlainRows, Reading
-from connectors.sources.files.opened_file import OpenStored, opened
+from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
     LARGEST_CELL,
@@ -30,29 +29,20 @@ _DELIMITERS = ";,\t|"
 _DOUBLED = "a quote inside a quoted cell must be written twice"
 
 
-@dataclass(frozen=True, slots=True)
-class CsvFile:
-    """A delimited text file as one feed reads it."""
-
-    spec: DelimitedSource
-    open_stored: OpenStored
-    asked: ColumnRequest
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
-        spec = self.spec
-        with opened(self.open_stored, spec.member) as file:
-            with file.detect_change():
-                encoding = chosen_encoding(file.stream, spec.encoding)
-                lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
-                records = _CsvRecords(lines, file.name, spec)
-                present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
-                columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
-            rejects_short = spec.short_rows == "reject"
-            checks = RowChecks(spec, columns.names, self.asked.columns, spec.encoding, spec.delimiter, rejects_short)
-            rows = within_limits(PlainRows(file.whole(records.rows(checks)), columns.names, file.name), spec)
-            yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
+@contextmanager
+def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnRequest) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
+    with opened(open_stored, spec.member) as file:
+        with file.detect_change():
+            encoding = chosen_encoding(file.stream, spec.encoding)
+            lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
+            records = _CsvRecords(lines, file.name, spec)
+            present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
+            columns = wanted_columns(present, asked, file.name, _advice(present, spec))
+        rejects_short = spec.short_rows == "reject"
+        checks = RowChecks(spec, columns.names, asked.columns, spec.encoding, spec.delimiter, rejects_short)
+        rows = within_limits(PlainRows(records.rows(checks, file), columns.names, file.name), spec)
+        yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
 
 
 def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
@@ -95,13 +85,18 @@ class _CsvRecords:
         finally:
             self._lines.start = self._reader.line_num + 1
 
-    def rows(self, checks: RowChecks) -> Iterator[PlainRecord]:
+    def rows(self, checks: RowChecks, file: OpenedFile) -> Iterator[PlainRecord]:
         """Yield the rows behind the header.
 
         Raises:
             EmptySourceError: the file is empty.
             BadSourceError: the quoting of a row is broken so that the next one cannot be found.
+            SourceUnavailableError: the file changes meanwhile.
         """
+        with file.detect_change():
+            yield from self._rows(checks)
+
+    def _rows(self, checks: RowChecks) -> Iterator[PlainRecord]:
         name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
         start = reader.line_num + 1
         while not lines.is_exhausted:

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from itertools import groupby, islice, zip_longest
 from typing import IO, Any
@@ -25,6 +26,7 @@ from connectors.sources.contract import (
     Clock,
     EmptySourceError,
     Ending,
+    OpenReading,
     Reading,
     SourceRefusedError,
     SourceUnavailableError,
@@ -306,85 +308,82 @@ def _normal(value: Any) -> object:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-@dataclass(frozen=True, slots=True)
-class GoogleSheet:
-    """The tab that `spec` describes, as one feed reads it. `since`: the cursor of an earlier reading.
+@contextmanager
+def read_google_sheet(
+    spec: GoogleSheetsSource,
+    asked: ColumnRequest,
+    access: Access,
+    clock: Clock = REAL_CLOCK,
+    since: str = "",
+    *,
+    asks_version: bool = True,
+) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`. A row's number is the tab's own; its place is `Programme!A17`.
 
-    `asks_version`: Drive is asked for the spreadsheet's version, which only a reader that keeps cursors needs.
+    A small tab is read at once, in two requests, and the stamp is a digest of all that was read. A larger one is copied when
+    its first row is requested; its stamp is the version by the Drive API, "" where we may not see that or where the tab
+    has formulas, which change without an edit. Where there is a version it is the cursor too: a spreadsheet that still
+    has it costs this one request. `since`: the cursor of an earlier reading. `asks_version`: Drive is asked for the version,
+    which only a reader that keeps cursors needs.
     """
+    with (
+        open_spreadsheet(spec, access, clock=clock) as spreadsheet,
+        tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
+    ):
+        with as_odd_answer(spec.place, "Google"):
+            # Before anything is read: an edit during the reading makes a later version, which is for the next reading.
+            version = spreadsheet.version() if asks_version else ""
+            cursor = _cursor(spec, spreadsheet, version)
+            is_unchanged = bool(cursor) and cursor == since
+            if is_unchanged:
+                reading = unchanged(tuple(sorted(asked.columns)), cursor, spec.place)
+            else:
+                reading = _read(spec, asked, spreadsheet, version, file)
+        yield replace(reading, rows=in_known_shape(reading.rows, spec.place, "Google"))
 
-    spec: GoogleSheetsSource
-    asked: ColumnRequest
-    access: Access
-    clock: Clock = REAL_CLOCK
-    since: str = ""
-    asks_version: bool = True
 
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Open the tab. A row's number is the tab's own; its place is `Programme!A17`.
+def _read(
+    spec: GoogleSheetsSource, asked: ColumnRequest, spreadsheet: GoogleSpreadsheet, version: str, file: IO[bytes]
+) -> Reading:
+    parts = spreadsheet.parts()
+    part = part_of(spec, parts)
+    first = spreadsheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and part.is_whole_tab)
+    copy = SheetCopy(spec, spreadsheet, file, GoogleCells(parts.locale), part, first)
+    copy.add(first, part.area.top)
 
-        A small tab is read at once, in two requests, and the stamp is a digest of all that was read. A larger one is copied when
-        its first row is requested; its stamp is the version by the Drive API, "" where we may not see that or where the tab
-        has formulas, which change without an edit. Where there is a version it is the cursor too: a spreadsheet that still
-        has it costs this one request.
-        """
-        with (
-            open_spreadsheet(self.spec, self.access, clock=self.clock) as spreadsheet,
-            tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
-        ):
-            with as_odd_answer(self.spec.place, "Google"):
-                reading = self._read(spreadsheet, file)
-            yield replace(reading, rows=in_known_shape(reading.rows, self.spec.place, "Google"))
+    name = f"{parts.title} ({part.tab.title})"
+    header = copy.header(name)
+    settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
+    given = {column: settings[column] for column in sorted(asked.columns & settings.keys() - set(map(folded, header[0])))}
+    columns = wanted_columns(header[0], asked.without(given), name)
+    # What a formula computes may spill into the part from beside it: so the whole tab is searched.
+    if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
+        version = ""
+    used = [place for place, column in enumerate(columns.names) if column in asked.columns or (spec.comment and not place)]
 
-    def _read(self, spreadsheet: GoogleSpreadsheet, file: IO[bytes]) -> Reading:
-        # Before anything is read: an edit during the reading makes a later version, which is for the next reading.
-        version = spreadsheet.version() if self.asks_version else ""
-        cursor = self._cursor(spreadsheet, version)
-        if cursor and cursor == self.since:
-            return unchanged(tuple(sorted(self.asked.columns)), cursor, self.spec.place)
-        parts = spreadsheet.parts()
-        part = part_of(self.spec, parts)
-        first = spreadsheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and part.is_whole_tab)
-        copy = SheetCopy(self.spec, spreadsheet, file, GoogleCells(parts.locale), part, first)
-        copy.add(first, part.area.top)
+    def rows() -> Iterator[SourceRow]:
+        if not part.fits_one_request:
+            copy.fill(used if used and spec.until is None else range(len(columns.names)), name)
+            if copy.header(name) != header:
+                raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
+        stored = islice(copy.rows(), header[1], None)
+        yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns)
 
-        name = f"{parts.title} ({part.tab.title})"
-        header = copy.header(name)
-        settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
-        given = {asked: settings[asked] for asked in sorted(self.asked.columns & settings.keys() - set(map(folded, header[0])))}
-        columns = wanted_columns(header[0], self.asked.without(given), name)
-        # What a formula computes may spill into the part from beside it: so the whole tab is searched.
-        if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
-            version = ""
+    def ending() -> Ending:
+        again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"
+        return Ending(_cursor(spec, spreadsheet, version), (again,) if copy.tries else ())
 
-        def rows() -> Iterator[SourceRow]:
-            if not part.fits_one_request:
-                copy.fill(self._used(columns.names), name)
-                if copy.header(name) != header:
-                    raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
-            stored = islice(copy.rows(), header[1], None)
-            yield from source_rows(stored, copy.part.label, self.spec, columns.names, self.asked.columns)
+    stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
+    reading = Reading(columns.names, within_limits(rows(), spec), stamp, ending=ending)
+    return _with_settings(reading.with_empty(columns.absent), given)
 
-        def ending() -> Ending:
-            again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"
-            return Ending(self._cursor(spreadsheet, version), (again,) if copy.tries else ())
 
-        stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
-        reading = Reading(columns.names, within_limits(rows(), self.spec), stamp, ending=ending)
-        return _with_settings(reading.with_empty(columns.absent), given)
-
-    def _cursor(self, spreadsheet: GoogleSpreadsheet, version: str) -> str:
-        """Return a digest of the version and of what is read of it; "" without a version."""
-        if not version.startswith("version="):
-            return ""
-        content = f"{spreadsheet.id} {version} {self.spec.model_dump_json()}"
-        return f"sheet={blake2b(content.encode(), digest_size=16).hexdigest()}"
-
-    def _used(self, names: Sequence[str]) -> Sequence[int]:
-        """Return the places of the columns whose cells matter to the feed."""
-        used = [place for place, column in enumerate(names) if column in self.asked.columns or (self.spec.comment and not place)]
-        return used if used and self.spec.until is None else range(len(names))
+def _cursor(spec: GoogleSheetsSource, spreadsheet: GoogleSpreadsheet, version: str) -> str:
+    """Return a digest of the version and of what is read of it; "" without a version."""
+    if not version.startswith("version="):
+        return ""
+    content = f"{spreadsheet.id} {version} {spec.model_dump_json()}"
+    return f"sheet={blake2b(content.encode(), digest_size=16).hexdigest()}"
 
 
 def _with_settings(reading: Reading, settings: Mapping[str, str]) -> Reading:
@@ -401,9 +400,14 @@ def _with_settings(reading: Reading, settings: Mapping[str, str]) -> Reading:
 
 @dataclass(slots=True)
 class GoogleStatusSheet:
-    """The tab that `source` reads, written through `spreadsheet`; `keys` are the columns that identify a row."""
+    """The tab that `spec` describes, written through `spreadsheet`; `keys` are the columns that identify a row.
 
-    source: GoogleSheet
+    `open_reading` reads the `columns`: those of the key and those that are written.
+    """
+
+    spec: GoogleSheetsSource
+    open_reading: OpenReading
+    columns: frozenset[str]
     spreadsheet: GoogleSpreadsheet
     keys: frozenset[str]
     _last: tuple[tuple[str, ...], Sequence[StatusRow]] = ((), ())
@@ -418,7 +422,7 @@ class GoogleStatusSheet:
         columns, rows = self._read()
         if columns != self._last[0] or self._places(rows) != self._places(self._last[1]):
             return False
-        part = part_of(self.source.spec, self.spreadsheet.parts())
+        part = part_of(self.spec, self.spreadsheet.parts())
         letters = {name: column_letters(part.area.left + place) for place, name in enumerate(columns)}
         texts = {}
         for run in _column_runs(cells):
@@ -429,9 +433,9 @@ class GoogleStatusSheet:
         return True
 
     def _read(self) -> tuple[tuple[str, ...], Sequence[StatusRow]]:
-        with self.source.read() as reading:
+        with self.open_reading() as reading:
             return reading.columns, [
-                StatusRow(row.location.number, {column: row.cells.get(column, "") for column in self.source.asked.columns})
+                StatusRow(row.location.number, {column: row.cells.get(column, "") for column in self.columns})
                 for row in reading.rows
             ]
 
@@ -450,9 +454,10 @@ def open_google_status_sheet(
         SyncError: the spreadsheet cannot be found by its title.
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
-    source = GoogleSheet(spec, ColumnRequest(columns, aliases=spec.columns), access, clock, asks_version=False)
+    asked = ColumnRequest(columns, aliases=spec.columns)
+    open_reading = partial(read_google_sheet, spec, asked, access, clock, asks_version=False)
     with masked_errors(access.mask), open_spreadsheet(spec, access, writes=True, clock=clock) as spreadsheet:
-        yield GoogleStatusSheet(source, spreadsheet, keys)
+        yield GoogleStatusSheet(spec, open_reading, columns, spreadsheet, keys)
 
 
 def _column_runs(cells: Sequence[StatusCell]) -> Iterator[list[StatusCell]]:

@@ -23,8 +23,7 @@ from lookalikes.web_files import Web, answering, breaking_after, chunked, untold
 from unit.connectors_sources.reading import Waits, assert_untold, far_source, read_far, rows_of
 
 from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.web import WebFiles, changed_at
-from connectors.sources.files.web_requests import FetchLimits, RedirectHop, WebRequests
+from connectors.sources.files.web import FetchLimits, RedirectHop, WebFiles, WebRequests, changed_at
 from mappings.spec.source_words import without_secrets
 
 _ROWS = "id,text\n1,x\n"

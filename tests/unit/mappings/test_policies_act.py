@@ -8,12 +8,10 @@ import orjson
 import pytest
 from unit.mappings.conftest import Mapper, Row, mistakes
 
-from mappings.errors import MappingFileError
 from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
 from mappings.reasons import ReasonCode
 from mappings.spec.values import STEPS
-from mappings.steps.step import Kind
 
 LOOKUP = {"categories.csv": "path,slug\ncategories/music/jazz,music\nmusic,music\n"}
 LONG = "x" * 200_000
@@ -65,12 +63,6 @@ def refusal_of(name: str) -> tuple[str, str, str]:
     return "trim", shown.step, shown.goes_in
 
 
-BEFORE = {
-    Kind.LIST: '{split: "|"}, ',
-    Kind.OBJECT: '{price: ",", take: [from, to]}, ',
-    Kind.ANY: '{datetime: "%Y-%m-%d %H:%M"}, ',
-}
-"""A step that gives what a step takes that takes no text."""
 REFUSING = sorted(name for name, step in STEPS.items() if step.refuses and name != "to_text")
 
 
@@ -82,15 +74,6 @@ def test_each_policy_of_a_step_changes_what_becomes_of_what_it_refuses(name: str
         event = f"locationName: {{from: X, do: [{before}, {with_policy(step, policy, key)}]}}"
         found = becomes(mapper(event=event, files=LOOKUP)(row(X=cell)))
         assert found == wanted(policy, "Café" if name == "fix_mojibake" else None), policy
-
-
-@pytest.mark.parametrize("name", sorted(name for name, step in STEPS.items() if not step.refuses))
-def test_a_policy_of_a_step_that_refuses_nothing_is_a_mistake_with_its_place(name: str, mapper: Mapper) -> None:
-    step = STEPS[name].examples[0].step
-    before = BEFORE.get(STEPS[name].takes, "")
-    with pytest.raises(MappingFileError, match=f'on_error never applies: the step "{name}" refuses nothing') as caught:
-        mapper(event=f"locationName: {{from: X, do: [{before}{with_policy(step, 'omit')}]}}")
-    assert caught.value.problems[0].column > len("  locationName: {from: X, do: [")
 
 
 DATE = '{date: "%Y-%m-%d"}'
@@ -144,28 +127,6 @@ def test_a_step_that_says_reject_rejects_whatever_the_value_says(outer: str, map
         assert becomes(mapper(event=f"locationName: {value}")(row(X="soon"))) == ("rejected", False, False)
     piece = "{join: [{from: X, on_empty: reject}, {from: Y}], on_empty: omit}"
     assert becomes(mapper(event=f"locationName: {piece}")(row(X="", Y="y"))) == ("rejected", False, False)
-
-
-@pytest.mark.parametrize(
-    ("value", "told"),
-    [
-        ("{from: X, on_error: omit}", "on_error never applies: nothing can refuse this value"),
-        (
-            '{from: X, do: [{date: "%Y-%m-%d", on_error: omit}], on_error: warn}',
-            "on_error never applies: nothing can refuse this value",
-        ),
-        ("{from: X, do: [{map: {a: b}, on_miss: keep}], on_error: warn}", "on_error never applies"),
-        ("{from: X, do: [{map: {a: b}, on_miss: omit, on_error: warn}]}", "on_miss and on_error say the same thing twice"),
-        (
-            "{first_of: [{from: X}, Tickets], on_empty: omit}",
-            "on_empty never applies: one of these values is the same in every row",
-        ),
-        ("{join: [{from: X}, Tickets], on_error: omit}", "on_error never applies"),
-        ("{channel: city, on_empty: omit}", "on_empty never applies: the channel is the same in every row"),
-    ],
-)
-def test_a_policy_that_can_never_apply_is_a_mistake(value: str, told: str, mapper: Mapper) -> None:
-    assert told in mistakes(mapper, event=f"locationName: {value}")
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,11 @@ from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from pipelines.cli.findings import LiveFinding
-from pipelines.cli.service_lists import ServiceAnswers, ask_everything
+from pipelines.cli.service_lists import ServiceAnswers, ask_service
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.service import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between, require_service
 from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database
@@ -70,7 +70,11 @@ def ask_for(
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
     """
-    lists = ask_everything(settings, is_probing=is_probing)
+    try:
+        require_service(settings)
+        lists = ask_service(settings, is_page_asked=True, is_probing=is_probing)
+    except ConfigError as error:
+        lists = ServiceAnswers(error, error)
     faults = _ask_recipients(settings, mappings, is_testing=is_testing)
     with existing_database(settings.state_url) as engine, open_state(settings) as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))

@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
@@ -26,14 +27,16 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS
+    from mappings.row_key import FeedName
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
+    from pipelines.cli.rows import problem_pages
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
     from pipelines.settings import current_settings
-    from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+    from state.enums import EntryState, ProblemKind, Waiting
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
@@ -132,68 +135,9 @@ class Heading(NamedTuple):
     rows_state: str
 
 
-HEADINGS: dict[SectionName, Heading] = {
-    SectionName.MEND: Heading(
-        "Rows to mend",
-        "to mend",
-        "These rows could not be used. Mend the cells that are named, in your file or sheet: the next read takes the rows up.",
-        "rejected",
-    ),
-    SectionName.HELD: Heading(
-        "Rows held back as copies",
-        "held back",
-        "Each of these rows looks like an event that we know under another identifier, so it was not put online a second time."
-        " Give the event its first identifier again; or tell us that both take place.",
-        "held",
-    ),
-    SectionName.REFUSED: Heading(
-        "Events that were not accepted",
-        "not accepted",
-        "The publishing service has not accepted these events. Mend what it names: the next read sends them again.",
-        "refused",
-    ),
-    SectionName.CHANGED: Heading(
-        "Changed since they went online",
-        "changed since",
-        "Your file says something else than what is online. Somebody of ours changes it by hand; the service has no other way.",
-        "drift",
-    ),
-    SectionName.GONE: Heading(
-        "Online, and no longer in your file",
-        "gone from the file",
-        "These events were put online, and their rows are no longer there. If one is called off, tell us: it is removed by hand.",
-        "vanished",
-    ),
-    SectionName.EARLIER: Heading(
-        "Replaced by a newer version",
-        "replaced",
-        "These events were sent again as your file has them now. The earlier versions are still online: we remove them by hand.",
-        "earlier",
-    ),
-    SectionName.LOOK: Heading(
-        "Used, with something to look at",
-        "to look at",
-        "These rows were used. Something about them may not be what you meant.",
-        "warning",
-    ),
-    SectionName.UNDER_WAY: Heading(
-        "Under way",
-        "under way",
-        "Nothing for you to do: these events wait to be sent, or we are finding out whether they have arrived.",
-        "",
-    ),
-    SectionName.ONLINE: Heading("Online", "online", "These events are with the publishing service.", "delivered"),
-}
-_STOPPED = {
-    "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
-    "shrink": "most of the rows that were there before are missing. Is the file complete?",
-    "left_out": "many events that are online are now left out. Has a word in one of the columns changed?",
-    "new": "far more rows are new than usual. Have their identifiers changed?",
-    "copies": "too many rows look like events that are known under another identifier. Have the identifiers changed?",
-    "scope": "these events are online already under another name of this list. We are looking into it",
-    "keys": "what identifies a row has changed on our side. We are looking into it",
-}
-"""Why nothing new goes online, by brake, in words for who can do something about it."""
+_PAGES = Path(__file__).parent / "output" / "pages"
+_WORDS: Mapping[str, Any] = tomllib.loads((_PAGES / "report.toml").read_text("utf-8"))
+HEADINGS = {SectionName(name): Heading(**words) for name, words in _WORDS["sections"].items()}
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300
@@ -203,36 +147,23 @@ MOST_LINES = 10_000
 MOST_TEXT = 12_000_000
 """Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
 _MOST_VALUES = 25
-_PAGES = Path(__file__).parent / "output" / "pages"
-_FIELDS = {
-    "startAt": "start",
-    "endAt": "end",
-    "channelId": "channel",
-    "classifications": "kind of event",
-    "coverImage": "cover image",
-    "timezone": "time zone",
-}
 if IS_WORKING:
-    _DRIFT_TEXTS: Mapping[DriftKind | None, str] = {
-        DriftKind.CANCELLED: "Called off in your file; it is removed by hand.",
-        DriftKind.TO_PUBLISH: "It went out as a draft; your file says that it may be published now.",
-        DriftKind.RETURNED: "It was removed by hand, and is in your file again. We decide whether it goes online.",
-    }
     _PROBLEMS = {
         SectionName.MEND: ProblemKind.REJECTED,
         SectionName.HELD: ProblemKind.HELD,
         SectionName.LOOK: ProblemKind.WARNING,
     }
-    _ENTRIES = {
-        SectionName.REFUSED: (RowFilter(waiting=Waiting.REFUSED),),
-        SectionName.CHANGED: (RowFilter(waiting=Waiting.DRIFT),),
-        SectionName.GONE: (RowFilter(waiting=Waiting.VANISHED),),
-        SectionName.EARLIER: (RowFilter(waiting=Waiting.EARLIER),),
-        SectionName.UNDER_WAY: (
+    _FINDING_OUT = (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)
+    _ENTRIES: Mapping[SectionName, Sequence[RowFilter]] = {
+        SectionName.REFUSED: [RowFilter(waiting=Waiting.REFUSED)],
+        SectionName.CHANGED: [RowFilter(waiting=Waiting.DRIFT)],
+        SectionName.GONE: [RowFilter(waiting=Waiting.VANISHED)],
+        SectionName.EARLIER: [RowFilter(waiting=Waiting.EARLIER)],
+        SectionName.UNDER_WAY: [
             RowFilter(states=frozenset({EntryState.PENDING})),
-            *(RowFilter(waiting=one) for one in (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)),
-        ),
-        SectionName.ONLINE: (RowFilter(states=frozenset({EntryState.DELIVERED}), is_kept=True),),
+            *(RowFilter(waiting=one) for one in _FINDING_OUT),
+        ],
+        SectionName.ONLINE: [RowFilter(states=frozenset({EntryState.DELIVERED}), is_kept=True)],
     }
 
 
@@ -305,7 +236,7 @@ class Section:
 
 
 def _page(
-    reader: StateReader, feed: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
+    reader: StateReader, feed: FeedName, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
     """Return the report, not yet written, and its sections."""
     scope = reader.scope(feed)
@@ -313,7 +244,7 @@ def _page(
     read = status.last_read if status else None
     since = since or (read.started_at if read else None)
     sections = tuple(map(Section, SectionName))
-    if reader.queries is not None and status is not None:
+    if status is not None:
         rows = _Rows(reader.queries, status.book, since, link, bar)
         room = MOST_TEXT
         for section in sections:
@@ -349,8 +280,8 @@ def write_page(page: Report, sections: Iterable[Section], file: Path) -> int:
 
     always = {SectionName.MEND, SectionName.ONLINE}
     shown_sections = [section for section in sections if section.total or section.name in always]
-    unusual = "something about it is unusual, and we are looking into it"
-    reasons = dict.fromkeys(_STOPPED.get(brake, unusual) for brake in page["stopped_by"])
+    texts = _WORDS["stopped"]
+    reasons = dict.fromkeys(texts.get(brake, texts["other"]) for brake in page["stopped_by"])
     stopped = f"Nothing new was put online after the last read: {'; '.join(reasons)}." if reasons else ""
     style = (_PAGES / "report.css").read_text("utf-8")
     # Content Security Policy Level 3, `hash-source`: this style and no other
@@ -394,17 +325,13 @@ class _Rows:
                 yield self._entry(record, name)
 
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
-        after = 0
-        while page := self.queries.problems(self.scope, kind, after=after):
-            keys = [one.row_key for one in page]
-            # An earlier version of a row that cannot be used may be online; its editor should know that.
-            online = {} if kind is ProblemKind.WARNING else self.queries.event_ids(self.scope, keys)
-            candidates = self.queries.candidates(self.scope, keys) if kind is ProblemKind.HELD else {}
+        for page, online, candidates in problem_pages(self.queries, self.scope, kind):
             met = self.queries.first_met(page)
             self.bar.advance(len(page))
             for record in page:
-                yield self._problem(record, met[record.problem_id], online.get(record.row_key), candidates.get(record.row_key))
-            after = page[-1].problem_id
+                # An earlier version of a row that cannot be used may be online; its editor should know that.
+                event_id = None if kind is ProblemKind.WARNING else online.get(record.row_key)
+                yield self._problem(record, met[record.problem_id], event_id, candidates.get(record.row_key))
 
     def _problem(self, record: ProblemRecord, met: datetime, event_id: int | None, candidate: OtherEntry | None) -> Line:
         points = tuple(
@@ -429,7 +356,7 @@ class _Rows:
         zone, when = event.get("timezone"), " ".join(str(event.get("startAt", ""))[:16].split("T"))
         is_changed = section is SectionName.CHANGED
         since = {SectionName.GONE: record.vanished_at, SectionName.CHANGED: None, SectionName.EARLIER: None}
-        changes = _changes(record) if is_changed and record.drift_kind not in _DRIFT_TEXTS else ()
+        changes = _changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
         text = "" if changes else _text(record, section)
         where = _plain(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
         return Line(
@@ -455,11 +382,11 @@ def _changes(record: RowRecord) -> tuple[Change, ...]:
     return tuple(Change(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
 
 
-def _text(record: RowRecord, section: SectionName) -> str:  # noqa: PLR0911  # one arm per section
+def _text(record: RowRecord, section: SectionName) -> str:
     """Return what the editor should know of an entry, "" if nothing."""
     match section:
         case SectionName.CHANGED:
-            return _DRIFT_TEXTS.get(record.drift_kind, "Its cover image is another one.")
+            return str(_WORDS["drift"].get(record.drift_kind, "Its cover image is another one."))
         case SectionName.GONE:
             since = "" if record.vanished_at is None else f" since the read of {record.vanished_at:%Y-%m-%d}"
             return f"{'Left out of what is put online' if record.vanished_by else 'Not in your file'}{since}."
@@ -470,12 +397,8 @@ def _text(record: RowRecord, section: SectionName) -> str:  # noqa: PLR0911  # o
             return f"The service says: {text_of(message)}" if message else "The service did not accept it."
         case SectionName.ONLINE:
             return "As a draft: one of us has to publish it." if record.event.get("status") == "draft" else ""
-        case _ if record.state is EntryState.PENDING:
-            return "It waits to be sent."
-        case _ if record.state is EntryState.BLOCKED:
-            return "Its channel cannot be used by us at present. Nothing for you to do."
         case _:
-            return "It was sent, and we are finding out whether it has arrived. Nothing for you to do."
+            return str(_WORDS["states"].get(record.state, _WORDS["states"]["other"]))
 
 
 def text_of(text: str) -> str:
@@ -486,7 +409,7 @@ def text_of(text: str) -> str:
 def _plain(path: str) -> str:
     """Return a field of the payload in words, `approxLocation.city` as `approx location, city`."""
     first, dot, rest = path.partition(".")
-    words = _FIELDS.get(first) or "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in first)
+    words = _WORDS["fields"].get(first) or "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in first)
     return f"{words}, {rest.replace('.', ', ')}" if dot else words
 
 

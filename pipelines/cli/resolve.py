@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -117,20 +117,27 @@ def resolve(  # the options of the surface
     to which access was denied. A row in conflict or unconfirmed goes out under its next key at once.
     Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
-    wishes = {
-        "--applied": applied,
-        "--ignore": ignore,
-        _SAME_AS: same_as is not None,
-        "--release": release,
-        "--event-id": event_id is not None,
-        "--removed": removed,
-        "--resend": resend,
-        "--undo": undo,
-    }
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
+    choices: dict[str, Choice | None] = {
+        "--applied": Apply() if applied else None,
+        "--ignore": SetAside() if ignore else None,
+        _SAME_AS: None if same_as is None else SameAs(typed_key(same_as) if same_as else None),
+        "--release": Release() if release else None,
+        "--event-id": None if event_id is None else TakeEvent(event_id),
+        "--removed": Remove() if removed else None,
+        "--resend": Resend() if resend else None,
+        "--undo": TakeBack() if undo else None,
+    }
+    given = {option: choice for option, choice in choices.items() if choice is not None}
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
+        raise ConfigError(problem, hint=f"say one of {', '.join(choices)}")
+    ((option, choice),) = given.items()
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
-    choice = _choice(feed, wishes, event_id, same_as, is_one=state is None and len(words) == 1)
+    if (same_as or event_id is not None) and (state is not None or len(words) != 1):
+        hint = f"name one row: `eventsync resolve {feed} ROW {option} ...`"
+        raise ConfigError(f"{option} names the one event of one row", hint=hint)
     with open_feed_session(settings, feed) as session:
         name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
@@ -145,8 +152,7 @@ def resolve(  # the options of the surface
         adopted = [one.outcome.adopted for one in proposals if isinstance(one.outcome, Change) and one.outcome.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
-            resolved = decisions.resolve_all([one.row_key for one in proposals], choice)
-    decided = [_told(one) for one in resolved]
+            decided = [_told(one) for one in decisions.resolve_all([one.row_key for one in proposals], choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
     lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
     output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
@@ -160,17 +166,6 @@ class Resolution(TypedDict):
     rows: Sequence[Told]
     warning: str
     is_confirmed: bool
-
-
-if IS_WORKING:
-    _BARE: Mapping[str, Choice] = {
-        "--resend": Resend(),
-        "--ignore": SetAside(),
-        "--undo": TakeBack(),
-        "--applied": Apply(),
-        "--release": Release(),
-        "--removed": Remove(),
-    }
 
 
 _PATIENCE_S = 20.0
@@ -193,19 +188,6 @@ class Told(TypedDict):
     idempotency_key: str | None
     removed_event_ids: Sequence[int]
     other_key: str | None
-
-
-def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as: str | None, *, is_one: bool) -> Choice:
-    given = [option for option, is_given in wishes.items() if is_given]
-    if len(given) != 1:
-        problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
-        raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
-    if given[0] in _BARE:
-        return _BARE[given[0]]
-    if not is_one and (same_as or event_id is not None):
-        hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
-        raise ConfigError(f"{given[0]} names the one event of one row", hint=hint)
-    return SameAs(typed_key(same_as) if same_as else None) if event_id is None else TakeEvent(event_id)
 
 
 def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
@@ -242,7 +224,7 @@ def _is_confirmed(output: Output, feed: str, proposals: Sequence[Proposal], *, i
     if output.is_json or not sys.stdin.isatty():
         if risks:
             hint = f"`eventsync reconcile {feed}` looks for the event; say --yes to send in spite of that"
-            raise ConfigError(f"{len(risks)} of these rows may be created twice, and nobody can be asked", hint=hint)
+            raise ConfigError(f"{len(risks)} of these rows may be created twice, and there is no terminal to ask", hint=hint)
         raise ConfigError(f"this would decide about {len(proposals)} rows, and there is no terminal to ask", hint="say --yes")
     return typer.confirm("Send again all the same?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 

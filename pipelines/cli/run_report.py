@@ -299,11 +299,10 @@ class Misses:
         return tuple(Unmapped(*value, self._hints[value], count) for value, count in self._counts.most_common())
 
 
-def unmapped_of(queries: LedgerQueries | None, scope: FeedScope | None, run_id: str | None = None) -> tuple[Unmapped, ...]:
+def unmapped_of(queries: LedgerQueries, scope: FeedScope, run_id: str | None = None) -> tuple[Unmapped, ...]:
     """Return the unmapped values of a run, or of the last that read the source: of rows rejected and of rows warned about."""
     misses = Misses()
-    if queries is not None and scope is not None:
-        for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
-            for problem in islice(queries.every_problem(scope, kind, run_id=run_id), _MOST_ROWS):
-                misses.take(problem.reasons)
+    for kind in (ProblemKind.REJECTED, ProblemKind.WARNING):
+        for problem in islice(queries.every_problem(scope, kind, run_id=run_id), _MOST_ROWS):
+            misses.take(problem.reasons)
     return misses.values

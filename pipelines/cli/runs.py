@@ -13,6 +13,7 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS
+    from mappings.row_key import FeedName
     from mappings.strict import written
     from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
     from pipelines.cli.run_report import Run, run_document, show_run
@@ -82,7 +83,7 @@ _HELD_COLUMNS = ("place", "row key", "looks like a copy of")
 _REASONS_SHOWN = 20
 
 
-def _found(reader: StateReader, word: str, feed: str | None) -> RunRecord:
+def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
     """Return the run of an id, or of its beginning.
 
     Raises:

@@ -76,7 +76,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
     output = Output()
     seen = read_folder_version(settings.feeds)
     with ExitStack() as running:
-        with output.waiting("starting the Dagster UI"):
+        with output.progress("starting the Dagster UI", is_counted=False):
             url = running.enter_context(running_dagster(settings.dagster_home, environ, free_port(wanted_port)))
         output.note(f"\nThe Dagster UI:       {url}/", *lines)
         if settings.metrics_port is not None:

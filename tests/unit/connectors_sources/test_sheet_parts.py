@@ -9,7 +9,7 @@ from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
 from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
-from mappings.compiler.values import file_of, tab_of
+from mappings.compiler.values import file_and_tab
 from mappings.outcome import RowLocation
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
@@ -59,8 +59,8 @@ def test_rows_are_called_as_the_spreadsheet_itself_calls_them(tmp_path: Path) ->
         places = [desk.rows(tab=f"#{number}")[0].location.place for number in (1, 2, 3)]
         assert desk.rows(tab="#2", range="B1:B2")[0].location.place == "'Spring 2026'!B2"
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
-    assert [tab_of(RowLocation(place)) for place in places] == ["Programme", "Spring 2026", "O'Neill/Late"]
-    assert {file_of(RowLocation(place)) for place in places} == {""}
+    tabs = ["Programme", "Spring 2026", "O'Neill/Late"]
+    assert [file_and_tab(RowLocation(place)) for place in places] == [("", tab) for tab in tabs]
 
 
 def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(tmp_path: Path) -> None:

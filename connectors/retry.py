@@ -1,7 +1,4 @@
-"""Retry with exponential backoff and full jitter, and what answers say of waiting: `Retry-After`, HTTP dates, rate headers.
-
-Every form is read or left, never guessed.
-"""
+"""Retry with exponential backoff and full jitter, and what answers say of waiting: `Retry-After` and HTTP dates."""
 
 from __future__ import annotations
 
@@ -23,6 +20,16 @@ Sleep = Callable[[float], Awaitable[None]]
 """Waits that many seconds without holding up other tasks."""
 Random = Callable[[], float]
 """A number from 0 up to, not including, 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """`clock` gives seconds and never goes back; `now` gives the aware time of day, only to say when to come back."""
+
+    clock: Clock
+    sleep: Sleep
+    random: Random
+    now: Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +127,3 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
         return None
     since = now if now is not None and dated <= now < dated + _WITHIN_THE_SECOND else dated
     return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
-
-
-"""A reset of so many seconds may be any moment, rounded up: the even pace bridges it."""
-"""A reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds."""
-"""How far two ways to write one moment may be apart: each is cut or rounded up to whole seconds."""

@@ -79,10 +79,9 @@ def build_definitions(
         raise folder.broken[0]
     parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
     for mapping in folder.feeds:
-        paths = names.staged_path(mapping.feed), names.published_path(mapping.feed)
         job = dg.define_asset_job(
             names.job_of(mapping.feed),
-            selection=[dg.AssetKey(path) for path in paths],
+            selection=[dg.AssetKey([mapping.feed, name]) for name in ("staged", "published")],
             tags={names.FEED_TAG: mapping.feed},
             description=f"Stage and publish {mapping.feed}.",
         )
@@ -221,9 +220,9 @@ def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
         raise dg.Failure(f"not run: its mapping file is broken\n{broken.message}")
 
     description = f"Its mapping file is broken.\n\n{broken.message}"
-    paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
+    keys = [dg.AssetKey([feed, name]) for name in ("source", "staged", "published")]
     return dg.Definitions(
-        assets=[dg.AssetSpec(dg.AssetKey(path), group_name=group, description=description) for path in paths],
+        assets=[dg.AssetSpec(key, group_name=group, description=description) for key in keys],
         jobs=[failing],
         schedules=schedules_of_job(failing.name, broken.schedule, tick),  # a missed tick is a red one, instead of none
     )

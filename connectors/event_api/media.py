@@ -299,7 +299,7 @@ class Uploader:
 
     def __init__(self, route: Route) -> None:
         self._route = route
-        self._url = route.exchange.url("/media")
+        self._url = route.http.url("/media")
         self._order = list(_USUAL)
 
     def expect(self, field: str) -> None:
@@ -330,7 +330,7 @@ class Uploader:
         content_type, content = _form(image, field) if field else (image.content_type, image.content)
         headers = {"content-type": content_type, "idempotency-key": key + _USUAL.get(field, _OTHER_KEY_END)}
         return await self._route.insist(
-            lambda: self._route.exchange.request("POST", self._url, content=content, headers=headers), _Uploaded.read
+            lambda: self._route.http.request("POST", self._url, content=content, headers=headers), _Uploaded.read
         )
 
     def _problem(self, met: Meaning) -> ImageProblem:

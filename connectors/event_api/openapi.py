@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from connectors.event_api.answers import HttpAnswer
-from connectors.event_api.transport import Exchange
+from connectors.event_api.transport import ServiceHttp
 
 Node = dict[str, Any]
 T = TypeVar("T")
@@ -48,13 +48,13 @@ class NoPage:
     why: str
 
 
-async def fetch_page(exchange: Exchange, etag: str = "") -> PageBody | NoPage | None:
+async def fetch_page(http: ServiceHttp, etag: str = "") -> PageBody | NoPage | None:
     """Ask once, without the key, for the page; return None where it is still the one of `etag`. Never raises for an answer."""
     headers = {"accept": "application/yaml, text/yaml, */*;q=0.1"} | ({"if-none-match": etag} if etag else {})
-    request = exchange.request("GET", exchange.url(PAGE_PATH, prefix=""), headers=headers, has_key=False)
+    request = http.request("GET", http.url(PAGE_PATH, prefix=""), headers=headers, has_key=False)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            answer = await exchange(request)
+            answer = await http.exchange(request)
     except TimeoutError:
         return NoPage(f"the page did not come within {PATIENCE_S:.0f} seconds")
     if not isinstance(answer, HttpAnswer):

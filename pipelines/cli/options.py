@@ -73,7 +73,7 @@ def brake_words(incomplete: str) -> Iterator[Offer]:
 @_offering
 def state_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
     """Yield the words that `rows --state` takes."""
-    from pipelines.run.standing import ALL, WAITING
+    from pipelines.run.outcome import ALL, WAITING
 
     for word in ALL:
         yield word, "waits for a person" if word in WAITING else ""

@@ -28,7 +28,7 @@ if IS_WORKING:
     from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
-    from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
+    from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord

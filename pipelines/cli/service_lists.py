@@ -12,9 +12,9 @@ from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
-from connectors.event_api.transport import key_tail, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.event_api.transport import open_http
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.errors import SyncError
 from mappings.event import Directory
 from pipelines.clock import monotonic_s, now
@@ -56,9 +56,9 @@ def ask_service(settings: Settings, *, is_page_asked: bool = False, is_probing: 
     async def ask() -> ServiceAnswers:
         async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
             limiter = RateLimiter(Timing(monotonic_s, asyncio.sleep, random.random, now), max_pause_s=_MAX_PAUSE_S)
-            api = EventApi(http, limiter=limiter, policy=_POLICY, now=now, sleep=asyncio.sleep, random=random.random)
+            api = EventApi(http, limiter=limiter, policy=_POLICY)
             answers = ServiceAnswers(
-                await _or_error(api.channels()), await _or_error(api.classifications()), key_tail=key_tail(http)
+                await _or_error(api.channels()), await _or_error(api.classifications()), key_tail=http.key_tail
             )
             if answers.refusal is not None or not is_page_asked:
                 return answers

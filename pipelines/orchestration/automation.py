@@ -120,7 +120,7 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefiniti
 
     return [
         dg.SensorDefinition(
-            name=names.sensor_of_job(names.job_of(mapping.feed)),
+            name=f"{names.job_of(mapping.feed)}_when_changed",
             job_name=names.job_of(mapping.feed),
             evaluation_fn=tick,
             minimum_interval_seconds=round(schedule.look_every_s),

@@ -24,13 +24,12 @@ from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
-from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of, outcome_of_standing
 from pipelines.run.preflight import Preflight
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, SystemicFailure, outcome_of_publish, patience_with, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
-from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
-from pipelines.run.standing import outcome_of_standing
+from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
@@ -189,16 +188,14 @@ class FeedRun:
         notices = (change,) if change else ()
         self._warn(notices)
         ledger = context.ledger(mapping)
-        known = ReadInputs(mapping, mapper, lists.evidence, context.now())
-        plan = plan_read(known, options, ledger.bookmark())
+        plan = plan_read(mapping, mapper, lists.evidence, context.now(), options, ledger.bookmark())
         spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
         with signals_raised():
             source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
-        snapshot = partial(take_snapshot, mapping.source, folder)
-        probe = ChangeProbe(snapshot, known.fit_today, known.began) if context.leaves_traces else None
         advance = context.telemetry.reading(self.watcher.read)
+        snapshot = partial(take_snapshot, mapping.source, folder) if context.leaves_traces else None
         run_id = self.identity.run_id
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
 
     def _publish(self, lease: LeaseKeeper) -> PublishReport:
         context, mapping, run_id = self.context, self.mapping, self.identity.run_id

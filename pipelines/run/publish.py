@@ -29,10 +29,18 @@ from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
 from pipelines.run.images import CoverImages, CoverProblem
 from pipelines.run.options import Advance
-from pipelines.run.outcome import BrakeError, ExitCode, RunOutcome, outcome_of
+from pipelines.run.outcome import (
+    NAMED,
+    BrakeError,
+    ExitCode,
+    RunOutcome,
+    copies_line,
+    joined_lines,
+    outcome_of,
+    outcome_of_standing,
+)
 from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
 from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
-from pipelines.run.standing import NAMED, copies_line, joined_lines, outcome_of_standing
 from pipelines.run.write_back import WrittenBack
 from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
@@ -261,7 +269,7 @@ class Drain:
                     outbox.note_stop("")
                 self.cause = cause or systemic.scope_cause
             finally:
-                self.pace = api.pace
+                self.pace = api.limiter.report
                 await covers.close()
 
     async def _check_contract(self, preflight: Preflight, api: EventApi) -> None:
@@ -270,7 +278,7 @@ class Drain:
         await asyncio.wait({self._preflight})
         if not self._preflight.cancelled():
             self.outlook = self._preflight.result()
-            api.expect_upload_in(self.outlook.upload_field)
+            api.uploader.expect(self.outlook.upload_field)
             self.systemic.expected = self.outlook.expected
 
     @asynccontextmanager
@@ -348,7 +356,7 @@ class Drain:
     def _settle_and_send(self) -> bool:
         settled, api = list(self._answered), self._api
         self.cause = self.cause or (api.stopped if api else None)
-        slots = min(self.in_flight, api.room) if api else self.in_flight
+        slots = min(self.in_flight, api.limiter.concurrency.room) if api else self.in_flight
         if self.systemic.is_cautious or (api and api.circuit.is_open):
             slots = min(1, slots)
         # Rows that wait before they ask about a 409 need no slot.
@@ -380,7 +388,7 @@ class Drain:
             self._deadline = min(self._deadline, loop.time() + self.grace_s)
             self._patience_until = loop.time() + _TURNED_AWAY_S
             if self._api:
-                self._api.stop(self.cause)
+                self._api.limiter.close(self.cause)
         if loop.time() > self._patience_until and not self._answered:
             await self._dismiss()
         with suppress(TimeoutError):

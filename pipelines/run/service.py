@@ -20,8 +20,8 @@ from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing
+from connectors.retry import RetryPolicy, Timing
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
 from mappings.outgoing import outgoing_of
@@ -68,7 +68,7 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
         bounded = replace(retries or RetryPolicy(), key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
         try:
-            yield EventApi(http, limiter=limiter, policy=bounded, now=now, sleep=asyncio.sleep, random=random.random)
+            yield EventApi(http, limiter=limiter, policy=bounded)
         finally:
             limiter.leave()
 

@@ -384,7 +384,7 @@ UPLOADED = httpx.Response(201, json={"doc": {"id": 9}})
 
 def uploaded(service: Service, times: int = 1) -> list[int | ImageProblem]:
     async def upload(api: EventApi) -> list[int | ImageProblem]:
-        return [await api.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
+        return [await api.uploader.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
 
     return ask(service, upload)
 
@@ -461,8 +461,10 @@ def _uploads(takes: Takes, images: int, shown_field: str = "") -> tuple[list[int
         return told(400, "invalid_request", field="file", issue="missing")
 
     async def upload(api: EventApi) -> list[int | ImageProblem]:
-        api.expect_upload_in(shown_field)
-        return await asyncio.gather(*(api.upload(image_of(b"\x89PNG %d" % number), f"key-{number}") for number in range(images)))
+        api.uploader.expect(shown_field)
+        return await asyncio.gather(
+            *(api.uploader.upload(image_of(b"\x89PNG %d" % number), f"key-{number}") for number in range(images))
+        )
 
     return ask(service, upload), requests
 

@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from contract.raw_server import PATIENCE_S, Seen, asked_once, creates, opened, run, server, unanswered, wired
+from contract.raw_server import Seen, asked_once, creates, opened, run, server, unanswered, wired
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -22,7 +22,6 @@ from cryptography.x509.oid import NameOID
 from unit.connectors_api.wired import SECRET, intent
 
 from connectors.event_api.answers import HttpAnswer, Kind
-from connectors.event_api.transport import Exchange
 from mappings.delivery import Receipt, Verdict
 
 PASSWORD = "proxy+s3cret/word"
@@ -319,9 +318,8 @@ def test_a_body_that_is_refused_before_it_was_read_is_told_and_its_connection_le
         writers: list[asyncio.StreamWriter] = []
         listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1024)
         async with opened(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", in_flight=1) as http:
-            exchange = Exchange(http, attempt_s=PATIENCE_S)
-            big = exchange.request("POST", exchange.url("/media"), content=b"x" * (8 << 20))
-            told: list[object] = [await exchange(big), await exchange(big)]
+            big = http.request("POST", http.url("/media"), content=b"x" * (8 << 20))
+            told: list[object] = [await http.exchange(big), await http.exchange(big)]
         listening.close()
         for writer in writers:
             writer.transport.abort()

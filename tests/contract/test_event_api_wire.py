@@ -30,7 +30,7 @@ from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
 from connectors.event_api.answers import HttpAnswer, Kind
-from connectors.event_api.transport import LONGEST_BODY, Exchange
+from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, Verdict
 
 BODY = CREATED.partition(b"\r\n")[2]
@@ -292,8 +292,7 @@ def test_an_endless_answer_is_read_up_to_a_bound() -> None:
 
     async def main() -> object:
         async with server(endless) as (url, _), opened(url) as http:
-            exchange = Exchange(http, attempt_s=PATIENCE_S)
-            return await exchange(exchange.request("GET", exchange.url("/channels")))
+            return await http.exchange(http.request("GET", http.url("/channels")))
 
     answer = run(main)
     assert isinstance(answer, HttpAnswer)
@@ -333,11 +332,10 @@ def test_a_cancelled_delivery_leaves_the_client_usable() -> None:
 def test_a_request_that_may_leave_no_more_is_not_written_and_the_next_one_is() -> None:
     async def main() -> tuple[Seen, object]:
         async with server(creates) as (url, seen), opened(url) as http:
-            exchange = Exchange(http, attempt_s=PATIENCE_S)
-            request = exchange.request("POST", exchange.url("/events"), content=b"{}")
-            assert await exchange(request, lambda: False) is None
+            request = http.request("POST", http.url("/events"), content=b"{}")
+            assert await http.exchange(request, lambda: False) is None
             assert not seen.requests
-            return seen, await exchange(request)
+            return seen, await http.exchange(request)
 
     seen, answer = run(main)
     assert isinstance(answer, HttpAnswer)

@@ -19,7 +19,7 @@ from connectors.addresses import is_metadata
 from connectors.errors import BaseUrlError
 from connectors.event_api.answers import Kind
 from connectors.event_api.media import ImageProblem
-from connectors.event_api.transport import Exchange, open_http
+from connectors.event_api.transport import open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceRefusedError
 from connectors.sources.files.web import FetchLimits, WebFiles
@@ -298,8 +298,7 @@ def test_a_service_whose_name_leads_to_a_metadata_service_is_not_connected_to() 
 
     async def main() -> object:
         async with open_http("https://events.example", SecretStr("a-key-of-a-test"), resolve=resolve) as http:
-            exchange = Exchange(http, attempt_s=5)
-            return await exchange(exchange.request("GET", exchange.url("/channels")))
+            return await http.exchange(http.request("GET", http.url("/channels")))
 
     told = run(main)
     assert unanswered(told).kind is Kind.NOT_REACHED

@@ -25,8 +25,8 @@ from virtual_time import at_once
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import SyncError
@@ -39,7 +39,7 @@ from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
-from pipelines.run.stage import StageJob, stage
+from pipelines.run.stage import ReadPlan, StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
@@ -211,7 +211,9 @@ class Worker:
                 raise
 
     def _stage_job(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> StageJob:
-        return StageJob(run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None)
+        return StageJob(
+            run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None, ReadPlan(START)
+        )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
@@ -249,7 +251,7 @@ class Worker:
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = passage
             limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
-            yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+            yield EventApi(http, limiter=limiter, policy=policy)
 
 
 @contextmanager

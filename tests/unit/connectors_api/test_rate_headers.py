@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import EPOCH, clock
 
-from connectors.event_api.answers import HttpAnswer, interpret, rate_hint
-from connectors.rate_limit import RateHint
+from connectors.event_api.answers import HttpAnswer, RateHint, interpret, rate_hint
 from connectors.retry import retry_after_s
 from sandbox.service import FixedWindow, Meter, TokenBucket
 from sandbox.switches import Rate

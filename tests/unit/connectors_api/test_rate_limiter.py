@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from virtual_time import at_once, clock, now
 
 from connectors.errors import PausedError
-from connectors.rate_limit import RateLimiter, RateReport, Timing
+from connectors.rate_limit import RateLimiter, RateReport
+from connectors.retry import Timing
 
 
 def limiter_with(**patience: float) -> RateLimiter:

@@ -164,9 +164,7 @@ ANY_SCALAR = {"type": ["string", "number", "boolean"]}
 Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
 """A text, however an editor's YAML may type it."""
 Texts = Annotated[
-    tuple[Text, ...],
-    OneOrMany(),
-    WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]}),
+    tuple[Text, ...], OneOrMany(), WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]})
 ]
 """One text, or a list of them."""
 Duration = Annotated[timedelta, PlainValidator(parse_duration), WithJsonSchema({"type": "string", "examples": ["90d", "1h30m"]})]

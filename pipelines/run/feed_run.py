@@ -79,8 +79,7 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        published: PublishReport | None = None
-        outcome = RunOutcome("done", ExitCode.DONE)
+        published, outcome = None, RunOutcome("done", ExitCode.DONE)
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
@@ -162,12 +161,10 @@ class FeedRun:
     def _stage(self, lease: LeaseKeeper) -> Staged:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            job = self._stage_job(lease)
-            staged = stage(job)
-            of_reading = staged.notices[len(job.notices) :]
-            for notice in of_reading:
+            staged = stage(self._stage_job(lease))
+            for notice in staged.notices:
                 structlog.get_logger().info("how the source was read", notice=notice)
-            self._add_notices([*of_reading, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
+            self._add_notices([*staged.notices, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             self.context.telemetry.count(asdict(staged.report.account))

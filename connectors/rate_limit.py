@@ -16,14 +16,12 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from math import inf, sqrt
 from typing import Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from connectors.errors import PausedError
-from connectors.retry import Timing
+from connectors.retry import Pause, Timing
 from mappings.errors import SyncError
 
 _FIRST_IN_FLIGHT = 4
@@ -289,9 +287,6 @@ _SYNC_S = 0.18  # how old news of other workers may be when a request leaves: a 
 _PRESENCE_S = 1.0  # How often a worker shows that it is there.
 _STALE_SLOT_S = 0.25  # A slot taken ahead and not used for so long is void.
 _LONGEST_PROBE_S = 2.0  # How long the others wait for the answer to the first request after a pause.
-_LONGEST_GUESS_S = 60.0  # The longest pause of our own choosing, where the service names none.
-_LONGEST_DOUBT_S = 5.0  # The least pause in the end, where the service names shorter ones and then does not keep to them.
-_FAR_FUTURE_S = 366 * 86_400.0
 _STATED_SHARE = 0.98  # How much of a stated limit is used: the rest is for late timers, and requests that overtake others.
 _SAME_RATE = 0.01
 _SAME_MOMENT_S = 0.5
@@ -448,7 +443,7 @@ class RateLimiter:
         self._limited += 1
         self._is_answered.set()
         answered_at, is_first = self.clock(), permit.pauses == self._state.pauses
-        until = answered_at + (self._pause.wait_s(wait_s) if is_first else min(wait_s or 0.0, _FAR_FUTURE_S))
+        until = answered_at + (self._pause.wait_s(wait_s) if is_first else wait_s or 0.0)
         self._change(lambda state: state.limited(permit, answered_at, until, is_named=wait_s is not None))
 
     def stated(self, limit: float, *, window_s: float | None, reset_s: float | None, rest_s: float) -> None:
@@ -581,59 +576,3 @@ class RateLimiter:
         cause = self._pause.begin(now, state.resume_at) if state.resume_at > now else None
         if cause is not None:
             self.close(cause)
-
-
-@dataclass(slots=True)
-class Pause:
-    """The pauses of one route as this worker meets them. `resume_at` ends the last one; `count` and `total_s` sum them up."""
-
-    timing: Timing
-    max_pause_s: float
-    resume_at: float = -inf
-    is_doubtful: bool = False
-    count: int = 0
-    total_s: float = 0.0
-    limits_in_a_row: int = 0
-    limited_since: float | None = None
-
-    def wait_s(self, asked_s: float | None) -> float:
-        """Return how long to wait at most after the first 429 since a pause, which asked for `asked_s`, or named no wait.
-
-        A named wait is obeyed exactly, until one turns out to be untrue three times in a row. A guess is doubtful, and so is
-        a wait after one that was too short.
-        """
-        self.limits_in_a_row += 1
-        self.is_doubtful = asked_s is None or self.limits_in_a_row > 1
-        ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self.limits_in_a_row - 1, 10))
-        guess = ceiling * (0.5 + self.timing.random() / 2)
-        if asked_s is None:
-            return guess
-        return min(max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self.limits_in_a_row > 3 else asked_s, _FAR_FUTURE_S)
-
-    def begin(self, now: float, until: float) -> PausedError | None:
-        """Pause until then; return why the route is given up, if that is longer than the feed's patience."""
-        if until <= self.resume_at:
-            return None
-        since = self.limited_since = now if self.limited_since is None else self.limited_since
-        self.count += now >= self.resume_at
-        self.total_s += until - max(now, self.resume_at)
-        self.resume_at = until
-        if until - since <= self.max_pause_s:
-            return None
-        resume_at = self.timing.now() + timedelta(seconds=until - now)
-        so_far = f" after {now - since:.0f} s in which it let nothing through" if now > since else ""
-        return PausedError(
-            f"the service asks us to pause for {_in_words(until - now)}{so_far}: longer than this feed's patience "
-            f"({_in_words(self.max_pause_s)})",
-            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause; "
-            "if that cannot be meant, ask the service's support",
-            resume_at=resume_at,
-            retry_after_s=until - now,
-        )
-
-
-def _in_words(seconds: float) -> str:
-    """Return a length of time as people say it: 45 s, 15 min, 2 h, 365 days."""
-    units = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-    unit, name = next((one for one in units if seconds >= 2 * one[0]), units[-1])
-    return f"{seconds / unit:.0f} {name}"

@@ -35,11 +35,7 @@ from mappings.positions import Block
 from mappings.reasons import did_you_mean
 from mappings.zones import find_zone, zone_names
 
-_DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
-_MOST_WRITTEN = 1e15
-_WHOLE_FROM = 100
-_MOST_DECIMALS = 6
-_DURATION_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+_DURATION = re.compile("".join(rf"(?:(?P<{unit}>\d+){unit[0]})?" for unit in ("weeks", "days", "hours", "minutes", "seconds")))
 
 
 def mistake(message: str, hint: str = "") -> PydanticCustomError:
@@ -64,13 +60,8 @@ def written(number: float) -> str:
     """Write a number out for people: three digits that count, thousands apart, never an exponent."""
     if not math.isfinite(number):
         return "unknown"
-    if abs(number) >= _MOST_WRITTEN:
-        return f"{'more' if number > 0 else 'less'} than {math.copysign(_MOST_WRITTEN, number):,.0f}"
-    if abs(number) >= _WHOLE_FROM or number == int(number):
-        return f"{round(number):,}"
-    decimals = min(2 - math.floor(math.log10(abs(number))), _MOST_DECIMALS)
-    text = f"{number:.{decimals}f}".rstrip("0").rstrip(".")
-    return text if float(text) else "nearly 0"
+    text = f"{number:,.0f}" if abs(number) >= 100 else f"{number or 0:.3g}"
+    return "nearly 0" if "e" in text else text
 
 
 def written_rate(per_s: float) -> str:
@@ -87,12 +78,13 @@ def parse_duration(value: object) -> timedelta:
         return value
     text = str(value).strip().replace(" ", "")
     match = _DURATION.fullmatch(text.removeprefix("-"))
-    if not match or not any(match.groups()):
-        raise mistake(f'"{value}" is not a duration', 'write it like "90d", "15m" or "1h30m"')
+    parts = match.groupdict("") if match else {}
     try:
-        length = timedelta(**{unit: int(part) for unit, part in zip(_DURATION_UNITS, match.groups(), strict=True) if part})
+        length = timedelta(**{unit: int(part) for unit, part in parts.items() if part})
     except (OverflowError, ValueError):
-        raise mistake(f'"{value}" is longer than the calendar', 'write it like "90d", "15m" or "1h30m"') from None
+        parts = {}
+    if not any(parts.values()):
+        raise mistake(f'"{value}" is not a duration', 'write it like "90d", "15m" or "1h30m"')
     return -length if text.startswith("-") else length
 
 
@@ -106,7 +98,7 @@ def parse_share(value: object) -> float | None:
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise mistake(f'"{value}" is not a share', 'write it like "5%", or "off"') from None
+        share = -1.0
     if share > 1 and not text.endswith("%"):
         raise mistake(f'"{value}" is more than the whole', f'write "{text}%" if that is meant')
     if not 0 <= share <= 100:
@@ -172,9 +164,7 @@ ANY_SCALAR = {"type": ["string", "number", "boolean"]}
 Text = Annotated[str, WithJsonSchema(ANY_SCALAR)]
 """A text, however an editor's YAML may type it."""
 Texts = Annotated[
-    tuple[Text, ...],
-    OneOrMany(),
-    WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]}),
+    tuple[Text, ...], OneOrMany(), WithJsonSchema({"anyOf": [ANY_SCALAR, {"type": "array", "items": ANY_SCALAR, "minItems": 1}]})
 ]
 """One text, or a list of them."""
 Duration = Annotated[timedelta, PlainValidator(parse_duration), WithJsonSchema({"type": "string", "examples": ["90d", "1h30m"]})]

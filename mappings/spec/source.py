@@ -9,14 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from mappings.spec.soql import (
-    ApiName,
-    FieldPaths,
-    FieldTest,
-    Incremental,
-    Soql,
-    parse_query,
-)
+from mappings.spec.soql import ApiName, FieldPaths, FieldTest, Incremental, Soql, parse_query
 from mappings.spec.source_words import (
     CELL_RANGE,
     CellRange,

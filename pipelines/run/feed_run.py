@@ -24,13 +24,12 @@ from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
-from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of, outcome_of_standing
 from pipelines.run.preflight import Preflight
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, SystemicFailure, outcome_of_publish, patience_with, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
-from pipelines.run.standing import outcome_of_standing
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount

@@ -464,7 +464,7 @@ def test_each_step_of_a_row_is_shown_with_its_input(build: Build, row: Row) -> N
     (refused,) = (step.refused for step in explanation.steps if step.refused)
     assert "This is not a date" in refused
     assert "31/03/2026" in refused
-    assert explanation.outcome == compile_feed(mapping, Directory())(told)
+    assert explanation.outcomes[0] == compile_feed(mapping, Directory())(told)
 
 
 def test_steps_after_a_tolerated_refusal_are_shown_too(build: Build, row: Row) -> None:

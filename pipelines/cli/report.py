@@ -35,7 +35,6 @@ if IS_WORKING:
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
-    from pipelines.settings import current_settings
     from state.enums import EntryState, ProblemKind, Waiting
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
@@ -67,12 +66,12 @@ def report(
     The page is one file without scripts: it loads nothing, can be printed, and is read well by a screen reader. It
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
-    settings, output, made_at = current_settings(), Output(json=as_json), now()
+    output, made_at = Output(json=as_json), now()
     if link is not None and not _LINK.fullmatch(link):
         hint = "for example https://events.example/e/{id}"
         raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
     chosen = _since(since, made_at)
-    with open_state(settings) as reader, output.progress("looking through rows") as bar:
+    with open_state() as reader, output.progress("looking through rows") as bar:
         name = reader.feed_name(feed)
         page, sections = _page(reader, name, chosen, link or "", made_at, bar)
     if html is not None:
@@ -176,7 +175,7 @@ class Point(NamedTuple):
     hint: str = ""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """A field that differs."""
 
     where: str
@@ -196,7 +195,7 @@ class Line(NamedTuple):
     event_id: int | None = None
     link: str = ""
     points: tuple[Point, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
     note: str = ""
 
@@ -377,9 +376,9 @@ class _Rows:
         return "" if event_id is None else self.link.replace("{id}", str(event_id))
 
 
-def _changes(record: RowRecord) -> tuple[Change, ...]:
+def _changes(record: RowRecord) -> tuple[FieldChange, ...]:
     fields = (one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed)
-    return tuple(Change(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
+    return tuple(FieldChange(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
 
 
 def _text(record: RowRecord, section: SectionName) -> str:

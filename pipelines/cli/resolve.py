@@ -138,7 +138,7 @@ def resolve(  # the options of the surface
     if (same_as or event_id is not None) and (state is not None or len(words) != 1):
         hint = f"name one row: `eventsync resolve {feed} ROW {option} ...`"
         raise ConfigError(f"{option} names the one event of one row", hint=hint)
-    with open_feed_session(settings, feed) as session:
+    with open_feed_session(feed) as session:
         name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
@@ -163,7 +163,7 @@ class Resolution(TypedDict):
     """What was decided, row by row. `warning`: what speaks against it; `is_confirmed` false: nothing was changed."""
 
     feed: str
-    rows: Sequence[Told]
+    rows: Sequence[DecidedRow]
     warning: str
     is_confirmed: bool
 
@@ -172,7 +172,7 @@ _PATIENCE_S = 20.0
 _NAMED = 5
 
 
-class Told(TypedDict):
+class DecidedRow(TypedDict):
     """One row after the decision, in words.
 
     `removed_event_ids`: the events recorded as removed; `other_key`: the row whose event this one took over or gave back.
@@ -241,10 +241,10 @@ def _warning(session: FeedSession, choice: Choice) -> str:
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
 
 
-def _told(resolved: Resolved) -> Told:
+def _told(resolved: Resolved) -> DecidedRow:
     change = resolved.outcome if isinstance(resolved.outcome, Change) else None
     return document_from(
-        Told,
+        DecidedRow,
         resolved.after,
         was=resolved.before.state,
         is_changed=change is not None,

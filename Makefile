@@ -51,7 +51,7 @@ typed:
 	$(BIN)/mypy
 
 quick-tested:
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m "not slow" $(QUICK)
+	$(BIN)/pytest --numprocesses logical --dist worksteal -m "not slow" $(QUICK)
 
 checked: typed # beside the tests: it keeps one core busy, and they wait a good deal
 	$(BIN)/lint-imports --no-logo

@@ -20,8 +20,8 @@ from pydantic import SecretStr
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import direct_transport, open_http, resolve_by_system
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.delivery import Intent, Receipt
 from mappings.row_key import IdempotencyKey, RowKey
 
@@ -83,7 +83,7 @@ async def eventsync(url: str, in_flight: int) -> AsyncIterator[Send]:
 
     limiter = RateLimiter(Timing(time.monotonic, asyncio.sleep, random.random, now))
     async with open_http(url, SecretStr(KEY), in_flight=in_flight) as http:
-        api = EventApi(http, limiter=limiter, policy=RetryPolicy(), now=now, sleep=asyncio.sleep, random=random.random)
+        api = EventApi(http, limiter=limiter, policy=RetryPolicy())
 
         async def send(number: int) -> None:
             verdict = await api.deliver(Intent(number, RowKey(str(number)), idempotency_key(number), BODY, channel_id=12))

@@ -22,8 +22,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Sharing, Timing
-from connectors.retry import retry_after_s
+from connectors.rate_limit import ConcurrencyLimit, Permit, RateLimiter, Sharing
+from connectors.retry import Timing, retry_after_s
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

@@ -24,7 +24,7 @@ from connectors.sources.contract import REAL_CLOCK, Access, SalesforceAccess
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.query import Shapes, select_object
-from connectors.sources.salesforce.source import SalesforceRecords
+from connectors.sources.salesforce.source import read_salesforce
 from mappings.spec.source import SalesforceSource
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -67,10 +67,9 @@ def floor(access: Access, api: str) -> tuple[int, float]:
 
 
 def read(access: Access, api: str) -> tuple[int, float, float]:
-    source = SalesforceRecords(_spec(api), ColumnRequest(COLUMNS), access)
     started, cpu = time.perf_counter(), time.process_time()
     count = 0
-    with source.read() as reading:
+    with read_salesforce(_spec(api), ColumnRequest(COLUMNS), access) as reading:
         for _ in reading.rows:
             count += 1
         told = reading.ending()

@@ -24,7 +24,7 @@ from mappings.delivery import Answer, Receipt
 from mappings.event import Directory
 from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
+from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled, open_outbox
 from state.opening import open_database
@@ -50,12 +50,11 @@ class Feed:
         run_id = f"run-{self.runs}"
         self.ledger.begin_run(run_id, launched_by="benchmark")
         mapper = compile_feed(self.mapping, Directory(), NOW)
-        known = ReadInputs(self.mapping, mapper, "", NOW)
-        plan = plan_read(known, RunOptions(), self.ledger.bookmark())
-        probe = ChangeProbe(partial(take_snapshot, self.mapping.source, self.folder), known.fit_today, NOW)
+        plan = plan_read(self.mapping, mapper, "", NOW, RunOptions(), self.ledger.bookmark())
+        snapshot = None if is_plain else partial(take_snapshot, self.mapping.source, self.folder)
         source = open_source(self.mapping.source, self.folder, mapper.columns)
         told = (self.mapping, source, mapper, self.ledger, RunOptions(), lambda _rows: None)
-        return stage(StageJob(run_id, self.lease.token, *told, (), plan, None if is_plain else probe))
+        return stage(StageJob(run_id, self.lease.token, *told, plan, (), snapshot))
 
     def deliver_all(self) -> None:
         outbox = open_outbox(self.ledger.fence("run-1", self.lease.token))

@@ -83,19 +83,10 @@ Loc = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedProblem:
-    """A mistake in a mapping file, at its position."""
-
-    position: Position
-    message: str
-    hint: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class MappingProblem:
-    """A mistake in a document whose position is still to be looked up."""
+    """A mistake in a mapping file: at a position, or at a part of the document whose position is still to be looked up."""
 
-    loc: Loc
+    where: Position | Loc
     message: str
     hint: str = ""
 
@@ -113,7 +104,7 @@ class ValuePosition:
         return ValuePosition(self.loc + loc, self.path, self.may_be_empty if may_be_empty is None else may_be_empty)
 
 
-def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None, list[PlacedProblem]]:
+def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None, list[MappingProblem]]:
     """Return the document, and every problem of its YAML: None where it is no YAML at all, partial where there are problems."""
     try:
         deep = _too_deep(text)
@@ -121,9 +112,9 @@ def read_yaml(text: str, file: IncludedFile | None = None) -> tuple[Node | None,
     except yaml.YAMLError as error:
         return None, [_yaml_problem(error, text, file)]
     if deep:
-        return None, [PlacedProblem(deep._replace(file=file), _ENDLESS)]
+        return None, [MappingProblem(deep._replace(file=file), _ENDLESS)]
     if root is None:
-        return None, [PlacedProblem(Position(1, 1, file), "the file is empty")]
+        return None, [MappingProblem(Position(1, 1, file), "the file is empty")]
     reading = _Reading(file)
     return reading.node(root, 0), reading.problems
 
@@ -182,7 +173,7 @@ class _Reading:
     """Makes positioned texts, lists and blocks of PyYAML's nodes."""
 
     file: IncludedFile | None
-    problems: list[PlacedProblem] = field(default_factory=list)
+    problems: list[MappingProblem] = field(default_factory=list)
     _count: int = 0
 
     def node(self, node: yaml.Node, depth: int) -> Node:
@@ -190,7 +181,7 @@ class _Reading:
         position = self._position(node)
         if depth > _MAX_DEPTH or self._count > _MAX_NODES:
             if _ENDLESS not in {problem.message for problem in self.problems}:
-                self.problems.append(PlacedProblem(position, _ENDLESS))
+                self.problems.append(MappingProblem(position, _ENDLESS))
             return Scalar.at(position, "")
         if isinstance(node, yaml.MappingNode):
             return self._block(node, position, depth)
@@ -204,12 +195,12 @@ class _Reading:
         for key_node, value_node in node.value:
             place = self._position(key_node)
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(PlacedProblem(place, "a key must be plain text"))
+                self.problems.append(MappingProblem(place, "a key must be plain text"))
             elif key_node.value == "<<" and not key_node.style:
                 merged.append(value_node)
             elif key_node.value in block:
                 first = block.key_position(key_node.value).line
-                self.problems.append(PlacedProblem(place, f'the key "{key_node.value}" stands twice', f"first in line {first}"))
+                self.problems.append(MappingProblem(place, f'the key "{key_node.value}" stands twice', f"first in line {first}"))
             else:
                 block[Scalar.at(place, key_node.value)] = self.node(value_node, depth + 1)
         for value_node in merged:
@@ -218,21 +209,21 @@ class _Reading:
                 if isinstance(other, Block):
                     block |= {key: inner for key, inner in other.items() if key not in block}
                 else:
-                    self.problems.append(PlacedProblem(self._position(value_node), '"<<" merges a mapping, and this is not one'))
+                    self.problems.append(MappingProblem(self._position(value_node), '"<<" merges a mapping, and this is not one'))
         return block
 
     def _position(self, node: yaml.Node) -> Position:
         return Position(node.start_mark.line + 1, node.start_mark.column + 1, self.file)
 
 
-def _yaml_problem(error: yaml.YAMLError, text: str, file: IncludedFile | None) -> PlacedProblem:
+def _yaml_problem(error: yaml.YAMLError, text: str, file: IncludedFile | None) -> MappingProblem:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         position = Position(mark.line + 1, mark.column + 1, file)
         if text[mark.index : mark.index + 1] == "\t":
-            return PlacedProblem(position, "this is not YAML: a tab stands here, indent with spaces")
+            return MappingProblem(position, "this is not YAML: a tab stands here, indent with spaces")
         context = f" ({error.context})" if error.context else ""
-        return PlacedProblem(position, f"this is not YAML: {error.problem}{context}")
+        return MappingProblem(position, f"this is not YAML: {error.problem}{context}")
     if isinstance(error, yaml.reader.ReaderError):
-        return PlacedProblem(position_after(text[: error.position], file), "this is not YAML: a control character stands here")
-    return PlacedProblem(Position(1, 1, file), f"this is not YAML: {error}")
+        return MappingProblem(position_after(text[: error.position], file), "this is not YAML: a control character stands here")
+    return MappingProblem(Position(1, 1, file), f"this is not YAML: {error}")

@@ -94,6 +94,12 @@ class Refusal(Exception):  # noqa: N818 - it is an answer about one row, not an 
         filled.is_final = self.is_final
         return filled
 
+    def as_final(self) -> Refusal:
+        """Return the same refusal, which no other choice around the value may set aside."""
+        final = self.about("", "", "")
+        final.is_final = True
+        return final
+
     def reason(self, field: str) -> Reason:
         """The reason shown to people, for the event's `field`."""
         return Reason(self.code, field, self.column, _showable(self.found), self.hint, self.step)

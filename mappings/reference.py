@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, Event
@@ -17,7 +16,7 @@ from mappings.spec.soql import FieldTest, Incremental
 from mappings.spec.source import SOURCES, AnySource, DelimitedSource, FileSource, GridSource, Join, RecordSource
 from mappings.spec.source_words import Days, Header
 from mappings.spec.values import MARKERS, Condition, Test, Value
-from mappings.steps.step import FAMILIES, Step
+from mappings.steps.step import FAMILIES
 from mappings.strict import Strict, union_members
 
 _PARTS: Mapping[str, type[Strict]] = {
@@ -60,6 +59,11 @@ In lookups `ignore` lists the differences that do not count: `case`, `accents`, 
 """
 _SHARED = _OPENING.split("\n\n")[2:]
 """What every value shares, which stands once, at the beginning of the page."""
+_OF_RULES = (
+    "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
+    " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
+)
+_OF_EVENTS = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
 _CODE = re.compile(r"`([^`]+)`")
 
 
@@ -106,35 +110,27 @@ class Vocabulary:
         """The whole page, in Markdown."""
         return f"{_OPENING}\n{''.join(map(str, self.sections)).rstrip()}\n"
 
-    @cached_property
-    def words(self) -> tuple[str, ...]:
-        """Every word that can be looked up: of headings, keys of tables, and reasons of rejection."""
-        keys = [row[0] for section in self.sections for table in section.tables for row in table.rows]
-        named = [word for section in self.sections for word in section.words]
-        shared = [word for paragraph in _SHARED for word in _CODE.findall(paragraph) if word.isidentifier()]
-        return tuple(dict.fromkeys([*named, *(key.strip("`") for key in keys if _CODE.fullmatch(key)), *shared]))
-
     def about(self, word: str) -> tuple[VocabularySection, ...]:
         """Return the sections about a word; else those whose tables have a key called so, with that row alone."""
-        about = tuple(section for section in self.sections if word in section.words) or tuple(self._with_key(word))
-        shared = [paragraph for paragraph in _SHARED if word in _CODE.findall(paragraph)]
-        return about or tuple(VocabularySection("The mapping language", f"`{word}`", _one_line(text)) for text in shared)
+        about = [section for section in self.sections if word in section.words]
+        for section in self.sections if not about else ():
+            rows = [row for table in section.tables for row in table.rows if row[0] == f"`{word}`"]
+            keys = next((table.columns for table in section.tables if table.columns[0] in {"key", "code", "field"}), ())
+            about += [replace(section, tables=(Grid(keys, tuple(rows)),))] if rows and keys else []
+        shared = [paragraph for paragraph in _SHARED if word in _CODE.findall(paragraph)] if not about else []
+        about += [VocabularySection("The mapping language", f"`{word}`", _one_line(text)) for text in shared]
+        return tuple(about)
 
     def near(self, word: str) -> str:
         """Return `did you mean "x"?` for a word that the language does not have, or ""."""
-        return did_you_mean(word, self.words)
-
-    def _with_key(self, word: str) -> Iterator[VocabularySection]:
-        for section in self.sections:
-            keyed = [table for table in section.tables if table.columns[0] in {"key", "code", "field"}]
-            found = [Grid(table.columns, tuple(row for row in table.rows if row[0] == f"`{word}`")) for table in keyed]
-            if tables := tuple(table for table in found if table.rows):
-                yield replace(section, tables=tables)
+        keys = [row[0] for section in self.sections for table in section.tables for row in table.rows]
+        named = [word for section in self.sections for word in section.words]
+        return did_you_mean(word, [*named, *(key.strip("`") for key in keys if _CODE.fullmatch(key)), *_CODE.findall(_OPENING)])
 
 
 def read_vocabulary() -> Vocabulary:
     """Return the reference."""
-    return Vocabulary((*_file(), *_values(), *_rules(), *_steps(), *_event(), *_reasons()))
+    return Vocabulary((*_file(), *_values(), *_rules(), *_steps(), *_event_and_reasons()))
 
 
 def _file() -> Iterator[VocabularySection]:
@@ -142,13 +138,16 @@ def _file() -> Iterator[VocabularySection]:
     yield VocabularySection(chapter, chapter, "", _tables(FeedMapping), 2)
     yield VocabularySection(chapter, "`source`", "Which kind of file it is, where it is, and how it is read.")
     for model, title in _SHARED_BY_SOURCES.items():
-        kinds = [f"`{kind}`" for kind, source in SOURCES.items() if issubclass(source, model)]
-        heading = title if model is AnySource else f"{title}: {', '.join(kinds)}"
-        yield _section(chapter, heading, model, frozenset(model.model_fields) - frozenset(model.__annotations__), 4)
+        kinds = ", ".join(f"`{kind}`" for kind, source in SOURCES.items() if issubclass(source, model))
+        yield _section(chapter, title if model is AnySource else f"{title}: {kinds}", model, _inherited(model), 4)
     for kind, source in SOURCES.items():
-        yield _section(chapter, f"`kind: {kind}`", source, frozenset(source.model_fields) - frozenset(source.__annotations__), 4)
+        yield _section(chapter, f"`kind: {kind}`", source, _inherited(source), 4)
     for heading, part in _PARTS.items():
         yield _section(chapter, heading, part)
+
+
+def _inherited(model: type[Strict]) -> frozenset[str]:
+    return frozenset(model.model_fields) - frozenset(model.__annotations__)
 
 
 def _values() -> Iterator[VocabularySection]:
@@ -161,11 +160,7 @@ def _values() -> Iterator[VocabularySection]:
 
 
 def _rules() -> Iterator[VocabularySection]:
-    promise = (
-        "Rules are applied in their order: those before `explode` and `recur` to the row, those after them to each of its events."
-        " `group` and `duplicates` look at all rows that are wanted; `window` looks last, at the event's times."
-    )
-    yield VocabularySection("Rows", "Rows", promise, (), 2)
+    yield VocabularySection("Rows", "Rows", _OF_RULES, (), 2)
     for word, model in union_members(Rule).items():
         yield from _with_block("Rows", word, model)
     conditions = union_members(Condition).values()
@@ -178,25 +173,17 @@ def _steps() -> Iterator[VocabularySection]:
         chapter = f"Steps: {family.lower()}"
         yield VocabularySection(chapter, chapter, level=2)
         for step in steps:
-            tables = (*_tables(step, _OF_STEPS), _examples(step))
+            shown = tuple((_code(one.step), _shown(one.goes_in), _shown(one.comes_out)) for one in step.examples)
+            tables = (*_tables(step, _OF_STEPS), Grid(("written", "goes in", "comes out"), shown))
             yield VocabularySection(chapter, f"`{step.name}`", _one_line(step.__doc__), tables)
 
 
-def _examples(step: type[Step]) -> Grid:
-    rows = ((_code(shown.step), _shown(shown.goes_in), _shown(shown.comes_out)) for shown in step.examples)
-    return Grid(("written", "goes in", "comes out"), tuple(rows))
-
-
-def _event() -> Iterator[VocabularySection]:
-    promise = "These fields are checked before anything is sent. Any other field that the service takes is declared with `extra`."
+def _event_and_reasons() -> Iterator[VocabularySection]:
     required = {path.split(".", 1)[0] for path in REQUIRED_FIELDS}
-    rows = tuple((f"`{name}`", "yes" if name in required else "no") for name in Event.__annotations__)
-    yield VocabularySection("The event", "The event", promise, (Grid(("field", "required"), rows),), 2)
-
-
-def _reasons() -> Iterator[VocabularySection]:
-    rows = tuple((f"`{code}`", text) for code, text in REASON_TEXTS.items())
-    yield VocabularySection("Why a row is rejected", "Why a row is rejected", "", (Grid(("code", "in words"), rows),), 2)
+    fields = Grid(("field", "required"), tuple((f"`{one}`", "yes" if one in required else "no") for one in Event.__annotations__))
+    yield VocabularySection("The event", "The event", _OF_EVENTS, (fields,), 2)
+    reasons = Grid(("code", "in words"), tuple((f"`{code}`", text) for code, text in REASON_TEXTS.items()))
+    yield VocabularySection("Why a row is rejected", "Why a row is rejected", "", (reasons,), 2)
 
 
 def _with_block(

@@ -72,8 +72,8 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
     attempt, digest, switches = context.attempt, blake2b(body, digest_size=16).digest(), sandbox.switches
     attempt.digest = digest.hex()
     key = attempt.idempotency_key = read_key(context.request.headers, switches)
-    fault = sandbox.fault_plan.draw(f"{context.route}:{key or attempt.digest}", switches)
-    slot = (attempt.key_name, context.route, key) if key and switches.idempotency != "ignore" else None
+    fault = sandbox.fault_plan.draw(f"{attempt.route}:{key or attempt.digest}", switches)
+    slot = (attempt.key_name, attempt.route, key) if key and switches.idempotency != "ignore" else None
     stored = sandbox.stored_answer(slot, digest, attempt.at) if slot else None
     new_slot = slot if stored is None else None
 
@@ -143,7 +143,7 @@ async def create_event(sandbox: Sandbox, context: RequestContext) -> Answer:
     body = await read_json_body(context.request, sandbox.switches.max_body_bytes)
 
     def create() -> Answer:
-        new = read_event(parse_json(body), sandbox.rules)
+        new = read_event(parse_json(body), sandbox.switches, sandbox.store.image_ids)
         sandbox.check_channel(key, new.channel_id)
         attempt, number = context.attempt, sandbox.store.new_event_id()
         event = StoredEvent(

@@ -26,7 +26,7 @@ from sandbox.answers import Answer, ApiError, BrokenResponse
 from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
 from sandbox.service import RequestContext, RouteName, Sandbox, open_sandbox
 from sandbox.switches import Switches
-from sandbox.views import Pages, admin_routes
+from sandbox.views import admin_routes, page_routes
 
 PREFIX: Final = "/api/public/v1"
 Handler = Callable[[Sandbox, RequestContext], Awaitable[Answer]]
@@ -63,7 +63,7 @@ def app_of(sandbox: Sandbox) -> Starlette:
 
     public = [_route(sandbox, path, handlers) for path, handlers in _PUBLIC.items()]
     app = Starlette(
-        routes=[*public, *Pages(sandbox).routes(), *admin_routes(sandbox)],
+        routes=[*public, *page_routes(sandbox), *admin_routes(sandbox)],
         exception_handlers={HTTPException: respond_to_unknown, Exception: respond_to_failure},
         lifespan=lifespan,
     )

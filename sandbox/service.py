@@ -6,21 +6,19 @@ import asyncio
 import math
 import secrets
 import time
-import zoneinfo
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from starlette.requests import Request
 
-from sandbox.answers import Answer, ApiError, FaultPlan, Wire, invalid, retry_after
+from sandbox.answers import Answer, ApiError, FaultPlan, Headers, Wire, invalid, retry_after
 from sandbox.store import (
     ALL_SCOPES,
     CHANNELS,
-    CLASSIFICATIONS,
     DEFAULT_KEY,
     OWNER,
     ApiKey,
@@ -33,7 +31,6 @@ from sandbox.store import (
     seed_keys,
 )
 from sandbox.switches import Rate, RateHeaders, RateKind, Switches
-from sandbox.validation import Rules
 
 HEADER: Final = "Idempotency-Key"
 _SOON_S: Final = 0.2
@@ -60,13 +57,12 @@ def uses_up_key(answer: Answer, switches: Switches) -> bool:
 
 
 class Meter(Protocol):
-    """Counts the requests of one route and key."""
+    """Counts the requests of one route and key; `left` is how many more would be admitted at once."""
+
+    left: float
 
     def take(self, now: float) -> float:
         """Return 0 if the request is admitted, otherwise the seconds until one would be."""
-
-    def left(self, now: float) -> int:
-        """Return how many requests would be admitted at once."""
 
 
 class TokenBucket:
@@ -74,28 +70,18 @@ class TokenBucket:
 
     def __init__(self, rate: Rate, burst: int) -> None:
         self._per_s = rate.count / rate.period_s
-        self._burst = float(burst or max(1, math.floor(self._per_s)))
-        self._tokens = self._burst
-        self._at: float | None = None
+        self._burst = self.left = float(burst or max(1, math.floor(self._per_s)))
+        self._at = -math.inf
 
     def take(self, now: float) -> float:
         """Take a token and return 0, or return the seconds until there is one."""
-        self._fill(now)
-        if self._tokens >= 1:
-            self._tokens -= 1
-            return 0
-        return (1 - self._tokens) / self._per_s
-
-    def left(self, now: float) -> int:
-        """Return the whole tokens in the bucket."""
-        self._fill(now)
-        return int(self._tokens)
-
-    def _fill(self, now: float) -> None:
         # The tiny addition lets a client that waits exactly as long as asked find a whole token.
-        passed = max(0.0, now - self._at) if self._at is not None else 0.0
-        self._tokens = min(self._burst, self._tokens + passed * self._per_s + 1e-9)
+        self.left = min(self._burst, self.left + max(0.0, now - self._at) * self._per_s + 1e-9)
         self._at = now
+        if self.left < 1:
+            return (1 - self.left) / self._per_s
+        self.left -= 1
+        return 0
 
 
 class FixedWindow:
@@ -104,25 +90,17 @@ class FixedWindow:
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._window = -1
-        self._used = 0
+        self.left = 0.0
 
     def take(self, now: float) -> float:
         """Return 0, or the seconds until the next window begins."""
-        self._advance(now)
-        if self._used < self._rate.count:
-            self._used += 1
-            return 0
-        return (self._window + 1) * self._rate.period_s - now
-
-    def left(self, now: float) -> int:
-        """Return the requests left in this window."""
-        self._advance(now)
-        return self._rate.count - self._used
-
-    def _advance(self, now: float) -> None:
         window = int(now // self._rate.period_s)
         if window != self._window:
-            self._window, self._used = window, 0
+            self._window, self.left = window, self._rate.count
+        if not self.left:
+            return (window + 1) * self._rate.period_s - now
+        self.left -= 1
+        return 0
 
 
 class SlidingWindow:
@@ -131,23 +109,18 @@ class SlidingWindow:
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
         self._taken: deque[float] = deque()
+        self.left = 0.0
 
     def take(self, now: float) -> float:
         """Return 0, or the seconds until the oldest counted request is a period old."""
-        self._forget(now)
-        if len(self._taken) < self._rate.count:
-            self._taken.append(now)
-            return 0
-        return self._taken[0] + self._rate.period_s - now
-
-    def left(self, now: float) -> int:
-        """Return the requests left at this instant."""
-        self._forget(now)
-        return self._rate.count - len(self._taken)
-
-    def _forget(self, now: float) -> None:
         while self._taken and self._taken[0] <= now - self._rate.period_s:
             self._taken.popleft()
+        if len(self._taken) == self._rate.count:
+            self.left = 0
+            return self._taken[0] + self._rate.period_s - now
+        self._taken.append(now)
+        self.left = self._rate.count - len(self._taken)
+        return 0
 
 
 METERS: Final[Mapping[RateKind, Callable[[Rate, int], Meter]]] = {
@@ -157,19 +130,15 @@ METERS: Final[Mapping[RateKind, Callable[[Rate, int], Meter]]] = {
 }
 
 
-def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> tuple[tuple[str, str], ...]:
+def _limit_headers(style: RateHeaders, rate: Rate, left: int, wait_s: float) -> Headers:
     reset_s = math.ceil(wait_s) or rate.period_s
-    policy = ("RateLimit-Policy", f'"default";q={rate.count};w={rate.period_s}')
-    headers: Mapping[RateHeaders, tuple[tuple[str, str], ...]] = {
-        "none": (),
-        "x-ratelimit": (
-            ("X-RateLimit-Limit", str(rate.count)),
-            ("X-RateLimit-Remaining", str(left)),
-            ("X-RateLimit-Reset", str(reset_s)),
-        ),
-        "ratelimit": (policy, ("RateLimit", f'"default";r={left};t={reset_s}')),  # draft-ietf-httpapi-ratelimit-headers
-    }
-    return headers[style]
+    if style == "x-ratelimit":
+        values = {"Limit": rate.count, "Remaining": left, "Reset": reset_s}
+        return tuple((f"X-RateLimit-{name}", str(value)) for name, value in values.items())
+    if style == "ratelimit":  # draft-ietf-httpapi-ratelimit-headers
+        policy = ("RateLimit-Policy", f'"default";q={rate.count};w={rate.period_s}')
+        return policy, ("RateLimit", f'"default";r={left};t={reset_s}')
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +156,8 @@ class RequestContext:
     """One public request with its audit line and its rate limit headers, both filled in on the way."""
 
     request: Request
-    route: RouteName
     attempt: Attempt
-    limit_headers: tuple[tuple[str, str], ...] = ()
+    limit_headers: Headers = ()
 
 
 class Sandbox:
@@ -205,20 +173,13 @@ class Sandbox:
         self.channels: dict[int, Channel] = {}
         self.keys: dict[str, ApiKey] = {}
         self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
-        self._zones = frozenset(zoneinfo.available_timezones())
         self._seed_if_new()
-
-    @property
-    def rules(self) -> Rules:
-        """The rules for payloads under the switches of this moment."""
-        slugs = {one["slug"] for one in CLASSIFICATIONS[self.switches.classification_list]["docs"]}
-        return Rules(slugs, self._zones, self.store.image_ids, self.switches)
 
     def begin(self, request: Request, route: RouteName) -> RequestContext:
         """Return the context of a request that has just come in."""
-        attempt = Attempt(self.environment.clock(), self.environment.new_request_id(), route)
-        attempt.idempotency_key = request.headers.get(HEADER, "")
-        return RequestContext(request, route, attempt)
+        key = request.headers.get(HEADER, "")
+        attempt = Attempt(self.environment.clock(), self.environment.new_request_id(), route, idempotency_key=key)
+        return RequestContext(request, attempt)
 
     def admit(self, context: RequestContext, scope: str) -> ApiKey:
         """Return the caller's key and count its request; `scope` "none" requires none. Raises ApiError 401, 403 or 429."""
@@ -244,7 +205,7 @@ class Sandbox:
         """Count the request against its route's limit, with a new meter where that was switched. Raises ApiError 429."""
         attempt, switches = context.attempt, self.switches
         rates = {"events": switches.rate_events, "media": switches.rate_media, "openapi": None}
-        rate = rates.get(context.route, switches.rate_lists)
+        rate = rates.get(attempt.route, switches.rate_lists)
         if rate is None:
             return
         slot, policy = (attempt.route, attempt.key_name), (switches.rate_kind, rate, switches.rate_burst)
@@ -252,7 +213,7 @@ class Sandbox:
             self._meters[slot] = policy, METERS[switches.rate_kind](rate, switches.rate_burst)
         meter = self._meters[slot][1]
         wait_s = meter.take(attempt.at)
-        headers = _limit_headers(switches.rate_headers, rate, meter.left(attempt.at), wait_s)
+        headers = _limit_headers(switches.rate_headers, rate, int(meter.left), wait_s)
         if wait_s > 0:
             message = f"The limit of {rate} on this route is used up. Wait, then send the same request again."
             raise ApiError("rate_limited", message, headers=(*headers, *retry_after(switches.retry_after, wait_s, attempt.at)))
@@ -309,8 +270,10 @@ class Sandbox:
         return [channel for channel in self.channels.values() if key.owner in channel.owners]
 
     def read_access(self) -> None:
-        """Read channels, access and API keys again, after they were changed."""
-        self.channels = {channel.id: channel for channel in self.store.channels()}
+        """Read access to channels and API keys again, after they were changed."""
+        access = self.store.access()
+        owners = {one.id: frozenset(owner for owner, channel_id in access if channel_id == one.id) for one in CHANNELS}
+        self.channels = {one.id: replace(one, owners=owners[one.id]) for one in CHANNELS}
         self.keys = {key.name: key for key in self.store.api_keys()}
         self._by_digest = {key.digest: key for key in self.keys.values()}
 
@@ -345,7 +308,8 @@ class Sandbox:
 
     def _seed(self) -> None:
         for channel in CHANNELS:
-            self.store.add_channel(channel)
+            for owner in channel.owners:
+                self.store.set_access(owner, channel.id, is_allowed=True)
         for key in seed_keys(self.api_key):
             self.store.put_key(key)
 

@@ -61,6 +61,7 @@ _SEED: Final = json.loads(files("sandbox").joinpath("seed.json").read_text("utf-
 CHANNELS: Final = tuple(Channel(one["id"], one["slug"], one["name"], frozenset(one["owners"])) for one in _SEED["channels"])
 CLASSIFICATIONS: Final[Mapping[str, dict[str, Any]]] = _SEED["classifications"]
 """The lists of classifications, each with its version and its `docs` (slug, name, description)."""
+SLUGS: Final = {name: {one["slug"] for one in listed["docs"]} for name, listed in CLASSIFICATIONS.items()}
 
 
 def seed_keys(default_secret: str) -> tuple[ApiKey, ...]:
@@ -93,8 +94,7 @@ _CLEAR: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
+class StoredEvent(NamedTuple):
     """An event as it was created; `body` is the payload's exact bytes. Times in seconds since the epoch."""
 
     id: int
@@ -128,7 +128,6 @@ class Attempt:
 
 # Not `astuple`, whose deep copies would be the slowest part of a request.
 _KEY_ROW: Final = attrgetter("name", "owner", "digest", "last_four", "state")
-_EVENT_ROW: Final = attrgetter(*(one.name for one in fields(StoredEvent)))
 _ATTEMPT_ROW: Final = attrgetter(*(one.name for one in fields(Attempt)))
 
 
@@ -156,17 +155,9 @@ class Store:
             raise
         self._db.execute("COMMIT")
 
-    def add_channel(self, channel: Channel) -> None:
-        """Add a channel with its owners' access, unless it is there."""
-        self._db.execute("INSERT OR IGNORE INTO channels VALUES (?, ?, ?)", (channel.id, channel.slug, channel.name))
-        for owner in channel.owners:
-            self.set_access(owner, channel.id, is_allowed=True)
-
-    def channels(self) -> list[Channel]:
-        """Return all channels by id, each with the owners that may use it now."""
-        access = self._db.execute("SELECT channel_id, owner FROM access").fetchall()
-        rows = self._db.execute("SELECT id, slug, name FROM channels ORDER BY id")
-        return [Channel(row[0], row[1], row[2], frozenset(owner for number, owner in access if number == row[0])) for row in rows]
+    def access(self) -> list[tuple[str, int]]:
+        """Return who may use which channel now, as pairs of an owner and a channel's id."""
+        return self._db.execute("SELECT owner, channel_id FROM access").fetchall()
 
     def set_access(self, owner: str, channel_id: int, *, is_allowed: bool) -> None:
         """Let `owner` use the channel from now on, or not."""
@@ -203,7 +194,7 @@ class Store:
 
     def add_event(self, event: StoredEvent) -> None:
         """Add a created event, whose id came from `new_event_id`."""
-        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", _EVENT_ROW(event))
+        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", event)
 
     def new_event_id(self) -> int:
         """Return an id that no event has; one that is not used leaves a gap."""
@@ -289,7 +280,6 @@ def _nested(rows: Iterable[tuple[K, str, int]]) -> dict[K, dict[str, int]]:
 
 
 _SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS channels (id INTEGER PRIMARY KEY, slug TEXT NOT NULL UNIQUE, name TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS access (
   owner TEXT NOT NULL, channel_id INTEGER NOT NULL, PRIMARY KEY (owner, channel_id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS keys (

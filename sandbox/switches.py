@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 ErrorKind = Literal["error_408", "error_425", "error_429", "error_500", "error_503", "stored_500"]
 GatewayKind = Literal["error_502", "error_504", "error_520"]
@@ -30,6 +32,7 @@ RetryAfterStyle = Literal["seconds", "fraction", DateStyle, "several", "absent",
 Contract = Literal["as_specified", "new_required_field", "renamed_field", "shorter_titles", "moved"]
 """What the service's description says, and requires of an event."""
 RateHeaders = Literal["none", "x-ratelimit", "ratelimit"]
+_RATE: Final = re.compile(r"([1-9][0-9]*)/([smh])", re.ASCII)
 PERIODS_S: Final = {"s": 1, "m": 60, "h": 3600}
 """Seconds in the periods that a rate may name."""
 
@@ -39,7 +42,7 @@ class Rate:
     """At most `count` requests in each `period` (`s`, `m` or `h`)."""
 
     count: int
-    period: Literal["s", "m", "h"] = "s"
+    period: str = "s"
 
     @property
     def period_s(self) -> int:
@@ -50,16 +53,28 @@ class Rate:
         return f"{self.count}/{self.period}"
 
 
+def _read_rate(value: object) -> object:
+    found = _RATE.fullmatch(value) if isinstance(value, str) else None
+    return Rate(int(found[1]), found[2]) if found else None if value == "off" else value
+
+
+Limit = Annotated[Rate | None, BeforeValidator(_read_rate)]
+Status = Annotated[Literal[200, 201], BeforeValidator(int)]
+Faults = Annotated[tuple[FaultKind, ...], BeforeValidator(lambda value: value.split("+") if isinstance(value, str) else value)]
+
+
 def _switch(default: object, says: str, *bounds: int) -> Any:
     """Return a switch's field with its line in the reference; `bounds`: the least and the most of a number."""
-    return field(default=default, metadata={"says": says, "bounds": bounds})
+    least, most = bounds or (None, None)
+    return Field(default, description=says, ge=least, le=most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switches:
+class Switches(BaseModel):
     """One behaviour of the sandbox. The defaults are a strict, well-mannered service without faults or limits."""
 
-    success_status: Literal[200, 201] = _switch(201, "Status of the answer to a created event or an uploaded image.")
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    success_status: Status = _switch(201, "Status of the answer to a created event or an uploaded image.")
     default_status: Literal["draft", "published"] = _switch("draft", "Status of an event whose payload names none.")
     created_doc: Literal["minimal", "full"] = _switch(
         "minimal", "Fields of the created `doc`: `id` and `title`, or the whole event."
@@ -97,9 +112,9 @@ class Switches:
     )
     key_max_chars: int = _switch(255, "Longest accepted `Idempotency-Key`, in characters.", 1, 10**6)
 
-    rate_events: Rate | None = _switch(None, "Limit of POST /events per API key.")
-    rate_lists: Rate | None = _switch(None, "Limit of each list route per API key.")
-    rate_media: Rate | None = _switch(None, "Limit of POST /media per API key.")
+    rate_events: Limit = _switch(None, "Limit of POST /events per API key.")
+    rate_lists: Limit = _switch(None, "Limit of each list route per API key.")
+    rate_media: Limit = _switch(None, "Limit of POST /media per API key.")
     rate_kind: RateKind = _switch("bucket", "How requests are counted: a token bucket, a fixed window or a sliding window.")
     rate_burst: int = _switch(0, "Tokens that a full bucket holds; 0 for one second's worth.", 0, 10**6)
     retry_after: RetryAfterStyle = _switch("seconds", "How `Retry-After` of a 409, 429 or 503 is written.")
@@ -138,7 +153,7 @@ class Switches:
     latency_ms: int = _switch(0, "Wait before the work of POST /events and POST /media.", 0, 600_000)
     answer_delay_ms: int = _switch(0, "Wait between that work, done and kept, and its answer.", 0, 600_000)
     fault_per_mille: int = _switch(0, "How many of 1000 attempts of POST /events and POST /media go wrong.", 0, 1000)
-    faults: tuple[FaultKind, ...] = _switch(("error_500",), "How they go wrong, evenly mixed.")
+    faults: Faults = _switch(("error_500",), "How they go wrong, evenly mixed.")
     fault_moment: FaultMoment = _switch("either", "Whether they go wrong before or after the work is done and kept.")
     fault_attempts: int = _switch(0, "How many attempts under one key may go wrong, the first ones; 0 for all.", 0, 10**6)
     fault_hold_ms: int = _switch(300, "How long the work goes on after a `late` fault has reset the connection.", 0, 600_000)
@@ -151,11 +166,6 @@ class SwitchError(ValueError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-_FIELDS: Final = {one.name: one for one in dataclasses.fields(Switches)}
-_TYPES: Final = get_type_hints(Switches)
-_RATE: Final = re.compile(r"([1-9][0-9]*)/([smh])", re.ASCII)
 
 
 def parse_switches(words: Iterable[str], base: Switches | None = None) -> Switches:
@@ -172,16 +182,19 @@ def change_switches(values: Mapping[str, object], base: Switches) -> Switches:
 
     Raises SwitchError with every problem.
     """
-    problems: list[str] = []
-    settings: dict[str, Any] = {}
-    for name, value in values.items():
-        try:
-            settings[name] = _parse(name, None if value is None else str(value))
-        except ValueError as problem:
-            problems.append(str(problem))
-    if problems:
-        raise SwitchError(tuple(problems))
-    return replace(base, **settings)
+    written = {name: "" if value is None else str(value) for name, value in values.items()}
+    try:
+        return Switches.model_validate({**format_switches(base), **written})
+    except ValidationError as wrong:
+        raise SwitchError(tuple(dict.fromkeys(map(_problem, wrong.errors())))) from None
+
+
+def _problem(error: ErrorDetails) -> str:
+    name, wrong = str(error["loc"][0]), error["input"]
+    if error["type"] == "extra_forbidden":
+        return f"no switch is called `{name}`{_nearest(name, _FIELDS)}"
+    problem = f"cannot be `{wrong}`" if wrong else "has no value"
+    return f"`{name}` {problem}: it is {_accepted(name)}{_nearest(str(wrong), _words(name))}"
 
 
 def format_switches(switches: Switches) -> dict[str, str]:
@@ -195,52 +208,30 @@ def reference() -> str:
     for name, one in _FIELDS.items():
         default, words = _format(one.default), _words(name)
         values = f"`{default}`; {_accepted(name)}"
-        if get_origin(_TYPES[name]) is Literal:
+        if get_origin(one.annotation) is Literal:
             values = _join((default, *(word for word in words if word != default)))
-        lines.append(f"| `{name}` | {values} | {one.metadata['says']} |")
+        lines.append(f"| `{name}` | {values} | {one.description} |")
     return "\n".join(lines)
 
 
-def _words(name: str) -> dict[str, Any]:
-    """Return the words that a switch knows, each with its value; none for a number or a rate."""
-    kind = _TYPES[name]
+def _words(name: str) -> list[str]:
+    """Return the words that a switch knows; none for a number or a rate."""
+    kind = _FIELDS[name].annotation
     kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
-    return {str(word): word for word in get_args(kind)} if get_origin(kind) is Literal else {}
+    return [str(word) for word in get_args(kind)] if get_origin(kind) is Literal else []
 
 
 def _accepted(name: str) -> str:
-    words, bounds = _words(name), _FIELDS[name].metadata["bounds"]
-    if bounds:
-        return f"a whole number from {bounds[0]} to {bounds[1]}"
+    words, kind = _words(name), _FIELDS[name].annotation
+    if kind is int:
+        least, most = _FIELDS[name].metadata
+        return f"a whole number from {least.ge} to {most.le}"
     if not words:
         return f"`off` or a rate such as {_join(f'50/{period}' for period in PERIODS_S)}"
-    several = get_origin(_TYPES[name]) is tuple
-    return f"one or several of {_join(words)}, joined by `+`" if several else f"one of {_join(words)}"
+    return f"one or several of {_join(words)}, joined by `+`" if get_origin(kind) is tuple else f"one of {_join(words)}"
 
 
-def _parse(name: str, value: str | None) -> object:
-    """Return the value of a switch. Raises ValueError with what would be one."""
-    if name not in _FIELDS:
-        raise ValueError(f"no switch is called `{name}`{_nearest(name, _FIELDS)}")
-    if value is None:
-        raise ValueError(f"`{name}` has no value: write {name}=VALUE with {_accepted(name)}")
-    bounds, words = _FIELDS[name].metadata["bounds"], _words(name)
-    wrong, is_tuple = value, get_origin(_TYPES[name]) is tuple
-    if bounds and value.isascii() and value.isdigit() and bounds[0] <= int(value) <= bounds[1]:
-        return int(value)
-    if words:
-        parts = [part.strip() for part in value.split("+")] if is_tuple else [value]
-        wrong = next((part for part in parts if part not in words), "")
-        if all(part in words for part in parts):
-            return tuple(words[part] for part in parts) if is_tuple else words[value]
-    elif not bounds and value == "off":
-        return None
-    elif not bounds and (rate := _RATE.fullmatch(value)):
-        return Rate(int(rate[1]), rate[2])  # type: ignore[arg-type]  # the pattern knows the periods only
-    raise ValueError(f"`{name}` cannot be `{wrong}`: it is {_accepted(name)}{_nearest(wrong, words)}")
-
-
-def _join(words: Iterable[str]) -> str:
+def _join(words: Iterable[object]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
@@ -253,3 +244,6 @@ def _format(value: object) -> str:
 def _nearest(word: str, known: Iterable[str]) -> str:
     near = get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean `{near[0]}`?" if near else ""
+
+
+_FIELDS: Final = Switches.model_fields

@@ -6,12 +6,14 @@ Only the first problem is reported, as the error envelope has room for one.
 from __future__ import annotations
 
 import re
+import zoneinfo
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sandbox.answers import invalid
+from sandbox.store import SLUGS
 from sandbox.switches import Contract, Switches
 
 SHORT_TITLE_CHARS: Final = 40
@@ -59,6 +61,7 @@ def apply_contract(event: Mapping[str, Any], switches: Switches) -> Mapping[str,
 
 # ISO 8601 as RFC 3339 profiles it, seconds optional; whether the day exists is left to `fromisoformat`.
 _INSTANT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_ZONES: Final = frozenset(zoneinfo.available_timezones())
 _COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s/?#]+\S*")
 _EVENT_FIELDS: Final = (
@@ -66,16 +69,6 @@ _EVENT_FIELDS: Final = (
     *("locationName", "coverImage", "offers"),
 )
 """The fields of the create payload that the specification names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a payload is checked against: the known slugs, time zones and images, and the switches."""
-
-    classifications: Collection[str]
-    zones: Collection[str]
-    images: Collection[int]
-    switches: Switches
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +139,8 @@ class _Value:
             raise invalid(self.path, issue)
 
 
-def read_event(payload: object, rules: Rules) -> NewEvent:
-    """Return the event of a parsed JSON body. Raises ApiError 400 naming the first field that is wrong."""
-    switches = rules.switches
+def read_event(payload: object, switches: Switches, images: Collection[int]) -> NewEvent:
+    """Return the event of a parsed JSON body; `images` are the ids of uploads. Raises ApiError 400 for the first wrong field."""
     body = _Value(payload, "", switches).object(*_EVENT_FIELDS)
     event = _Value(apply_contract(body.value, switches), "", switches)
     channel_id = event.field("channelId").whole()
@@ -158,7 +150,7 @@ def read_event(payload: object, rules: Rules) -> NewEvent:
         end.check(end.instant() >= starts_at, "must not be before startAt")
     zone = event.field("timezone")
     zone.check(isinstance(zone.value, str), "must be a string")
-    zone.check(zone.value in rules.zones, f"`{zone.value[:60]}` is not an IANA timezone identifier")
+    zone.check(zone.value in _ZONES, f"`{zone.value[:60]}` is not an IANA timezone identifier")
     status = switches.default_status
     for given in event.optional("status"):
         given.check(given.value in ("draft", "published"), "must be `draft` or `published`")
@@ -168,13 +160,13 @@ def read_event(payload: object, rules: Rules) -> NewEvent:
     is_allowed = bool(slugs.value) or switches.empty_classifications == "accepted"
     slugs.check(is_allowed, "must name at least one classification")
     for slug in slugs.value:
-        slugs.check(slug in rules.classifications, f"unknown classification slug `{slug[:60]}`")
+        slugs.check(slug in SLUGS[switches.classification_list], f"unknown classification slug `{slug[:60]}`")
     city = event.field("approxLocation").object("city").field("city").object("placeId", "name", "countryCode")
     _check_place(city)
     for venue in event.optional("locationName"):
         venue.text()
     for image in event.optional("coverImage"):
-        image.check(image.whole() in rules.images, f"no media doc has the id {image.value}")
+        image.check(image.whole() in images, f"no media doc has the id {image.value}")
     for offers in event.optional("offers"):
         items = offers.items()
         offers.check(len(items) <= switches.max_offers, f"must not hold more than {switches.max_offers} offers")

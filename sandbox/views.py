@@ -80,7 +80,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _overview(sandbox: Sandbox, _: Request, __: Body) -> Body:
-    keys = sandbox.store.api_keys()
     return {
         "switches": format_switches(sandbox.switches),
         "events": sandbox.store.count(sandbox.channels),
@@ -88,7 +87,7 @@ def _overview(sandbox: Sandbox, _: Request, __: Body) -> Body:
         "outcomes": sandbox.store.outcomes(),
         "keys": [
             {"name": key.name, "owner": key.owner, "state": key.state, "scopes": sorted(key.scopes), "lastFour": key.last_four}
-            for key in keys
+            for key in sandbox.keys.values()
         ],
         "channels": [_channel_doc(channel) for channel in sandbox.channels.values()],
     }
@@ -185,69 +184,62 @@ _PER_PAGE: Final = 60
 _NAMES: Final = {one["slug"]: one["name"] for listed in CLASSIFICATIONS.values() for one in listed["docs"]}
 
 
-class Pages:
-    """The pages of one sandbox. No scripts run on them, and only their own images are loaded."""
+def _open_template() -> tuple[Template, str]:
+    """Return the template of all pages, and what their `Content-Security-Policy` allows."""
+    package = files("sandbox")
+    style = package.joinpath("style.css").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, trim_blocks=True)
+    environment.filters["initial"] = lambda title: next((one for one in title if one.isalnum()), "·").upper()
+    environment.globals.update(style=Markup(style), names=_NAMES, when=_when)  # noqa: S704  # our own file
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src 'self'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'"
+    return environment.from_string(package.joinpath("pages.html").read_text(encoding="utf-8")), policy
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-        package = files("sandbox")
-        style = package.joinpath("style.css").read_text(encoding="utf-8")
-        environment = Environment(autoescape=True, trim_blocks=True)
-        environment.filters["initial"] = lambda title: next((one for one in title if one.isalnum()), "·").upper()
-        environment.globals.update(style=Markup(style), names=_NAMES)  # noqa: S704  # our own file
-        self._template: Template = environment.from_string(package.joinpath("pages.html").read_text(encoding="utf-8"))
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-        self._policy = f"default-src 'none'; img-src 'self'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'"
 
-    def routes(self) -> list[Route]:
-        """Return the routes of the pages, and of the images on them."""
-        return [
-            Route("/", self.channels),
-            Route("/channels/{slug}", self.channel),
-            Route("/media/{number:int}", self.image),
-            Route("/developers/keys", self.keys),
-        ]
+def page_routes(sandbox: Sandbox) -> list[Route]:  # noqa: C901  # one function a page
+    """Return the pages, and the images on them. No scripts run on them, and only their own images are loaded."""
+    store, (template, policy) = sandbox.store, _open_template()
 
-    def _page(self, title: str, status: int = 200, **content: object) -> Response:
-        headers = {"Content-Security-Policy": self._policy}
-        return HTMLResponse(self._template.render(title=title, **content), status, headers)
+    def page(title: str, status: int = 200, **content: object) -> Response:
+        return HTMLResponse(template.render(title=title, **content), status, {"Content-Security-Policy": policy})
 
-    async def channels(self, _: Request) -> Response:
-        """Show all channels with the numbers of their events."""
-        counts = self._sandbox.store.count_by_status()
-        channels = [(channel, counts.get(channel.id, {})) for channel in self._sandbox.channels.values()]
-        return self._page("Channels", lead="Events that were published to this machine, and nowhere else.", channels=channels)
+    async def show_channels(_: Request) -> Response:
+        counts = store.count_by_status()
+        channels = [(channel, counts.get(channel.id, {})) for channel in sandbox.channels.values()]
+        return page("Channels", lead="Events that were published to this machine, and nowhere else.", channels=channels)
 
-    async def channel(self, request: Request) -> Response:
-        """Show one page of a channel's events."""
-        slug, store = request.path_params["slug"], self._sandbox.store
-        channel = next((one for one in self._sandbox.channels.values() if one.slug == slug), None)
+    async def show_channel(request: Request) -> Response:
+        slug, text = request.path_params["slug"], request.query_params.get("page", "1")
+        channel = next((one for one in sandbox.channels.values() if one.slug == slug), None)
         if channel is None:
-            return self._page("No such channel", 404, is_missing=True)
-        text = request.query_params.get("page", "1")
+            return page("No such channel", 404, is_missing=True)
         number = max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 8 else 1
         found = store.programme(channel.id, (number - 1) * _PER_PAGE, _PER_PAGE + 1)
-        payloads = [(event, orjson.loads(event.body)) for event in found[:_PER_PAGE]]
-        events = [(event, payload, _when(payload), _where(payload)) for event, payload in payloads]
+        events = [(event, orjson.loads(event.body)) for event in found[:_PER_PAGE]]
         total = store.count([channel.id])
         lead = f"{total} events" if total != 1 else "1 event"
-        return self._page(channel.name, lead=lead, events=events, number=number, has_more=len(found) > _PER_PAGE)
+        return page(channel.name, lead=lead, events=events, number=number, has_more=len(found) > _PER_PAGE)
 
-    async def image(self, request: Request) -> Response:
-        """Send an image."""
-        found = self._sandbox.store.image(min(request.path_params["number"], 2**63 - 1))
+    async def send_image(request: Request) -> Response:
+        found = store.image(min(request.path_params["number"], 2**63 - 1))
         if found is None:
-            return self._page("No such image", 404)
+            return page("No such image", 404)
         return Response(found[1], headers={"X-Content-Type-Options": "nosniff"}, media_type=found[0])
 
-    async def keys(self, _: Request) -> Response:
-        """Show the API keys without their secrets."""
-        uses, keys = self._sandbox.store.uses(), []
-        for key in self._sandbox.store.api_keys():
+    async def show_keys(_: Request) -> Response:
+        uses, keys = store.uses(), []
+        for key in sandbox.keys.values():
             times, last_at = uses.get(key.name, (0, 0.0))
             keys.append((key, times, f"{datetime.fromtimestamp(last_at, UTC):%Y-%m-%d %H:%M} UTC" if times else "never"))
         lead = "A secret is shown once, when its key is made; later only its last four characters are."
-        return self._page("API keys", lead=lead, keys=keys)
+        return page("API keys", lead=lead, keys=keys)
+
+    return [
+        Route("/", show_channels),
+        Route("/channels/{slug}", show_channel),
+        Route("/media/{number:int}", send_image),
+        Route("/developers/keys", show_keys),
+    ]
 
 
 def _when(payload: Body) -> str:
@@ -268,9 +260,3 @@ def _local(text: str, zone: ZoneInfo) -> datetime:
         return instant.astimezone(zone)
     except OverflowError:  # beyond the first or the last day of the calendar
         return instant
-
-
-def _where(payload: Body) -> str:
-    city = payload["approxLocation"]["city"]
-    town = city.get("name") or city["placeId"]
-    return ", ".join(part for part in (payload.get("locationName"), town, city.get("countryCode")) if part)

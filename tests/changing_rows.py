@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from unit.state.world import World
@@ -16,7 +16,7 @@ from mappings.outcome import RowLocation, SourceRow
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.stage import CHUNK_ROWS, ReadInputs, ReadPlan, Staged, StageJob, plan_read, stage
+from pipelines.run.stage import CHUNK_ROWS, ReadPlan, Staged, StageJob, plan_read, stage
 
 COLUMNS = ("REF", "TITLE", "DAYS")
 FEED_TEXT = """\
@@ -118,8 +118,8 @@ class Desk:
     lists: str = ""
 
     def approach(self, options: RunOptions | None = None) -> ReadPlan:
-        known = ReadInputs(self.mapping, self._mapper(), self.lists, self.world.clock())
-        return plan_read(known, options or RunOptions(), self.world.ledger.bookmark())
+        now, bookmark = self.world.clock(), self.world.ledger.bookmark()
+        return plan_read(self.mapping, self._mapper(), self.lists, now, options or RunOptions(), bookmark)
 
     def stage(
         self,
@@ -133,10 +133,8 @@ class Desk:
         asked = options or RunOptions()
         run_id, approach = self.world.run(), self.approach(asked)
         source = ChangedSince(self.place, "" if loses_place else approach.since, breaks_after, ends_after)
-        job = StageJob(
-            run_id, self.world.lease.token, self.mapping, source, self._mapper(), self.world.ledger, asked, lambda _: None
-        )
-        return stage(replace(job, plan=approach))
+        token, ledger = self.world.lease.token, self.world.ledger
+        return stage(StageJob(run_id, token, self.mapping, source, self._mapper(), ledger, asked, lambda _: None, approach))
 
     def _mapper(self) -> RowMapper:
         return compile_feed(self.mapping, Directory(), self.world.clock())

@@ -69,10 +69,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(stopping)
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """Two workers for each core: many tests wait for a service's pause, a process's start or the disk."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """`auto`: two workers for each core, as many tests wait for a pause, a process's start or the disk; `logical`: one."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 2 * cores
+    return cores if config.option.numprocesses == "logical" else 2 * cores
 
 
 @pytest.hookimpl(trylast=True)

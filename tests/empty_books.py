@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from functools import cache
@@ -10,6 +11,8 @@ from pathlib import Path
 from state.opening import open_database
 
 _SHELF = Path("/dev/shm")  # what is tested with it is a killed process, not a power cut: the disk need not be waited for
+_ROOM = 512 * 1024**2
+"""Several times what a test takes; containers often have less there."""
 
 
 def lay_out(place: Path) -> Path:
@@ -19,8 +22,9 @@ def lay_out(place: Path) -> Path:
 
 
 def folder_in_memory() -> tempfile.TemporaryDirectory[str]:
-    """A folder that no disk has to be waited for, where the machine has such."""
-    return tempfile.TemporaryDirectory(dir=_SHELF if _SHELF.is_dir() else None)
+    """A folder that no disk has to be waited for, where the machine has such, with room."""
+    has_room = _SHELF.is_dir() and os.access(_SHELF, os.W_OK) and shutil.disk_usage(_SHELF).free > _ROOM
+    return tempfile.TemporaryDirectory(dir=_SHELF if has_room else None)
 
 
 @cache

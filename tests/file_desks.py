@@ -21,7 +21,7 @@ from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
+from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Choice, NotPossibleError
 from state.ledger.decisions import Decisions, Found
@@ -105,13 +105,12 @@ class Desk:
         is_plain = self.is_plain if is_plain is None else is_plain
         run_id, mapping = self.world.run(), self.feed.parsed(self.folder)
         mapper = self.watch(compile_feed(mapping, Directory(self.channels), self.world.clock()))
-        known = ReadInputs(mapping, mapper, str(sorted(self.channels.items())), self.world.clock())
-        plan = plan_read(known, asked, self.world.ledger.bookmark())
-        snapshot = partial(take_snapshot, mapping.source, self.folder, self.clockwork)
-        probe = None if is_plain else ChangeProbe(snapshot, known.fit_today, known.began)
+        lists = str(sorted(self.channels.items()))
+        plan = plan_read(mapping, mapper, lists, self.world.clock(), asked, self.world.ledger.bookmark())
+        snapshot = None if is_plain else partial(take_snapshot, mapping.source, self.folder, self.clockwork)
         source = open_source(mapping.source, self.folder, mapper.columns)
         token = self.world.lease.token
-        job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, (), plan, probe)
+        job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, plan, (), snapshot)
         return stage(job)
 
     def _count(self, rows: int) -> None:

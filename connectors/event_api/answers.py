@@ -15,7 +15,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from connectors.rate_limit import RateHint
 from connectors.retry import retry_after_s
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -218,9 +217,25 @@ def words_of(*texts: str) -> set[str]:
 
 
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?")
-_EPOCH_S = 1e9
+_EPOCH_S = 1e9  # a reset beyond it is a time of day in seconds since 1970, and beyond a thousand times it in milliseconds
 _LONGEST_WINDOW_S = 86_400.0
-_ROUNDED_S = 1.0
+_ROUNDED_S = 1.0  # how far two ways to write one moment may be apart: each is cut or rounded up to whole seconds
+_MOMENT_S = 1.0  # a reset of so many seconds may be any moment, rounded up: the even pace bridges it
+
+
+@dataclass(frozen=True, slots=True)
+class RateHint:
+    """`limit` requests in each window, of which `remaining` are left until `reset_s` from now; None where it is not stated."""
+
+    limit: float
+    remaining: float | None
+    reset_s: float | None
+    window_s: float | None
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait because nothing is left; 0.0 where something is, or where it is back in a moment."""
+        return self.reset_s if self.reset_s is not None and self.remaining == 0 and self.reset_s > _MOMENT_S else 0.0
 
 
 def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+import struct
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Self
@@ -25,11 +25,11 @@ from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
 from mappings.errors import SyncError
 
-_PNG = b"\x89PNG\r\n\x1a\n"
-_JPEG_WITHOUT_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
+_JPEG_WITHOUT_LENGTH = frozenset({0x01, 0xFF, *range(0xD0, 0xD9)})
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers that begin a frame (ITU-T T.81, table B.1); the three left out define tables instead."""
-_GIF_EXTENSION, _GIF_FRAME = 0x21, 0x2C
+_GIF_FRAME = re.compile(rb"\x21\xf9\x04.{4}\x00\x2c", re.DOTALL)
+"""A graphic control extension and the frame that it is for: each frame of a moving GIF has one, as it names the delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,6 @@ class Picture:
     """A recognised picture; `width` and `height` in pixels, `frames` more than one where it moves."""
 
     content_type: str
-    extension: str
     width: int
     height: int
     frames: int = 1
@@ -47,108 +46,68 @@ def recognise(content: bytes) -> Picture | None:
     """Return what `content` is, None where it is no JPEG, PNG, GIF or WebP with a size. Never raises."""
     try:
         picture = _recognise(content)
-    except IndexError:
+    except (IndexError, struct.error):
         return None
     return picture if picture and picture.width > 0 and picture.height > 0 else None
 
 
 def _recognise(content: bytes) -> Picture | None:
     if content.startswith(b"\xff\xd8\xff"):
-        return Picture("image/jpeg", "jpg", *_jpeg_size(content))
-    if content.startswith(_PNG) and content[12:16] == b"IHDR":
-        return Picture("image/png", "png", _big(content[16:20]), _big(content[20:24]), max(_png_frames(content), 1))
+        return Picture("image/jpeg", *_jpeg_size(content))
+    if content.startswith(b"\x89PNG\r\n\x1a\n") and content[12:16] == b"IHDR":
+        control = content.find(b"acTL", 8, content.find(b"IDAT"))  # of an animated one, before the first image data
+        frames = struct.unpack_from(">I", content, control + 4)[0] if control > 0 else 1
+        return Picture("image/png", *_pair(">II", content, 16), max(frames, 1))
     if content[:6] in {b"GIF87a", b"GIF89a"}:
-        return Picture("image/gif", "gif", _little(content[6:8]), _little(content[8:10]), max(_gif_frames(content), 1))
+        return Picture("image/gif", *_pair("<HH", content, 6), max(len(_GIF_FRAME.findall(content)), 1))
     if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        return Picture("image/webp", "webp", *_webp_size(content), max(content.count(b"ANMF"), 1))
+        return Picture("image/webp", *_webp_size(content), max(content.count(b"ANMF"), 1))
     return None
 
 
-def _png_frames(content: bytes) -> int:
-    """Return how many frames an animated PNG declares: in a chunk that comes before the first image data."""
-    at = content.find(b"acTL", 8, content.find(b"IDAT"))
-    return _big(content[at + 4 : at + 8]) if at > 0 else 1
-
-
-def _gif_frames(content: bytes) -> int:
-    """Count the frames of a GIF, block by block; what follows a block that is no block is not looked at."""
-    at, frames = 13 + _colours(content[10]), 0
-    while at < len(content) and content[at] in {_GIF_EXTENSION, _GIF_FRAME}:
-        if content[at] == _GIF_FRAME:
-            frames += 1
-            at += 11 + _colours(content[at + 9])
-        else:
-            at += 2
-        while content[at]:
-            at += content[at] + 1
-        at += 1
-    return frames
-
-
-def _colours(flags: int) -> int:
-    """Return the bytes of a GIF's colour table, 0 where its flags announce none."""
-    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+def _pair(form: str, content: bytes, at: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(form, content, at)
+    return first, second
 
 
 def _jpeg_size(content: bytes) -> tuple[int, int]:
     """Return the size that the first frame names, going from segment to segment up to the first scan."""
     at = 2
-    while at < len(content) - 1 and content[at] == 0xFF:
+    while content[at] == 0xFF:
         marker = content[at + 1]
         if marker in _JPEG_FRAMES:
-            return _big(content[at + 7 : at + 9]), _big(content[at + 5 : at + 7])
-        if marker == 0xFF:
-            at += 1
-        elif marker in _JPEG_WITHOUT_LENGTH:
-            at += 2
+            height, width = _pair(">HH", content, at + 5)
+            return width, height
+        if marker in _JPEG_WITHOUT_LENGTH:
+            at += 1 if marker == 0xFF else 2
         else:
-            at += 2 + max(_big(content[at + 2 : at + 4]), 2)
+            at += 2 + struct.unpack_from(">H", content, at + 2)[0]
     return 0, 0
 
 
 def _webp_size(content: bytes) -> tuple[int, int]:
     match content[12:16]:
         case b"VP8X":
-            return 1 + _little(content[24:27]), 1 + _little(content[27:30])
+            return 1 + int.from_bytes(content[24:27], "little"), 1 + int.from_bytes(content[27:30], "little")
         case b"VP8L":
-            bits = _little(content[21:25])
+            (bits,) = struct.unpack_from("<I", content, 21)
             return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
         case b"VP8 ":
-            return _little(content[26:28]) & 0x3FFF, _little(content[28:30]) & 0x3FFF
+            width, height = _pair("<HH", content, 26)
+            return width & 0x3FFF, height & 0x3FFF
         case _:
             return 0, 0
 
 
-def _big(number: bytes) -> int:
-    return int.from_bytes(number, "big")
-
-
-def _little(number: bytes) -> int:
-    return int.from_bytes(number, "little")
-
-
-_ACCEPTED = frozenset({"image/jpeg", "image/png", "image/webp", "image/gif"})
+_MAX_BYTES = 10 << 20
+_MAX_PIXELS, _MAX_PIXELS_MOVING = 50_000_000, 250_000_000
+"""Of one frame, and of all frames together."""
+_MAX_REDIRECTS = 3
+_HOST_PATIENCE = 3
+"""A server that failed so many images in a row is not asked for more of them."""
 _PASSING = frozenset({408, 425, 429, *range(500, 600)})
 _HEADERS = {"user-agent": "eventsync (cover images)", "accept": "image/*", "accept-encoding": "identity"}
 _RETRIES = RetryPolicy(attempts=3, budget_s=inf)
-
-
-@dataclass(frozen=True, slots=True)
-class ImageLimits:
-    """What is taken for a cover image. `timeout_s` bounds one attempt, redirects included; `max_pixels_moving` all frames.
-
-    A server that failed `host_patience` images in a row is not asked for more of them. `allows_private` lets links lead
-    into private networks, for tests and for image servers of one's own; never to the metadata service of a cloud.
-    """
-
-    max_bytes: int = 10 << 20
-    max_pixels: int = 50_000_000
-    max_pixels_moving: int = 250_000_000
-    timeout_s: float = 20.0
-    max_redirects: int = 3
-    host_patience: int = 3
-    accepted: frozenset[str] = _ACCEPTED
-    allows_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +116,6 @@ class Image:
 
     content: bytes
     content_type: str
-    extension: str
     digest: bytes
     etag: str = ""
 
@@ -188,29 +146,31 @@ class _UnusableError(Exception):
 class ImageFetcher:
     """Fetches images without any secret. Async context manager; sleep and randomness are handed in.
 
-    `resolve` and `transport` replace the resolver and the wire in tests.
+    `timeout_s` bounds one attempt, redirects included. `allows_private` lets links lead into private networks, for tests and
+    for image servers of one's own; never to the metadata service of a cloud. `resolve` and `transport` replace the resolver and
+    the wire in tests.
     """
 
     def __init__(
         self,
-        limits: ImageLimits,
         *,
         sleep: Sleep,
         random: Random,
+        allows_private: bool = False,
+        timeout_s: float = 20.0,
         resolve: Resolve = resolve_by_system,
-        in_flight: int = 8,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._limits = limits
+        self._allows_private = allows_private
+        self._timeout_s = timeout_s
         self._sleep = sleep
         self._random = random
-        self._resolver = GuardedResolver(resolve, allows_private=limits.allows_private)
+        self._resolver = resolver = GuardedResolver(resolve, allows_private=allows_private)
         self._failures: Counter[str] = Counter()
 
         def connector() -> aiohttp.TCPConnector:
             tls = httpx.create_ssl_context()  # here, as all certificates are read for it, and most runs fetch no image
-            resolver = self._resolver
-            return aiohttp.TCPConnector(limit=in_flight, ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
+            return aiohttp.TCPConnector(ssl=tls, resolver=resolver, use_dns_cache=False, force_close=True)
 
         wire = transport or AiohttpWire(connector)
         self._http = httpx.AsyncClient(transport=wire, headers=_HEADERS, follow_redirects=False, trust_env=False)
@@ -228,8 +188,8 @@ class ImageFetcher:
         try:
             host = httpx.URL(url).host
         except (httpx.InvalidURL, ValueError):
-            host = ""
-        if self._failures[host] >= self._limits.host_patience:
+            return ImageProblem("The image's address is not a web address.")
+        if self._failures[host] >= _HOST_PATIENCE:
             return ImageProblem(f"The image's server {host} failed for {self._failures[host]} images in a row.", is_passing=True)
         found = await ask_until(
             lambda found: not (isinstance(found, ImageProblem) and found.is_passing),
@@ -244,13 +204,12 @@ class ImageFetcher:
 
     async def _fetch_in_time(self, url: str, etag: str) -> Image | ImageUnchanged | ImageProblem:  # noqa: PLR0911  # one arm a cause
         try:
-            async with asyncio.timeout(self._limits.timeout_s):
+            async with asyncio.timeout(self._timeout_s):
                 return await self._follow(httpx.URL(url), etag)
         except _UnusableError as problem:
             return ImageProblem(str(problem))
         except (TimeoutError, httpx.TimeoutException):
-            seconds = self._limits.timeout_s
-            return ImageProblem(f"The image's server did not deliver it within {seconds:.0f} seconds.", is_passing=True)
+            return ImageProblem(f"The image's server did not deliver it within {self._timeout_s:.0f} seconds.", is_passing=True)
         except httpx.ConnectError as problem:
             if refusal := self._resolver.refused.get(problem.request.url.host):
                 return ImageProblem(f"The image's address {refusal}.")
@@ -262,7 +221,7 @@ class ImageFetcher:
 
     async def _follow(self, url: httpx.URL, etag: str) -> Image | ImageUnchanged | ImageProblem:
         is_secure = False
-        for _ in range(self._limits.max_redirects + 1):
+        for _ in range(_MAX_REDIRECTS + 1):
             self._check_address(url, is_secure=is_secure)
             async with self._http.stream("GET", url, headers={"if-none-match": etag} if etag else {}) as response:
                 if response.status_code == 304 and etag:
@@ -270,10 +229,10 @@ class ImageFetcher:
                 if not response.has_redirect_location:
                     return await self._read(response)
                 is_secure, url = url.scheme == "https", url.join(response.headers["location"])
-        raise _UnusableError(f"The image's address redirects more than {self._limits.max_redirects} times.")
+        raise _UnusableError(f"The image's address redirects more than {_MAX_REDIRECTS} times.")
 
     def _check_address(self, url: httpx.URL, *, is_secure: bool) -> None:
-        refusal = refusal_of_host(url.host, allows_private=self._limits.allows_private)
+        refusal = refusal_of_host(url.host, allows_private=self._allows_private)
         problems = {
             "does not begin with http:// or https://": url.scheme not in {"http", "https"} or not url.host,
             "holds a user name or password": bool(url.userinfo),
@@ -293,26 +252,26 @@ class ImageFetcher:
             raise _UnusableError(f"The image's server packs the image ({packing[:40]}), although it was asked not to.")
         declared = response.headers.get("content-length", "")
         size, content = int(declared) if declared.isdigit() else 0, bytearray()
-        if size <= self._limits.max_bytes:
+        if size <= _MAX_BYTES:
             async for chunk in response.aiter_raw():
                 content += chunk
-                if len(content) > self._limits.max_bytes:
+                if len(content) > _MAX_BYTES:
                     break
-        if max(size, len(content)) > self._limits.max_bytes:
-            raise _UnusableError(f"The image is larger than {self._limits.max_bytes / (1 << 20):.0f} MB.")
-        return self._checked(bytes(content), response.headers.get("etag", ""))
+        if max(size, len(content)) > _MAX_BYTES:
+            raise _UnusableError(f"The image is larger than {_MAX_BYTES >> 20} MB.")
+        return _checked(bytes(content), response.headers.get("etag", ""))
 
-    def _checked(self, content: bytes, etag: str) -> Image:
-        picture = recognise(content)
-        if picture is None or picture.content_type not in self._limits.accepted:
-            formats = ", ".join(sorted(kind.removeprefix("image/").upper() for kind in self._limits.accepted))
-            raise _UnusableError(f"What lies at the image's address is not an image in one of the formats {formats}.")
-        if picture.width * picture.height > self._limits.max_pixels:
-            raise _UnusableError(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
-        if picture.frames * picture.width * picture.height > self._limits.max_pixels_moving:
-            raise _UnusableError(f"The image moves, and its {picture.frames} frames are too many for their size.")
-        digest = hashlib.blake2b(content, digest_size=16).digest()
-        return Image(content, picture.content_type, picture.extension, digest, etag)
+
+def _checked(content: bytes, etag: str) -> Image:
+    picture = recognise(content)
+    if picture is None:
+        raise _UnusableError("What lies at the image's address is not an image in one of the formats GIF, JPEG, PNG, WEBP.")
+    pixels = picture.width * picture.height
+    if pixels > _MAX_PIXELS:
+        raise _UnusableError(f"The image has {picture.width} x {picture.height} pixels, which is too many.")
+    if pixels * picture.frames > _MAX_PIXELS_MOVING:
+        raise _UnusableError(f"The image moves, and its {picture.frames} frames are too many for their size.")
+    return Image(content, picture.content_type, hashlib.blake2b(content, digest_size=16).digest(), etag)
 
 
 _OTHER_ENCODING = frozenset({400, 415, 422})
@@ -340,8 +299,7 @@ class Uploader:
 
     def __init__(self, route: Route) -> None:
         self._route = route
-        self._url = route.exchange.url("/media")
-        self._known: str | None = None
+        self._url = route.http.url("/media")
         self._order = list(_USUAL)
 
     def expect(self, field: str) -> None:
@@ -354,28 +312,26 @@ class Uploader:
 
         `key` is the idempotency key of this image's upload; another encoding is another request and gets its own.
         """
-        tried: list[str] = []
-        refusals: list[Meaning] = []
-        field: str | None = self._order[0] if self._known is None else self._known
-        while field is not None:
-            tried.append(field)
-            met = await self._route.insist(self._requests(image, key, field), _media_id)
+        refusals: dict[str, Meaning] = {}
+        while untried := [field for field in self._order if field not in refusals]:
+            field = untried[0]
+            met = await self._send(image, key, field)
             if met.kind is Kind.READ:
-                self._known = field
-                return int(met.value)
-            refusals.append(met)
+                self._order = [field]  # also for uploads in flight that have tried another one
+                uploaded: _Uploaded = met.value
+                return uploaded.id
+            refusals[field] = met
             if met.kind not in _REFUSED or met.answer.status not in _OTHER_ENCODING:
                 break
-            # Another upload in flight may have found the good encoding meanwhile.
-            order = self._order if self._known is None else [self._known]
-            field = next((one for one in order if one not in tried), None)
         # The first refusal that is not about the encoding alone (415), else the last one.
-        return self._problem(next((met for met in refusals if met.answer.status != 415), refusals[-1]))
+        return self._problem(next((one for one in refusals.values() if one.answer.status != 415), met))
 
-    def _requests(self, image: Image, key: str, field: str) -> Callable[[], httpx.Request]:
+    async def _send(self, image: Image, key: str, field: str) -> Meaning:
         content_type, content = _form(image, field) if field else (image.content_type, image.content)
         headers = {"content-type": content_type, "idempotency-key": key + _USUAL.get(field, _OTHER_KEY_END)}
-        return lambda: self._route.exchange.request("POST", self._url, content=content, headers=headers)
+        return await self._route.insist(
+            lambda: self._route.http.request("POST", self._url, content=content, headers=headers), _Uploaded.read
+        )
 
     def _problem(self, met: Meaning) -> ImageProblem:
         if met.kind in _REFUSED:
@@ -389,16 +345,11 @@ class Uploader:
 
 def _form(image: Image, field: str) -> tuple[str, bytes]:
     """Encode as a form with one file in `field`; the boundary comes from the image, so that a retry sends the same bytes."""
-    name = image.digest.hex()
+    name, extension = image.digest.hex(), image.content_type.removeprefix("image/").replace("jpeg", "jpg")
     boundary = f"eventsync-{name}"
     head = (
-        f'--{boundary}\r\ncontent-disposition: form-data; name="{field}"; filename="{name}.{image.extension}"\r\n'
+        f'--{boundary}\r\ncontent-disposition: form-data; name="{field}"; filename="{name}.{extension}"\r\n'
         f"content-type: {image.content_type}\r\n\r\n"
     )
     content = b"".join((head.encode("ascii"), image.content, f"\r\n--{boundary}--\r\n".encode("ascii")))
     return f"multipart/form-data; boundary={boundary}", content
-
-
-def _media_id(body: bytes) -> int | None:
-    uploaded = _Uploaded.read(body)
-    return None if uploaded is None else uploaded.id

@@ -1,7 +1,8 @@
 """The service's OpenAPI page: fetch it, read it as a tree of plain values, and read its operations and schemas.
 
 The page is a stranger's, so bytes, depth and size are bounded, and references and alternatives are followed in bounded time.
-PyYAML's safe loader expands aliases without bound, and guesses dates, octal numbers and `no`, which a page means as text.
+Its YAML is read by the rules of version 1.2: PyYAML's safe loader guesses dates, octal numbers and `no`, which a page means as
+text, and follows merge keys without bound.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import yaml
 
 from connectors.event_api.answers import HttpAnswer
-from connectors.event_api.transport import Exchange
+from connectors.event_api.transport import ServiceHttp
 
 Node = dict[str, Any]
 T = TypeVar("T")
@@ -26,14 +27,9 @@ PATIENCE_S = 3.0
 """The longest that a run waits for it."""
 LONGEST_PAGE = 1 << 20
 """Bytes of the longest page that is read."""
-MOST_NODES = 100_000
-"""The most values of a page, each alias counted with all that it stands for."""
-DEEPEST = 64
-"""The deepest nesting of a page; a description that people write stays below 25."""
+MOST_NODES, DEEPEST = 100_000, 64
+"""The most values of a page and its deepest nesting; a description that people write stays below 25 levels."""
 _LONGEST_ETAG = 200
-_LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-_NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]{1,18}(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
-_WORDS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _OPENAPI_3 = re.compile(r"3\.[0-9]+(\.[0-9]+)?.*")
 
 
@@ -52,13 +48,13 @@ class NoPage:
     why: str
 
 
-async def fetch_page(exchange: Exchange, etag: str = "") -> PageBody | NoPage | None:
-    """Ask once for the page; return None where it is still the one of `etag`. Never raises for what comes back."""
+async def fetch_page(http: ServiceHttp, etag: str = "") -> PageBody | NoPage | None:
+    """Ask once, without the key, for the page; return None where it is still the one of `etag`. Never raises for an answer."""
     headers = {"accept": "application/yaml, text/yaml, */*;q=0.1"} | ({"if-none-match": etag} if etag else {})
-    request = exchange.request("GET", exchange.url(PAGE_PATH, prefix=""), headers=headers, has_key=False)
+    request = http.request("GET", http.url(PAGE_PATH, prefix=""), headers=headers, has_key=False)
     try:
         async with asyncio.timeout(PATIENCE_S):
-            answer = await exchange(request)
+            answer = await http.exchange(request)
     except TimeoutError:
         return NoPage(f"the page did not come within {PATIENCE_S:.0f} seconds")
     if not isinstance(answer, HttpAnswer):
@@ -71,8 +67,26 @@ async def fetch_page(exchange: Exchange, etag: str = "") -> PageBody | NoPage | 
     return PageBody(answer.body, tag if tag.isascii() and tag.isprintable() and len(tag) <= _LONGEST_ETAG else "")
 
 
+class _PageLoader(yaml.CSafeLoader):
+    """Reads what is not quoted as YAML 1.2 does, and all names as text; `<<` is a name like others."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  # PyYAML's own registry, filled below
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        return {str(name): value for name, value in super().construct_mapping(node, deep).items()}
+
+
+for _type, _pattern, _first in (
+    ("null", "~|null|Null|NULL|", [*"~nN", ""]),
+    ("bool", "true|True|TRUE|false|False|FALSE", [*"tTfF"]),
+    ("int", "[-+]?(0|[1-9][0-9]*)", [*"-+0123456789"]),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", [*"-+.0123456789"]),
+):
+    _PageLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_type}", re.compile(f"({_pattern})$"), _first)
+
+
 def read_page(body: bytes) -> Node | NoPage:
-    """Read a page as a tree of plain values with texts for keys. Never raises; time and memory are bounded by its length."""
+    """Read a page as a tree of plain values with texts for names. Never raises; its length bounds the time and the memory."""
     try:
         return _openapi(body)
     except UnicodeDecodeError:
@@ -83,81 +97,39 @@ def read_page(body: bytes) -> Node | NoPage:
         return NoPage(f"the page {why}{': it looks like an HTML page' if is_html else ''}")
 
 
+def _check_size(text: str) -> None:
+    nodes, begun, sizes = 0, list[tuple[str | None, int]](), dict[str | None, int]()
+    for event in yaml.parse(text, Loader=_PageLoader):  # an alias counts with all that it stands for
+        if isinstance(event, yaml.AliasEvent):
+            nodes += sizes.get(event.anchor, MOST_NODES)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            begun.append((event.anchor, nodes))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            nodes += 1
+            sizes[anchor] = nodes - before
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+            sizes[event.anchor] = 1
+        if len(begun) > DEEPEST or nodes >= MOST_NODES:
+            raise ValueError(f"is nested deeper than {DEEPEST} levels, refers to itself or holds more than {MOST_NODES} values")
+
+
 def _openapi(body: bytes) -> Node:
     if len(body) >= LONGEST_PAGE:
         raise ValueError(f"is larger than {LONGEST_PAGE >> 20} MB")
-    tree = _tree(body.decode("utf-8-sig"))
-    if not isinstance(tree, dict):
-        raise ValueError("is not a description of an API")  # noqa: TRY004  # of the page, not of a type
-    version = str(tree.get("openapi", tree.get("swagger", "")))
+    text = body.decode("utf-8-sig")
+    _check_size(text)
+    tree = yaml.load(text, Loader=_PageLoader)  # noqa: S506  # a safe loader
+    version = str(tree.get("openapi", tree.get("swagger", ""))) if isinstance(tree, dict) else ""
     if not version:
-        raise ValueError("does not say that it is OpenAPI")
+        raise ValueError("is not a description of an API: it does not say that it is OpenAPI")
     if not _OPENAPI_3.fullmatch(version):
         raise ValueError(f"is of OpenAPI {version[:20]}, and 3.0 or 3.1 can be read")
     if not get(tree, "paths", dict):
         raise ValueError("describes no path")
-    return tree
-
-
-def _tree(text: str) -> Any:  # noqa: C901  # one arm per kind of event
-    """Build the first document from the parser's events, counting as it goes; aliases share what they stand for."""
-    begun: list[yaml.CollectionStartEvent] = []
-    children: list[list[Any]] = [[]]
-    sizes = [0]
-    known: dict[str, tuple[Any, int]] = {}
-    for event in yaml.parse(text, Loader=_LOADER):
-        value: Any
-        if isinstance(event, yaml.CollectionStartEvent):
-            if len(begun) >= DEEPEST:
-                raise ValueError(f"is nested deeper than {DEEPEST} levels")
-            begun.append(event)
-            children.append([])
-            sizes.append(1)
-            continue
-        if isinstance(event, yaml.CollectionEndEvent):
-            start, value, size = begun.pop(), children.pop(), sizes.pop()
-            anchor = start.anchor
-            value = _mapping(value) if isinstance(start, yaml.MappingStartEvent) else value
-        elif isinstance(event, yaml.ScalarEvent):
-            value, size, anchor = _scalar(event), 1, event.anchor
-        elif isinstance(event, yaml.AliasEvent):
-            if event.anchor not in known:
-                raise ValueError("refers to itself by an alias")
-            (value, size), anchor = known[event.anchor], None
-        elif isinstance(event, yaml.DocumentEndEvent):
-            break
-        else:
-            continue
-        if anchor is not None:
-            known[anchor] = value, size
-        children[-1].append(value)
-        sizes[-1] += size
-        if sizes[-1] > MOST_NODES:
-            raise ValueError(f"holds more than {MOST_NODES} values")
-    return children[0][0] if children[0] else None
-
-
-def _mapping(children: list[Any]) -> Node:
-    """Return keys and values as a mapping; a merge key (`<<`) adds what its mapping has besides."""
-    keys = (key if isinstance(key, str) else str(key).lower() for key in children[::2])
-    pairs = dict(zip(keys, children[1::2], strict=True))
-    merged = pairs.pop("<<", None)
-    for base in merged if isinstance(merged, list) else [merged]:
-        if isinstance(base, dict):
-            pairs = {**base, **pairs}
-    return pairs
-
-
-def _scalar(event: yaml.ScalarEvent) -> Any:
-    """Read a scalar as YAML 1.2's JSON schema does: everything that is quoted, or looks like nothing else, is text."""
-    text: str = event.value
-    if not event.implicit[0] or event.style:
-        return text
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    if not _NUMBER.fullmatch(text):
-        return text
-    return int(text) if text.lstrip("+-").isdigit() else float(text)
+    described: Node = tree
+    return described
 
 
 _METHODS = ("get", "post", "put", "patch", "delete")

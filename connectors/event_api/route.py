@@ -17,8 +17,8 @@ from connectors.errors import (
     ServiceUnavailableError,
 )
 from connectors.event_api.answers import HttpAnswer, Kind, Meaning, in_short, interpret, rate_hint
-from connectors.event_api.transport import Exchange
-from connectors.rate_limit import Permit, RateLimiter, Timing
+from connectors.event_api.transport import ServiceHttp
+from connectors.rate_limit import Permit, RateLimiter
 from connectors.retry import RetryPolicy, ask_until
 from mappings.delivery import Answer
 from mappings.errors import SyncError
@@ -60,24 +60,23 @@ class Route:
 
     def __init__(
         self,
-        exchange: Exchange,
+        http: ServiceHttp,
         limiter: RateLimiter,
         policy: RetryPolicy,
-        timing: Timing,
         *,
         scope: str = "",
         has_channels: bool = False,
     ) -> None:
-        self.exchange = exchange
+        self.http = http
         self.limiter = limiter
         self.policy = policy
-        self.timing = timing
+        self.timing = limiter.timing
         self._scope = scope
         self._has_channels = has_channels
 
     def sibling(self, name: str, scope: str = "") -> Route:
         """Return another route of the same service, which has a limit of its own (spec, Limits)."""
-        return Route(self.exchange, self.limiter.sibling(name), self.policy, self.timing, scope=scope)
+        return Route(self.http, self.limiter.sibling(name), self.policy, scope=scope)
 
     @property
     def closed(self) -> SyncError | None:
@@ -135,7 +134,7 @@ class Route:
                 return not_the_service(answer)
             case Kind.KEY_REFUSED:
                 return KeyRefusedError(
-                    f"the service refused the API key {self.exchange.key_tail}: {in_short(answer)}",
+                    f"the service refused the API key {self.http.key_tail}: {in_short(answer)}",
                     hint="it may be revoked, disabled, expired or mistyped: see the service's page /developers/keys, "
                     "then set EVENT_API_KEY",
                 )
@@ -155,28 +154,28 @@ class Route:
         wanted = f"`{self._scope}`" if self._scope else "for this request"
         where = "" if channel_id is None else f" for channel {channel_id}"
         return ScopeMissingError(
-            f"the API key {self.exchange.key_tail} lacks the scope {wanted}{where}: {in_short(answer)}",
+            f"the API key {self.http.key_tail} lacks the scope {wanted}{where}: {in_short(answer)}",
             hint="add the scope on the page of the key, or use a key that has it"
             + (" and may use that channel" if where else ""),
         )
 
     async def ask_once(self, request: httpx.Request, read: Read, may_leave: MayLeave) -> Meaning | None:
         """Send one request, and keep to what the answer's headers state of the limit. None: it did not leave."""
-        answer = await self.exchange(request, may_leave)
+        answer = await self.http.exchange(request, may_leave, attempt_s=self.policy.attempt_s)
         if not isinstance(answer, HttpAnswer):
             return answer
         now = self.timing.now()
         hint = rate_hint(answer.headers, now)
         if hint is not None:
-            self.limiter.hinted(hint)
+            self.limiter.stated(hint.limit, window_s=hint.window_s, reset_s=hint.reset_s, rest_s=hint.rest_s)
         meaning = interpret(answer, now, read)
         if meaning.kind is Kind.READ or meaning.answer.code:
-            self.exchange.is_recognised = True
+            self.http.is_recognised = True
         return meaning if meaning.kind is not Kind.FOREIGN else self.place(meaning)
 
     def place(self, foreign: Meaning) -> Meaning:
         """Say what an answer in other words than the service's means, by whether the service has answered already."""
-        if not self.exchange.is_recognised:
+        if not self.http.is_recognised:
             return replace(foreign, kind=Kind.ANOTHER_HOST)
         return replace(foreign, kind=Kind.REFUSED_BY_PROXY if foreign.answer.status in REFUSED_BY_PROXY else Kind.FOREIGN)
 
@@ -186,8 +185,8 @@ class Route:
         Raises `KeyRefusedError`, `ScopeMissingError`, `RequestRefusedError`, `RedirectRefusedError`,
         `NotTheServiceError`, `ServiceUnavailableError` or `PausedError`; `asked` names the question in their texts.
         """
-        url = self.exchange.url(path)
-        met = await self.insist(lambda: self.exchange.request("GET", url, has_key=has_key), read)
+        url = self.http.url(path)
+        met = await self.insist(lambda: self.http.request("GET", url, has_key=has_key), read)
         if met.kind is not Kind.READ:
             raise self.complaint(met, asked)
         value: T = met.value

@@ -95,9 +95,10 @@ def check_base_url(text: str) -> httpx.URL:
 
 
 class ServiceHttp:
-    """The way to one service: its address, the headers of every request, the timeouts, the transport beneath.
+    """The way to one service. An async context manager; `open_http` opens it. Never raises for what the network does.
 
-    An async context manager. Every request goes through `passage`, and `seen` is called with each that left.
+    Every request goes through `passage`, and `seen` is called with each that left. `is_recognised`: the service has answered in
+    its own words; until then, other words mean another host.
     """
 
     def __init__(
@@ -105,10 +106,23 @@ class ServiceHttp:
     ) -> None:
         self.passage: Passage = nullcontext
         self.seen: Seen | None = None
-        self.base_url = base_url
-        self.secret = secret
-        self.timeouts = timeouts
+        self.is_recognised = False
+        self._base_url = base_url
         self._transport = transport
+        key = secret.get_secret_value()
+        self.key_tail = f"…{key[-4:]}" if len(key) >= 12 else "…"
+        """How the key may be named to people: by its last four characters, or not at all where it is short."""
+        self._key = key.encode("ascii")
+        self._mask = Mask([key])
+        self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
+        self._extensions = {"timeout": timeouts.as_dict()}
+        self._keyless_headers = {
+            b"host": base_url.netloc,
+            b"user-agent": f"eventsync/{version('eventsync')}".encode("ascii"),
+            b"accept": b"application/json",
+            b"accept-encoding": b"identity",
+        }
+        self._headers = {**self._keyless_headers, b"authorization": b"Bearer " + self._key}
 
     async def __aenter__(self) -> Self:
         """Open nothing yet; connections are made as requests are sent."""
@@ -118,10 +132,58 @@ class ServiceHttp:
         """Close all connections."""
         await self._transport.aclose()
 
-    async def send(self, request: httpx.Request) -> httpx.Response:
-        """Send one request as it is; every failure is an `httpx.TransportError`."""
-        if self.seen is None:
-            return await self._transport.handle_async_request(request)
+    def request(
+        self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
+    ) -> httpx.Request:
+        """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
+        added = {name.encode("ascii"): value.encode("ascii") for name, value in (headers or {}).items()}
+        sent = {**(self._headers if has_key else self._keyless_headers), **added}
+        if content or method == "POST":
+            sent[b"content-length"] = b"%d" % len(content)
+        return httpx.Request(method, url, headers=sent, stream=httpx.ByteStream(content), extensions=self._extensions)
+
+    def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
+        """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
+        base = self._base_url
+        return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{prefix}{path}".encode("ascii"))
+
+    async def exchange(
+        self, request: httpx.Request, may_leave: Callable[[], bool] = lambda: True, *, attempt_s: float = 90.0
+    ) -> HttpAnswer | Meaning | None:
+        """Send `request` once and read its answer. Return None, with nothing sent, unless it `may_leave` at the last moment."""
+        try:
+            async with self.passage(), asyncio.timeout(attempt_s):
+                return await self._send(request) if may_leave() else None
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as problem:
+            message = self._mask.hide(str(problem)) or "no connection"
+            return Meaning(Kind.NOT_REACHED, Answer(0, "no_connection", message))
+        except (httpx.TimeoutException, TimeoutError):
+            return Meaning(Kind.LOST, Answer(0, "timeout", "no whole answer in time"))
+        except httpx.RequestError as problem:
+            message = self._mask.hide(str(problem)) or "the connection broke"
+            return Meaning(Kind.LOST, Answer(0, "connection_lost", message))
+
+    async def _send(self, request: httpx.Request) -> HttpAnswer:
+        response = await (self._transport.handle_async_request(request) if self.seen is None else self._send_seen(request))
+        body = bytearray()
+        try:
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) >= LONGEST_BODY:
+                    break
+        finally:
+            await response.aclose()
+        # Answers are kept, and shown to people, so our key is taken out where they repeat it.
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in response.headers.raw:
+            name, value = self._shown(raw_name, raw_value)
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        content = bytes(body[:LONGEST_BODY])
+        # Of a creation only numbers are kept, so that its body is only searched for the key as it is.
+        is_harmless = request.method == "POST" and response.is_success and self._key not in content
+        return HttpAnswer(response.status_code, headers, content if is_harmless else self._mask.hide_bytes(content))
+
+    async def _send_seen(self, request: httpx.Request) -> httpx.Response:
         began, status, error = perf_counter(), 0, ""
         try:
             response = await self._transport.handle_async_request(request)
@@ -130,10 +192,13 @@ class ServiceHttp:
             error = type(failure).__name__
             raise
         finally:
-            if status or error:
+            if self.seen and (status or error):
                 key, seconds = request.headers.get("idempotency-key", ""), perf_counter() - began
                 self.seen(Exchanged(request.method, request.url.host, request.url.path, status, seconds, key, error))
         return response
+
+    def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
+        return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
 
 
 def open_http(
@@ -157,89 +222,6 @@ def open_http(
         raise KeyFormatError(f"the API key {problem}", hint=hint)
     wire = transport or direct_transport(url, in_flight=in_flight, resolve=resolve or resolve_by_system)
     return ServiceHttp(url, SecretStr(key), timeouts, wire)
-
-
-def key_tail(http: ServiceHttp) -> str:
-    """Return how the client's key may be named to people: by its last four characters, or not at all where it is short."""
-    key = http.secret.get_secret_value()
-    return f"…{key[-4:]}" if len(key) >= 12 else "…"
-
-
-class Exchange:
-    """Sends requests through `http`, each at most `attempt_s` seconds long, and never raises for what the network does.
-
-    `is_recognised`: the service has answered in its own words; until then, other words mean another host.
-    """
-
-    def __init__(self, http: ServiceHttp, *, attempt_s: float) -> None:
-        self.key_tail = key_tail(http)
-        self.is_recognised = False
-        self._http = http
-        self._attempt_s = attempt_s
-        key = http.secret.get_secret_value()
-        self._raw = key.encode("ascii")
-        self._mask = Mask([key])
-        self._shown = lru_cache(_HEADERS_KNOWN)(self._masked_header)
-        self._extensions = {"timeout": http.timeouts.as_dict()}
-        self._keyless_headers = {
-            b"host": http.base_url.netloc,
-            b"user-agent": f"eventsync/{version('eventsync')}".encode("ascii"),
-            b"accept": b"application/json",
-            b"accept-encoding": b"identity",
-        }
-        self._headers = {**self._keyless_headers, b"authorization": b"Bearer " + self._raw}
-
-    def request(
-        self, method: str, url: httpx.URL, *, content: bytes = b"", headers: Mapping[str, str] | None = None, has_key: bool = True
-    ) -> httpx.Request:
-        """Build one request to `url`; without `has_key` it carries no Authorization. `headers`: ASCII, names in lower case."""
-        added = {name.encode("ascii"): value.encode("ascii") for name, value in (headers or {}).items()}
-        sent = {**(self._headers if has_key else self._keyless_headers), **added}
-        if content or method == "POST":
-            sent[b"content-length"] = b"%d" % len(content)
-        return httpx.Request(method, url, headers=sent, stream=httpx.ByteStream(content), extensions=self._extensions)
-
-    def url(self, path: str, *, prefix: str = API_PREFIX) -> httpx.URL:
-        """Return the address of `path` (with its query) under the API's prefix, or another one of the service."""
-        base = self._http.base_url
-        return base.copy_with(raw_path=base.raw_path.rstrip(b"/") + f"{prefix}{path}".encode("ascii"))
-
-    async def __call__(self, request: httpx.Request, may_leave: Callable[[], bool] = lambda: True) -> HttpAnswer | Meaning | None:
-        """Send `request` once and read its answer. Return None, with nothing sent, unless it `may_leave` at the last moment."""
-        try:
-            async with self._http.passage(), asyncio.timeout(self._attempt_s):
-                return await self._send(request) if may_leave() else None
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as problem:
-            message = self._mask.hide(str(problem)) or "no connection"
-            return Meaning(Kind.NOT_REACHED, Answer(0, "no_connection", message))
-        except (httpx.TimeoutException, TimeoutError):
-            return Meaning(Kind.LOST, Answer(0, "timeout", "no whole answer in time"))
-        except httpx.RequestError as problem:
-            message = self._mask.hide(str(problem)) or "the connection broke"
-            return Meaning(Kind.LOST, Answer(0, "connection_lost", message))
-
-    async def _send(self, request: httpx.Request) -> HttpAnswer:
-        response = await self._http.send(request)
-        body = bytearray()
-        try:
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) >= LONGEST_BODY:
-                    break
-        finally:
-            await response.aclose()
-        # Answers are kept, and shown to people, so our key is taken out where they repeat it.
-        headers: dict[str, str] = {}
-        for raw_name, raw_value in response.headers.raw:
-            name, value = self._shown(raw_name, raw_value)
-            headers[name] = f"{headers[name]}, {value}" if name in headers else value
-        content = bytes(body[:LONGEST_BODY])
-        # Of a creation only numbers are kept, so that its body is only searched for the key as it is.
-        is_harmless = request.method == "POST" and response.is_success and self._raw not in content
-        return HttpAnswer(response.status_code, headers, content if is_harmless else self._mask.hide_bytes(content))
-
-    def _masked_header(self, raw_name: bytes, raw_value: bytes) -> tuple[str, str]:
-        return raw_name.decode("latin-1").lower(), self._mask.hide(raw_value.decode("utf-8", "replace"))
 
 
 def direct_transport(url: httpx.URL, *, in_flight: int, resolve: Resolve) -> httpx.AsyncBaseTransport:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from connectors.masking import Mask
-from connectors.sources.contract import NO_ACCESS, REAL_CLOCK, Access, Clock, Source, StatusSheet
-from connectors.sources.feed_source import FeedSource, MaskedSource, masked_errors, own_columns
+from connectors.sources.contract import NO_ACCESS, REAL_CLOCK, Access, Clock, Reading, Source, StatusSheet
+from connectors.sources.feed_source import MaskedSource, masked_errors, own_columns, read_feed_source
 from connectors.sources.files.choice import FileChoice
 from connectors.sources.files.opened_file import OpenStored
 from connectors.sources.files.source import choice_of, file_digest, open_files
@@ -27,7 +28,7 @@ from mappings.spec.source_words import is_address, secrets_of
 # ruff: noqa: PLC0415  # a kind is imported when it is opened
 
 if TYPE_CHECKING:
-    from connectors.sources.salesforce.source import OrgProbe, SalesforceRecords
+    from connectors.sources.salesforce.source import OrgProbe
 
 
 FileSpec = (
@@ -63,56 +64,52 @@ def open_source(
     # A second table may have changed where its rows' own file has not: then all of them are made anew.
     cursor = "" if spec.join and not is_read_once else since
 
-    def open_rows(asked: ColumnRequest) -> Source:
+    def open_rows(asked: ColumnRequest) -> AbstractContextManager[Reading]:
         match spec:
             case FileSource():
-                source = open_files(spec, base, asked.columns, lambda file: _read_as(spec, file, asked), cursor, clock)
-                return MaskedSource(source, Mask(secrets_of(spec.path))) if is_address(spec.path) else source
+                read = open_files(spec, base, asked.columns, lambda file: _read_file(spec, file, asked), cursor, clock)
+                return MaskedSource(read, Mask(secrets_of(spec.path))).read() if is_address(spec.path) else read()
             case GoogleSheetsSource():
                 with needed_extra("sheets", f"to read {spec.place}"):
-                    from connectors.sources.google_sheets.source import GoogleSheet
-                return GoogleSheet(spec, asked, access, clock, cursor)
+                    from connectors.sources.google_sheets.source import read_google_sheet
+                return read_google_sheet(spec, asked, access, clock, cursor)
             case SalesforceSource():
-                return _salesforce(spec, asked, access, cursor, clock)
+                with needed_extra("salesforce", f"to read {spec.place}"):
+                    from connectors.sources.salesforce.source import read_salesforce
+                return read_salesforce(spec, asked, access, cursor, clock)
             case _:
                 assert_never(spec)
 
-    def open_table(join: Join, columns: frozenset[str]) -> Source:
-        return open_source(join.source, base, columns, access=access, clock=clock)
+    def open_table(join: Join, columns: frozenset[str]) -> AbstractContextManager[Reading]:
+        return open_source(join.source, base, columns, access=access, clock=clock).read()
 
     if spec.join or spec.empty_if or spec.empty_in or spec.json_columns:
-        return MaskedSource(FeedSource(spec, asked, open_rows, open_table), access.mask)
-    return MaskedSource(open_rows(asked), access.mask)
+        return MaskedSource(partial(read_feed_source, spec, asked, open_rows, open_table), access.mask)
+    return MaskedSource(partial(open_rows, asked), access.mask)
 
 
-def _salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Access, since: str, clock: Clock) -> SalesforceRecords:
-    with needed_extra("salesforce", f"to read {spec.place}"):
-        from connectors.sources.salesforce.source import SalesforceRecords
-    return SalesforceRecords(spec, asked, access, since, clock)
-
-
-def _read_as(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> Source:
+def _read_file(spec: FileSpec, file: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
     match spec:
         case kinds.CsvSource() | kinds.TsvSource():
-            from connectors.sources.formats.csv import CsvFile
+            from connectors.sources.formats.csv import read_csv
 
-            return CsvFile(spec, file, asked)
+            return read_csv(spec, file, asked)
         case kinds.WorkbookSource():
-            from connectors.sources.formats.xlsx import Workbook
+            from connectors.sources.formats.xlsx import read_workbook
 
-            return Workbook(spec, file, asked)
+            return read_workbook(spec, file, asked)
         case kinds.JsonSource() | kinds.NdjsonSource():
-            from connectors.sources.formats.json import json_file
+            from connectors.sources.formats.json import read_json
 
-            return json_file(spec, file, asked)
+            return read_json(spec, file, asked)
         case kinds.XmlSource():
-            from connectors.sources.formats.xml import xml_file
+            from connectors.sources.formats.xml import read_xml
 
-            return xml_file(spec, file, asked)
+            return read_xml(spec, file, asked)
         case kinds.IcsSource():
-            from connectors.sources.formats.ics import ics_file
+            from connectors.sources.formats.ics import read_ics
 
-            return ics_file(spec, file, asked)
+            return read_ics(spec, file, asked)
         case _:
             assert_never(spec)
 
@@ -148,8 +145,10 @@ def probe_org(spec: SalesforceSource, columns: frozenset[str], *, access: Access
     Raises:
         SyncError: as reading it does; what the feed needs and the org lacks is named with what is nearest.
     """
+    with needed_extra("salesforce", f"to read {spec.place}"):
+        from connectors.sources.salesforce.source import probe_salesforce
     with masked_errors(access.mask):
-        return _salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, "", clock).probe()
+        return probe_salesforce(spec, own_columns(spec, ColumnRequest.of(spec, columns)), access, clock)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,10 @@ def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:
     return Reading(columns, iter(()), cursor, is_whole=False, ending=lambda: Ending(cursor, (notice,)))
 
 
+OpenReading = Callable[[], AbstractContextManager[Reading]]
+"""Reads a source, with the promises of `Source.read`."""
+
+
 class Source(Protocol):
     """A place that rows can be read from, as one feed sees it."""
 

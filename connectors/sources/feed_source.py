@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from connectors.masking import Mask
-from connectors.sources.contract import BadSourceError, Ending, Reading, Source, SourceUnavailableError, stamp_of_all
+from connectors.sources.contract import BadSourceError, Ending, OpenReading, Reading, SourceUnavailableError, stamp_of_all
 from connectors.sources.rows import ColumnRequest, folded
 from mappings.errors import SyncError
 from mappings.outcome import SourceRow
@@ -25,62 +25,57 @@ _KEYS_SHOWN = 5
 Key = tuple[str, ...]
 Table = Mapping[Key, Mapping[str, str]]
 """A second table: the cells of each key, by their names in the mapping."""
-OpenRows = Callable[[ColumnRequest], Source]
-OpenTable = Callable[[Join, frozenset[str]], Source]
+OpenRows = Callable[[ColumnRequest], AbstractContextManager[Reading]]
+OpenTable = Callable[[Join, frozenset[str]], AbstractContextManager[Reading]]
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSource:
-    """The source of one feed: `open_rows` gives its own rows for the columns asked of it, `open_table` those of a join."""
+@contextmanager
+def read_feed_source(spec: AnySource, asked: ColumnRequest, open_rows: OpenRows, open_table: OpenTable) -> Iterator[Reading]:
+    """Read the rows of a feed: its own for the columns asked of `open_rows`, beside them those of `open_table` for each join.
 
-    spec: AnySource
-    asked: ColumnRequest
-    open_rows: OpenRows
-    open_table: OpenTable
+    Keeps the promises of `Source.read`; second tables are read whole before the first row.
+    """
+    tables = [_read_table(join, asked, open_table) for join in spec.join]
+    inside = _inside_json(spec, asked.columns)
+    with open_rows(own_columns(spec, asked)) as reading:
+        rows = _without_nulls(reading.rows, spec, reading.columns)
+        if inside:
+            from connectors.sources.formats.records import with_json_cells  # noqa: PLC0415  # few feeds need it
 
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`; second tables are read whole before the first row."""
-        tables = [self._read_table(join) for join in self.spec.join]
-        inside = _inside_json(self.spec, self.asked.columns)
-        with self.open_rows(own_columns(self.spec, self.asked)).read() as reading:
-            rows = _without_nulls(reading.rows, self.spec, reading.columns)
-            if inside:
-                from connectors.sources.formats.records import with_json_cells  # noqa: PLC0415  # few feeds need it
+            rows = with_json_cells(rows, spec.json_columns, inside)
+        for join, (columns, _, table) in zip(spec.join, tables, strict=True):
+            rows = _joined(rows, join, columns, table)
+        beside = (column for columns, _, _ in tables for column in columns)
+        columns = tuple(dict.fromkeys((*reading.columns, *inside, *beside)))
+        stamp = stamp_of_all([reading.stamp, *(stamp for _, stamp, _ in tables)])
+        yield replace(reading, columns=columns, rows=rows, stamp=stamp)
 
-                rows = with_json_cells(rows, self.spec.json_columns, inside)
-            for join, (columns, _, table) in zip(self.spec.join, tables, strict=True):
-                rows = _joined(rows, join, columns, table)
-            beside = (column for columns, _, _ in tables for column in columns)
-            columns = tuple(dict.fromkeys((*reading.columns, *inside, *beside)))
-            stamp = stamp_of_all([reading.stamp, *(stamp for _, stamp, _ in tables)])
-            yield replace(reading, columns=columns, rows=rows, stamp=stamp)
 
-    def _read_table(self, join: Join) -> tuple[tuple[str, ...], str, Table]:
-        """Read a second table whole; return its columns by their names in the mapping, its stamp and its rows.
+def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tuple[tuple[str, ...], str, Table]:
+    """Read a second table whole; return its columns by their names in the mapping, its stamp and its rows.
 
-        Raises:
-            SyncError: it cannot be read.
-            BadSourceError: two of its rows have one key, a row is faulty, or it is too large for memory.
-        """
-        wanted = {name.removeprefix(join.prefix) for name in self.asked.columns if name.startswith(join.prefix)}
-        found: dict[Key, Mapping[str, str]] = {}
-        places: dict[Key, str] = {}
-        size, place = 0, join.source.place
-        with self.open_table(join, frozenset(wanted.union(join.by.values()))).read() as reading:
-            for row in reading.rows:
-                key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
-                if not any(key):
-                    continue
-                _check_row(join, row, key, places)
-                places[key] = row.location.place
-                found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
-                size += sum(map(len, row.cells.values()))
-                if len(found) > _MOST_ROWS or size > _MOST_TEXT:
-                    raise BadSourceError(place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
-            if reading.ending().is_short:
-                raise SourceUnavailableError(f"{place} could not be read to its end, and a joined table must be whole")
-        return tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found
+    Raises:
+        SyncError: it cannot be read.
+        BadSourceError: two of its rows have one key, a row is faulty, or it is too large for memory.
+    """
+    wanted = {name.removeprefix(join.prefix) for name in asked.columns if name.startswith(join.prefix)}
+    found: dict[Key, Mapping[str, str]] = {}
+    places: dict[Key, str] = {}
+    size, place = 0, join.source.place
+    with open_table(join, frozenset(wanted.union(join.by.values()))) as reading:
+        for row in reading.rows:
+            key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
+            if not any(key):
+                continue
+            _check_row(join, row, key, places)
+            places[key] = row.location.place
+            found[key] = {f"{join.prefix}{column}": cell for column, cell in row.cells.items()}
+            size += sum(map(len, row.cells.values()))
+            if len(found) > _MOST_ROWS or size > _MOST_TEXT:
+                raise BadSourceError(place, _TOO_LARGE, hint="join a smaller file: only the rows and columns needed")
+        if reading.ending().is_short:
+            raise SourceUnavailableError(f"{place} could not be read to its end, and a joined table must be whole")
+    return tuple(f"{join.prefix}{column}" for column in reading.columns), reading.stamp, found
 
 
 def _check_row(join: Join, row: SourceRow, key: Key, places: Mapping[Key, str]) -> None:
@@ -137,15 +132,15 @@ def _without_nulls(rows: Iterator[SourceRow], spec: AnySource, columns: Sequence
 
 @dataclass(frozen=True, slots=True)
 class MaskedSource:
-    """The same source; its errors and notices hold none of the secrets that `mask` knows by then."""
+    """What `open_reading` reads, as a source; its errors and notices hold none of the secrets that `mask` knows by then."""
 
-    source: Source
+    open_reading: OpenReading
     mask: Mask
 
     @contextmanager
     def read(self) -> Iterator[Reading]:
         """Keep the promises of `Source.read`."""
-        with masked_errors(self.mask), self.source.read() as reading:
+        with masked_errors(self.mask), self.open_reading() as reading:
 
             def ending() -> Ending:
                 with masked_errors(self.mask):

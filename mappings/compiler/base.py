@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from operator import itemgetter
-from typing import Any, assert_never
+from typing import Any
 
 from mappings.lookup_table import Table
 from mappings.outcome import RowLocation, Silence
@@ -97,19 +97,6 @@ def read_cell(cells: Mapping[str, str], column: str) -> str:
     return nfc(cells.get(column, ""))
 
 
-def cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:
-    """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
-    pick: Callable[[Any], Sequence[str]] = itemgetter(*columns) if len(columns) > 1 else lambda cells: (cells[columns[0]],)
-
-    def read(cells: Mapping[str, str]) -> Sequence[str]:
-        try:
-            return pick(cells)
-        except KeyError:
-            return [cells.get(column, "") for column in columns]
-
-    return read
-
-
 def required(column: str, hint: str = "") -> Refusal:
     """Return the refusal of an empty value."""
     wanted = hint or (f'fill in the column "{column}"' if column else "a value is needed here")
@@ -126,16 +113,14 @@ def nothing_left(column: str, found: object) -> Refusal:
 
 def compile_policy(policy: Policy | None, path: str) -> Recover:
     """Compile an author's choice for the value of the event's field `path`."""
-    match policy:
-        case None | "reject":
-            return _reject if policy is None else _reject_finally
-        case "omit" | "warn" | "draft":
-            value, is_warned, is_draft = None, policy != "omit", policy == "draft"
-        case UsePolicy():
-            value = policy.use if isinstance(policy.use, str) else list(policy.use)
-            is_warned, is_draft = policy.warn or policy.draft, policy.draft
-        case _:
-            assert_never(policy)
+    value: Any = None
+    is_warned, is_draft = policy in {"warn", "draft"}, policy == "draft"
+    if isinstance(policy, UsePolicy):
+        value = policy.use if isinstance(policy.use, str) else list(policy.use)
+        is_warned, is_draft = policy.warn or policy.draft, policy.draft
+
+    def reject(_row: RowState, refusal: Refusal) -> Any:
+        raise refusal if policy is None else refusal.as_final()
 
     def recover(row: RowState, refusal: Refusal) -> Any:
         if is_warned:
@@ -143,17 +128,7 @@ def compile_policy(policy: Policy | None, path: str) -> Recover:
             row.is_draft = row.is_draft or is_draft
         return value
 
-    return recover
-
-
-def _reject(_row: RowState, refusal: Refusal) -> Any:
-    raise refusal
-
-
-def _reject_finally(_row: RowState, refusal: Refusal) -> Any:
-    refusal = refusal.about("", "", "")
-    refusal.is_final = True
-    raise refusal
+    return reject if policy in {None, "reject"} else recover
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,15 +219,6 @@ _CHECKS: Mapping[Kind, tuple[Callable[[Any], bool], ReasonCode]] = {
     Kind.OBJECT: (lambda value: isinstance(value, Mapping), ReasonCode.BAD_TEXT),
 }
 """What is checked row by row where the file does not say what reaches a step."""
-
-
-def find_misfit(step: Step, kind: Kind) -> str:
-    """Return why a step cannot work on what it would get, as far as the file says, "" if it can."""
-    if why := step.misfit(kind):
-        return f'the step "{step.name}" cannot be used here: {why}'
-    if step.takes not in (Kind.LIST, Kind.ANY, kind) and kind is not Kind.ANY:
-        return f'the step "{step.name}" works on a {step.takes}, and would get a {kind}'
-    return ""
 
 
 def compile_step(
@@ -380,8 +346,7 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
 class CompiledValue:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
-    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
-    it may be there and unusable, as far as the file says.
+    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does.
     """
 
     get: Getter
@@ -390,7 +355,6 @@ class CompiledValue:
     constant: str | None = None
     is_cell: bool = False
     reads: frozenset[str] | None = None
-    refuses: bool = True
 
     @property
     def is_constant(self) -> bool:
@@ -407,12 +371,12 @@ def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = No
     """Return the value that a function makes of others."""
     flows = {part.flow for part in parts}
     common = flows.pop() if len(flows) == 1 else ANYTHING
-    return CompiledValue(get, flow or common, first_column(parts), refuses=any(part.refuses for part in parts))
+    return CompiledValue(get, flow or common, first_column(parts))
 
 
-_REPORTED = frozenset({"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"})
+_REPORTED = {"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"}
+_WORDS = {model: word for word, model in union_members(Value).items() if word in _REPORTED}
 """The kinds of values that `explain` reports, beside their steps."""
-_WORDS = {model: word for word, model in union_members(Value).items()}
 ValueCompiler = Callable[["Compiler", Any, ValuePosition], CompiledValue]
 """Compiles one kind of value."""
 
@@ -440,7 +404,6 @@ class Compiler:
     columns: set[str] = field(default_factory=set)
     _named: dict[str, CompiledValue] = field(default_factory=dict)
     _items: int = 0
-    _compiling: list[str] = field(default_factory=list)
     _reads: set[str] = field(default_factory=set)
     """The columns that the value being compiled reads; with `_MORE`, not they alone decide it."""
 
@@ -455,11 +418,10 @@ class Compiler:
         compiled = self.operand(value, spot) if isinstance(value, str) else self.compilers[type(value)](self, value, spot)
         reads = None if _MORE in self._reads else frozenset(self._reads)
         self._reads |= outer
-        name = _WORDS.get(type(value), "")
-        compiled = replace(compiled, reads=reads)
-        if self.watch is None or name not in _REPORTED:
-            return compiled
-        return replace(compiled, get=_watched(compiled.get, name, spot.path, self.watch, is_step=False))
+        get = compiled.get
+        if self.watch is not None and type(value) in _WORDS:
+            get = _watched(get, _WORDS[type(value)], spot.path, self.watch, is_step=False)
+        return replace(compiled, get=get, reads=reads)
 
     def values(self, values: Sequence[Value], spot: ValuePosition) -> list[CompiledValue]:
         """Compile several values that stand in a list."""
@@ -482,24 +444,19 @@ class Compiler:
         """Return the value of a column's raw text."""
         self.columns.add(name)
         self._reads.add(name)
-        return CompiledValue(lambda row: nfc(row.cells.get(name, "")), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
+        return CompiledValue(lambda row: nfc(row.cells.get(name, "")), Flow(Kind.TEXT), name, is_cell=True)
 
     def reference(self, name: str, spot: ValuePosition) -> CompiledValue:
         """Return a named value, computed once a row; compiled at its first use."""
-        if name not in self.loops and name in self._compiling:
-            circle = [*self._compiling[self._compiling.index(name) :], name]
-            return self.misfit(spot, f"the named values go in a circle: {' -> '.join('$' + each for each in circle)}")
         if name in self.loops or name in self.given:
             self.look_further()
             return self.loops[name] if name in self.loops else self.given[name]
         if name not in self.let:
             return self.misfit(spot, unknown_name(name), "define it under let")
         if name not in self._named:
-            self._compiling.append(name)
             outer, self.loops = self.loops, {}
             compiled = self.value(self.let[name], ValuePosition(("let", name), f"${name}"))
             self.loops = outer
-            self._compiling.pop()
             get = _once_a_row(len(self._named), compiled.get)
             self._named[name] = CompiledValue(get, compiled.flow, compiled.column, reads=compiled.reads)
         known = self._named[name]
@@ -525,26 +482,20 @@ class Compiler:
     def finish(self, value: Valued, source: CompiledValue, spot: ValuePosition, name: str = "") -> CompiledValue:
         """Pass what a value reads through its steps and the author's choices; what refuses a source is the step `name`."""
         compiled: list[CompiledStep] = []
-        flow, refuses = source.flow, source.refuses
-        steps: tuple[Step, ...] | None = getattr(value, "do", None)
-        for position, step in enumerate(steps or ()):
-            before = flow
-            refuses = refuses or step.leaves_refusals or (before.kind is Kind.ANY and step.policy is None)
-            if why := find_misfit(step, flow.kind):
-                return self.misfit(spot.inner("do", position), why)
+        flow, steps = source.flow, getattr(value, "do", ())
+        for position, step in enumerate(steps):
+            why = step.misfit(flow.kind)
+            if not why and step.takes not in (Kind.LIST, Kind.ANY, flow.kind) and flow.kind is not Kind.ANY:
+                why = f"it works on a {step.takes}, and would get a {flow.kind}"
+            if why:
+                return self.misfit(spot.inner("do", position), f'the step "{step.name}" cannot be used here: {why}')
             one, flow = compile_step(step, flow, self.tables, spot.path, self.watch)
             compiled.append(one)
-            if step.on_error is not None and not step.refuses and before.kind is not Kind.ANY:
-                message = f'on_error never applies: the step "{step.name}" refuses nothing'
-                self.misfit(spot.inner("do", position, "on_error"), message, "leave it out")
-        if value.on_error is not None and not refuses:
-            hint = "leave it out" if steps else "on_empty says what becomes of nothing"
-            self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         read: Getter | str = source.column if source.is_cell else source.get
         if source.is_cell and self.watch is not None:
             read = _watched(source.get, f"from {source.column}", spot.path, self.watch, is_step=False)
         get = stepped(read, tuple(compiled), self.policies(value, spot, source.column), name)
-        return CompiledValue(get, flow, source.column, refuses=refuses and (steps is None or value.on_error is None))
+        return CompiledValue(get, flow, source.column)
 
 
 def unknown_name(name: str) -> str:
@@ -560,7 +511,7 @@ def nothing(_row: RowState) -> Any:
 def constant(text: str) -> CompiledValue:
     """Return a value that is the same for every row."""
     text = nfc(text)
-    return CompiledValue(lambda _row: text, Flow(Kind.TEXT), constant=text, refuses=False)
+    return CompiledValue(lambda _row: text, Flow(Kind.TEXT), constant=text)
 
 
 def is_reference(text: str) -> bool:

@@ -28,16 +28,7 @@ from mappings.compiler.base import (
     read_cell,
     required,
 )
-from mappings.outcome import (
-    OVER,
-    TOO_FAR,
-    MappedRow,
-    Part,
-    Rejection,
-    RowOutcome,
-    Silence,
-    Skipped,
-)
+from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key, row_key
@@ -197,7 +188,9 @@ STAND_IN = date(2000, 1, 1)
 _FOLLOWED = timedelta(days=40_000)
 """So many days are looked at for one row, more than a century: a rule such as "31 February" would be followed for ever."""
 _FREQUENCIES = {"DAILY": DAILY, "WEEKLY": WEEKLY, "MONTHLY": MONTHLY, "YEARLY": YEARLY}
-_PARTS = frozenset(["FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", "BYMONTH", "BYMONTHDAY", "BYSETPOS"])
+_COUNTS = {"INTERVAL": 9_999, "COUNT": 99_999}
+_PLACES = {"BYMONTH": (1, 12), "BYMONTHDAY": (-31, 31), "BYSETPOS": (-366, 366)}
+_PARTS = {"FREQ", "UNTIL", "WKST", "BYDAY", *_COUNTS, *_PLACES}
 _DAY = re.compile(r"([+-]?[1-9][0-9]?)?(MO|TU|WE|TH|FR|SA|SU)")
 _NUMBER = re.compile(r"[+-]?[1-9][0-9]{0,4}")
 _UNTIL = re.compile(r"([0-9]{4})([0-9]{2})([0-9]{2})(?:T[0-9]{6}Z?)?")
@@ -232,7 +225,7 @@ class DayPattern:
 
     def days(self, first: date, last: date, at_most: int) -> list[date]:
         """Return the days within a range in their order, and no more than one beyond `at_most`."""
-        regular = (day for day in self.regular_days(first, last) if day not in self.excluded and day not in self.extra)
+        regular = (day for day in self.regular_days(first, last) if day not in self.excluded | self.extra)
         extra = (day for day in self.extra if first <= day <= last)
         return sorted([*islice(regular, at_most + 1), *extra])[: at_most + 1]
 
@@ -263,41 +256,30 @@ def read_rule(text: str) -> DayRule:
         Refusal: it is none, or it says something that is not of whole days.
     """
     try:
-        return _read_parts(text.strip().upper().removeprefix("RRULE:"))
+        return _read_parts(text.strip().upper().removeprefix("RRULE:").split(";"))
     except ValueError as error:
         raise Refusal(ReasonCode.NOT_A_DATE, f"{_EXAMPLE}: {error}", found=text) from error
 
 
-def _read_parts(text: str) -> DayRule:
-    parts = [part.partition("=") for part in text.split(";") if part.strip()]
+def _read_parts(written: Sequence[str]) -> DayRule:
+    parts = [part.partition("=") for part in written if part.strip()]
     named = {name.strip(): value.strip() for name, _, value in parts}
     unknown = sorted(named.keys() - _PARTS)
     if unknown or len(named) < len(parts):
         raise ValueError(f"{', '.join(unknown)} is not understood" if unknown else "a part stands twice")
-    frequency = _FREQUENCIES.get(named.get("FREQ", ""))
-    if frequency is None:
-        raise ValueError(f"it may repeat {', '.join(_FREQUENCIES)}")
-
-    def numbers(name: str, least: int, most: int) -> list[int] | None:
-        return [_read_number(part.strip(), least, most) for part in named[name].split(",")] if name in named else None
-
-    days = [_read_weekday(part.strip()) for part in named["BYDAY"].split(",")] if "BYDAY" in named else None
-    if frequency in {DAILY, WEEKLY} and any(day.n for day in days or ()):
-        raise ValueError("a first or last weekday is one of a month or a year")
     until = _UNTIL.fullmatch(named.get("UNTIL", "99991231"))
-    if until is None:
-        raise ValueError("UNTIL is a day, such as 20261231")
-    return {
-        "freq": frequency,
-        "interval": _read_number(named.get("INTERVAL", "1"), 1, 9_999),
-        "count": _read_number(named["COUNT"], 1, 99_999) if "COUNT" in named else None,
-        "until": date(*map(int, until.groups())),
-        "wkst": _read_weekday(named.get("WKST", "MO")).weekday,
-        "byweekday": days,
-        "bymonth": numbers("BYMONTH", 1, 12),
-        "bymonthday": numbers("BYMONTHDAY", -31, 31),
-        "bysetpos": numbers("BYSETPOS", -366, 366),
-    }
+    if named.get("FREQ") not in _FREQUENCIES or until is None:
+        raise ValueError(f"FREQ is one of {', '.join(_FREQUENCIES)}, and UNTIL a day, such as 20261231")
+    rule: dict[str, Any] = {"freq": _FREQUENCIES[named["FREQ"]], "until": date(*map(int, until.groups()))}
+    rule["wkst"] = _read_weekday(named.get("WKST", "MO")).weekday
+    rule |= {name.lower(): _read_number(named[name], 1, most) for name, most in _COUNTS.items() if name in named}
+    for name in _PLACES.keys() & named.keys():
+        rule[name.lower()] = [_read_number(part.strip(), *_PLACES[name]) for part in named[name].split(",")]
+    if "BYDAY" in named:
+        rule["byweekday"] = [_read_weekday(part.strip()) for part in named["BYDAY"].split(",")]
+        if rule["freq"] in {DAILY, WEEKLY} and any(day.n for day in rule["byweekday"]):
+            raise ValueError("a first or last weekday is one of a month or a year")
+    return rule
 
 
 def _read_number(text: str, least: int, most: int) -> int:

@@ -21,7 +21,6 @@ from mappings.compiler.base import (
     RowState,
     ValueCompiler,
     Watch,
-    cells_reader,
     nothing,
     read_cell,
     unknown_name,
@@ -39,9 +38,9 @@ from mappings.compiler.expand import (
     is_of_item,
 )
 from mappings.compiler.moments import compile_instant, compile_moment
-from mappings.compiler.payload import Payload, Validator, compile_payload
+from mappings.compiler.payload import Payload, Validator
 from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping
-from mappings.compiler.values import VALUE_COMPILERS, columns_of, compile_condition
+from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError
 from mappings.event import Directory
 from mappings.outcome import OVER, Gone, MappedRow, RowOutcome, Skipped, SourceRow
@@ -121,7 +120,7 @@ def _compile_grouping(compiler: Compiler, grouping: spec.Grouping, event: Fields
         hint = did_you_mean(unknown[0], event.root) or f"the fields of the event are {', '.join(event.root)}"
         compiler.problems.append(MappingProblem((*loc, "group", "collect"), f'the event has no field "{unknown[0]}"', hint))
     collected = Fields.model_construct({name: event.root[name] for name in grouping.collect if name in event.root})
-    return compile_grouping(grouping, compile_payload(compiler, collected).build)
+    return compile_grouping(grouping, Payload(compiler, collected).build)
 
 
 def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, loc: Loc) -> LeaveOut:
@@ -150,7 +149,7 @@ def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancell
 
 
 def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:
-    column = next(iter(columns_of(rule.asserted)), "")
+    column = column_of(rule.asserted)
 
     def demand(row: RowState) -> str:
         if not holds(row):
@@ -173,7 +172,7 @@ def _compile_day(compiler: Compiler, mapping: FeedMapping) -> FirstDay:
     for place, problem in enumerate(compiler.problems[known:], known):
         if problem.message == unknown_name("day"):
             message = "$day cannot say on which day a recurrence begins"
-            compiler.problems[place] = MappingProblem(problem.loc, message, "name the column with the first day")
+            compiler.problems[place] = MappingProblem(problem.where, message, "name the column with the first day")
     # That of each event after the recurrence, the row's own before it.
     compiler.given["day"] = CompiledValue(lambda row: first_day(row) if row.day is None else row.day, Flow(Kind.DATE))
     return first_day
@@ -415,7 +414,7 @@ def compile_with_problems(
     explode = mapping.rule(spec.Explode)
     compiler = Compiler(mapping.let, mapping.tables, directory.channels, _VALUE_COMPILERS, compile_condition, watch, as_of)
     rules = compile_rules(compiler, mapping, as_of)
-    payload = compile_payload(compiler, mapping.event)
+    payload = Payload(compiler, mapping.event)
     columns = compiler.columns | {column.column for column in mapping.key_columns}
     mapper = RowMapper(
         columns=frozenset(column for column in columns if explode is None or not is_of_item(explode.explode, column)),
@@ -425,7 +424,7 @@ def compile_with_problems(
         _validator=Validator(
             payload=payload,
             slugs=directory.classifications,
-            used=cells_reader(sorted(columns)),
+            used=_cells_reader(sorted(columns)),
             digest_cells=row_digester(mapping.digest),
             joined={", ".join(join.by): join.prefix for join in mapping.source.join},
             drafts_warned=mapping.publish.draft_on_warning,
@@ -435,6 +434,19 @@ def compile_with_problems(
         _reads_row_number=compiler.reads_row_number,
     )
     return mapper, tuple(compiler.problems)
+
+
+def _cells_reader(columns: Sequence[str]) -> Callable[[Mapping[str, str]], Sequence[str]]:
+    """Return what gives the raw texts of some columns, one at least, "" for those that the row does not have."""
+    pick: Callable[[Any], Sequence[str]] = itemgetter(*columns) if len(columns) > 1 else lambda cells: (cells[columns[0]],)
+
+    def read(cells: Mapping[str, str]) -> Sequence[str]:
+        try:
+            return pick(cells)
+        except KeyError:
+            return [cells.get(column, "") for column in columns]
+
+    return read
 
 
 def _apply_rules(rules: Sequence[PlacedRule], state: RowState) -> None:
@@ -478,11 +490,6 @@ class Explanation:
 
     steps: tuple[TracedStep, ...]
     outcomes: tuple[RowOutcome, ...]
-
-    @property
-    def outcome(self) -> RowOutcome:
-        """What became of the row; the first of its outcomes, where there are several."""
-        return self.outcomes[0]
 
 
 def explain_row(mapping: FeedMapping, directory: Directory, row: SourceRow, as_of: datetime | None = None) -> Explanation:

@@ -117,24 +117,20 @@ def _wall_reader(
     """Return what gives a row's local time, None without a day, and whether it is the feed's own, for a whole day."""
     read_day, read_clock = lenient(day.get), None if clock is None else lenient(clock.get)
     all_day = None if wall.all_day is None else time.fromisoformat(wall.all_day)
-    sentinels = frozenset(_minute(time.fromisoformat(each)) for each in wall.sentinels)
 
     def read(row: RowState) -> tuple[datetime | None, bool]:
         on = read_day(row)
         if on is None:
             return None, False
-        shown = _clock_of(on) if read_clock is None else _read_clock(read_clock(row))
-        if shown is not None and not (sentinels and _minute(shown) in sentinels):
-            return on if read_clock is None else _together(on, shown, 0), False
+        given = on.time() if isinstance(on, datetime) else None
+        shown = given if read_clock is None else _read_clock(read_clock(row))
+        if shown is not None and not (wall.sentinels and shown.isoformat("minutes") in wall.sentinels):
+            return on if read_clock is None else _together(on, shown), False
         if all_day is None:
             raise required("" if clock is None else clock.column, "a time of day is needed, or all_day in the mapping")
-        return _together(on, all_day, 1 if wall.exclusive else 0), True
+        return _together(on, all_day, days_back=int(wall.exclusive)), True
 
     return read
-
-
-def _clock_of(on: Any) -> time | None:
-    return on.time() if isinstance(on, datetime) else None
 
 
 def _read_clock(clock: Any) -> TimeOfDay | None:
@@ -145,22 +141,15 @@ def _read_clock(clock: Any) -> TimeOfDay | None:
     raise Refusal(ReasonCode.NOT_A_TIME, "a time of day is needed here", found=str(clock))
 
 
-def _minute(clock: TimeOfDay) -> int:
-    """The minute of the day; 24:00 is none of the day's own."""
-    return -1 if isinstance(clock, EndOfDay) else clock.hour * 60 + clock.minute
-
-
-def _together(day: Any, clock: TimeOfDay, back: int) -> datetime:
-    """Return a day at a time of day, `back` days earlier; 24:00 is the next day's midnight."""
+def _together(day: Any, clock: TimeOfDay, days_back: int = 0) -> datetime:
+    """Return a day at a time of day; 24:00 is the next day's midnight."""
     if type(day) is str:
         day = day_from_text(day)
-    if isinstance(day, datetime):
-        day = day.date()
     if not isinstance(day, date):
         raise Refusal(ReasonCode.NOT_A_DATE, "a date and a time of day are needed here", found=str(day))
     if isinstance(clock, EndOfDay):
-        return _shift(datetime.combine(day, time()), 1 - back)
-    return _shift(datetime.combine(day, clock), -back)
+        return _shift(datetime.combine(day, time()), 1 - days_back)
+    return _shift(datetime.combine(day, clock), -days_back)
 
 
 def _shift(local: datetime, days: int) -> datetime:

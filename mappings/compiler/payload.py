@@ -6,7 +6,7 @@ Texts are in NFC, times in ISO 8601; what is empty is left out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -37,7 +37,6 @@ from mappings.outcome import Cover, MappedRow, Rejection, SourceRow
 from mappings.positions import Loc, MappingProblem, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal, did_you_mean, nearest
 from mappings.row_key import duplicate_digest, fingerprint
-from mappings.spec import values as spec
 from mappings.spec.values import Fields, ForEach, ImageValue, Items, ListEntry, Value
 from mappings.steps.step import Kind
 from mappings.steps.urls import clean_url
@@ -142,23 +141,19 @@ def _listed_object(fields: Sequence[_Field], required: tuple[str, ...] = ()) -> 
     return build
 
 
-def compile_payload(compiler: Compiler, event: Fields) -> Payload:
-    """Compile the whole payload; what cannot be compiled is noted with the compiler."""
-    payload = Payload(compiler)
-    payload.build = _object_reader(payload.fields(payload.tree(event, ("event",)), ""))
-    return payload
-
-
-@dataclass(slots=True)
 class Payload:
-    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's."""
+    """A compiled payload: `build` gives it for a row and notes the reasons, `cover` its image; `columns` names each field's.
 
-    compiler: Compiler
-    build: Getter = nothing
-    cover: Getter = nothing
-    columns: dict[str, str] = field(default_factory=dict)
+    What cannot be compiled is noted with the compiler.
+    """
 
-    def tree(self, fields: Fields, loc: Loc) -> dict[str, Any]:
+    def __init__(self, compiler: Compiler, event: Fields) -> None:
+        self._compiler = compiler
+        self.cover: Getter = nothing
+        self.columns: dict[str, str] = {}
+        self.build = _object_reader(self._fields(self._tree(event, ("event",)), ""))
+
+    def _tree(self, fields: Fields, loc: Loc) -> dict[str, Any]:
         """Unfold dotted names: each name with its value and place in the file, or the names inside it."""
         root: dict[str, Any] = {}
         for dotted, value in fields.root.items():
@@ -169,12 +164,12 @@ class Payload:
             place = (*loc, dotted)
             if not isinstance(branch, dict) or last in branch or not all((*outer, last)):
                 message = f'the field "{dotted}" is filled in two places, or has no name'
-                self.compiler.problems.append(MappingProblem(place, message))
+                self._compiler.problems.append(MappingProblem(place, message))
             else:
-                branch[last] = self.tree(value, place) if isinstance(value, Fields) else (value, place)
+                branch[last] = self._tree(value, place) if isinstance(value, Fields) else (value, place)
         return root
 
-    def fields(
+    def _fields(
         self, tree: Mapping[str, Any], path: str, *, in_list: bool = False, required: tuple[str, ...] = ()
     ) -> list[_Field]:
         """Compile the fields of an object."""
@@ -182,75 +177,160 @@ class Payload:
         for name, inner in tree.items():
             inside = f"{path}.{name}" if path else name
             if isinstance(inner, dict):
-                parts = self.fields(inner, inside, in_list=in_list)
-                is_same = all(one.always is not UNSET for one in parts)
-                always = _object_reader(parts)(RowState({}, 0)) if is_same else UNSET
+                parts = self._fields(inner, inside, in_list=in_list)
                 get = _listed_object(parts) if in_list else _object_reader(parts)
-                is_constant = all(one.is_constant for one in parts)
-                fields.append(_Field(name, inside, get, always=always, is_constant=is_constant))
+                fields.append(_Field(name, inside, get, is_constant=all(one.is_constant for one in parts)))
             else:
                 spot = ValuePosition(inner[1], inside, may_be_empty=name in required)
                 fields.append(self._field(inner[0], spot, name))
         return fields
 
     def _field(self, value: Value, spot: ValuePosition, name: str = "") -> _Field:
-        if isinstance(value, ImageValue):
-            if spot.path == "coverImage":
-                self.cover = compile_cover(self.compiler, value, spot)
-            else:
-                self.compiler.misfit(spot, "an image has its place in coverImage only")
-            return _Field(name, spot.path, always=None)
-        if isinstance(value, ForEach):
-            loop = compile_loop(self.compiler, value, spot, self._item)
-            self.columns[spot.path] = loop.column
-            return _Field(name, spot.path, loop.get)
-        if isinstance(value, Items) and any(isinstance(item, Fields | ListEntry) for item in value.root):
-            spots = (ValuePosition((*spot.loc, place), f"{spot.path}[{place}]") for place in range(len(value.root)))
-            items = [self._item(item, there) for item, there in zip(value.root, spots, strict=True)]
-            return _Field(name, spot.path, lambda row: [one for one in [get(row) for get in items] if one is not None] or None)
-        return self._plain(self.compiler.value(value, spot), spot, name)
+        match value:
+            case ImageValue():
+                if spot.path == "coverImage":
+                    self.cover = self._cover(value, spot)
+                else:
+                    self._compiler.misfit(spot, "an image has its place in coverImage only")
+                return _Field(name, spot.path)
+            case ForEach():
+                return _Field(name, spot.path, self._loop(value, spot))
+            case Items() if any(isinstance(item, Fields | ListEntry) for item in value.root):
+                spots = (ValuePosition((*spot.loc, place), f"{spot.path}[{place}]") for place in range(len(value.root)))
+                items = [self._item(item, there) for item, there in zip(value.root, spots, strict=True)]
+                return _Field(
+                    name, spot.path, lambda row: [one for one in [get(row) for get in items] if one is not None] or None
+                )
+            case _:
+                return self._single(self._compiler.value(value, spot), spot, name)
 
-    def _plain(self, compiled: CompiledValue, spot: ValuePosition, name: str) -> _Field:
+    def _single(self, compiled: CompiledValue, spot: ValuePosition, name: str) -> _Field:
         self.columns[spot.path] = compiled.column
         if spot.path in _MOMENTS and compiled.flow.kind in _WITHOUT_ZONE:
             hint = "say where its clocks are: {at: {day: ..., clock: ..., zone: ...}}, or the step wall_time_in"
-            self.compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
+            self._compiler.misfit(spot, f"{spot.path} is a moment, and a {compiled.flow.kind} is none", hint)
         settle_value = _SETTLERS.get(spot.path, settle)
-        always = self._same_in_all_rows(compiled)
-        if always is not UNSET:
-            return _Field(name, spot.path, always=None if always is None else settle_value(always), is_constant=True)
-        if self.compiler.watch is None and compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
+        one = _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
+        if self._compiler.watch is not None:
+            return one
+        if compiled.is_constant:
+            row = RowState({}, self._compiler.named_count)
+            always = one.read(row)
+            return one if row.warnings or row.reasons else replace(one, always=always)
+        if compiled.reads is not None and compiled.flow != Flow(Kind.TEXT):
             # Days, places and lists of categories are the same in many rows; titles and addresses are not.
             return _Field(name, spot.path, remembered(compiled.get, settle_value, compiled.reads))
-        return _Field(name, spot.path, compiled.get, settle_value, is_constant=compiled.is_constant)
-
-    def _same_in_all_rows(self, compiled: CompiledValue) -> Any:
-        """Return the value if it is the same in every row, UNSET where it reads the row or warns of something."""
-        if not compiled.is_constant or self.compiler.watch is not None or self.compiler.problems:
-            return UNSET
-        row = RowState({}, self.compiler.named_count)
-        try:
-            found = compiled.get(row)
-        except Refusal:
-            return UNSET
-        return UNSET if row.warnings or row.reasons else found
+        return one
 
     def _item(self, item: Value, spot: ValuePosition) -> Getter:
         """Compile one entry of a list in the payload: a value, or an object, which may have a condition or required fields."""
         if isinstance(item, Fields):
-            return _listed_object(self.fields(self.tree(item, spot.loc), spot.path, in_list=True))
+            return _listed_object(self._fields(self._tree(item, spot.loc), spot.path, in_list=True))
         if not isinstance(item, ListEntry):
             return self._field(item, spot).read
-        tree = self.tree(item.fields, spot.loc)
+        tree = self._tree(item.fields, spot.loc)
         for position, name in enumerate(item.require):
             if name not in tree:
                 hint = did_you_mean(name, tree) or f"its fields are {', '.join(tree)}"
-                self.compiler.misfit(spot.inner("require", position), f'"{name}" is no field of this object', hint)
-        get = _listed_object(self.fields(tree, spot.path, in_list=True, required=item.require), item.require)
+                self._compiler.misfit(spot.inner("require", position), f'"{name}" is no field of this object', hint)
+        get = _listed_object(self._fields(tree, spot.path, in_list=True, required=item.require), item.require)
         if item.when is None:
             return get
-        holds = self.compiler.condition(item.when, (*spot.loc, "when"))
+        holds = self._compiler.condition(item.when, (*spot.loc, "when"))
         return _Field("", spot.path, lambda row: get(row) if holds(row) else None).read
+
+    def _loop(self, value: ForEach, spot: ValuePosition) -> Getter:
+        """Compile one list of the payload."""
+        compiler = self._compiler
+        parts = value.for_each.root if isinstance(value.for_each, Items) and len(value.names) > 1 else (value.for_each,)
+        taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
+        if taken:
+            message = f'"${taken[0]}" is the name of another value'
+            return compiler.misfit(spot.inner("as"), message, "call the item something else").get
+        lists = [self._list(part, spot.inner("for_each", may_be_empty=True)) for part in parts]
+        items = [compiler.item(Flow(one.flow.kind), one.column) for one in lists]
+        column, path = first_column(lists), f"{spot.path}[]"
+        outer = compiler.loops
+        compiler.loops = outer | {name: item for name, (_, item) in zip(value.names, items, strict=True)}
+        give = self._item(value.give, ValuePosition((*spot.loc, "give"), path))
+        compiler.loops = outer
+        self.columns[spot.path] = column
+        varying = [n for n, one in enumerate(lists) if not one.is_constant] or range(len(lists))
+
+        def read(row: RowState) -> Any:
+            found = [as_list(one.get(row)) for one in lists]
+            lengths = sorted(set(map(len, found)))
+            if len(lengths) > 1:
+                hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
+                raise Refusal(ReasonCode.UNEVEN, hint, column=column)
+            entries = (entry for entry in zip(*found, strict=True) if not all(is_empty(entry[n]) for n in varying))
+            built = []
+            for number, entry in enumerate(entries):
+                for (place, _), item in zip(items, entry, strict=True):
+                    row.named[place] = item
+                reasons, warnings = len(row.reasons), len(row.warnings)
+                built.append(give(row))
+                _number(row.reasons, reasons, path, number)
+                _number(row.warnings, warnings, path, number)
+            return [one for one in built if one is not None]
+
+        return compiler.finish(value, CompiledValue(read, Flow(ANYTHING.kind, is_list=True), column), spot, "for_each").get
+
+    def _list(self, part: Value, spot: ValuePosition) -> CompiledValue:
+        """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
+        if not isinstance(part, Items):
+            compiled = self._compiler.value(part, spot)
+            return replace(compiled, get=lenient(compiled.get))
+        values = self._compiler.values(part.root, spot)
+        getters = [lenient(one.get) for one in values]
+        reads = frozenset[str]() if all(one.is_constant for one in values) else None
+        return replace(combined(lambda row: [get(row) for get in getters], values), reads=reads)
+
+    def _cover(self, value: ImageValue, spot: ValuePosition) -> Getter:
+        """Compile the image of an event: what gives its Cover by the first usable address, or None, and notes what was wrong."""
+        several = value.image.root if isinstance(value.image, Items) else (value.image,)
+        parts = [self._compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
+        default = "" if value.default is None else clean_url(value.default)
+        policy = f"{value.on_error} {default}" if default else value.on_error
+
+        def cover(row: RowState) -> Any:
+            found = _first_address(parts, row)
+            if not isinstance(found, Refusal):
+                return None if found is None else Cover(found, policy)
+            reason = found.reason("coverImage")
+            if value.on_error == "reject":
+                row.reasons.append(reason)
+                return None
+            row.warnings.append(reason)
+            row.is_draft = row.is_draft or value.on_error == "draft"
+            return Cover(default, "omit") if default else None
+
+        return cover
+
+
+def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
+    """Put the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
+    for place in range(start, len(reasons)):
+        if reasons[place].field.startswith(path):
+            reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
+
+
+def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refusal | None:
+    """Return the first address that can be used; where none can, the first refusal, or nothing."""
+    refused: Refusal | None = None
+    for part in parts:
+        try:
+            found = as_list(part.get(row))
+        except Refusal as refusal:
+            if not refusal.is_empty or len(parts) == 1:
+                refused = refused or refusal.about(part.column, "", "image")
+            continue
+        for text in (str(one) for one in found if not is_empty(one)):
+            try:
+                return clean_url(text)
+            except Refusal as refusal:
+                refused = refused or refusal.about(part.column, text, "image")
+    return refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,114 +437,13 @@ def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
     try:
         return dump(payload)
     except orjson.JSONEncodeError:
-        fields = [name for name, value in payload.items() if not _is_sendable(value)]
-        state.reasons.extend(Reason(ReasonCode.BAD_TEXT, name, "", "", NO_TEXT) for name in fields or [""])
+        for name in payload if len(payload) > 1 else ():
+            _dumped(state, {name: payload[name]})
+        if len(payload) == 1:
+            state.reasons.append(Reason(ReasonCode.BAD_TEXT, next(iter(payload)), "", "", NO_TEXT))
         return b""
-
-
-def _is_sendable(value: Any) -> bool:
-    try:
-        dump({"value": value})
-    except orjson.JSONEncodeError:
-        return False
-    return True
 
 
 def _is_about(path: str, field: str) -> bool:
     """True if one is the other, or stands inside it."""
     return path == field or path.startswith((f"{field}.", f"{field}[")) or field.startswith((f"{path}.", f"{path}["))
-
-
-def compile_loop(
-    compiler: Compiler, value: spec.ForEach, spot: ValuePosition, compile_give: Callable[[Value, ValuePosition], Getter]
-) -> CompiledValue:
-    """Compile one list of the payload; `compile_give` compiles what is made of an item, where it stands in the payload."""
-    parts = value.for_each.root if isinstance(value.for_each, spec.Items) and len(value.names) > 1 else (value.for_each,)
-    taken = [name for name in value.names if name in compiler.let or name in compiler.loops or name in compiler.given]
-    if taken:
-        return compiler.misfit(spot.inner("as"), f'"${taken[0]}" is the name of another value', "call the item something else")
-    lists = [_list(compiler, part, spot.inner("for_each", may_be_empty=True)) for part in parts]
-    items = [compiler.item(Flow(one.flow.kind), one.column) for one in lists]
-    column, path = first_column(lists), f"{spot.path}[]"
-    outer = compiler.loops
-    compiler.loops = outer | {name: item for name, (_, item) in zip(value.names, items, strict=True)}
-    give = compile_give(value.give, ValuePosition((*spot.loc, "give"), path))
-    compiler.loops = outer
-    varying = [n for n, one in enumerate(lists) if not one.is_constant] or range(len(lists))
-
-    def read(row: RowState) -> Any:
-        found = [as_list(one.get(row)) for one in lists]
-        lengths = sorted(set(map(len, found)))
-        if len(lengths) > 1:
-            hint = f"lists of one length would be accepted, and these have {' and '.join(map(str, lengths))} entries"
-            raise Refusal(ReasonCode.UNEVEN, hint, column=column)
-        entries = (entry for entry in zip(*found, strict=True) if not all(is_empty(entry[n]) for n in varying))
-        built = []
-        for number, entry in enumerate(entries):
-            for (place, _), item in zip(items, entry, strict=True):
-                row.named[place] = item
-            reasons, warnings = len(row.reasons), len(row.warnings)
-            built.append(give(row))
-            _number(row.reasons, reasons, path, number)
-            _number(row.warnings, warnings, path, number)
-        return [one for one in built if one is not None]
-
-    return compiler.finish(value, CompiledValue(read, Flow(ANYTHING.kind, is_list=True), column), spot, "for_each")
-
-
-def _list(compiler: Compiler, part: Value, spot: ValuePosition) -> CompiledValue:
-    """Compile one list; of a list of values the empty ones keep their places, so that lists stay side by side."""
-    if not isinstance(part, spec.Items):
-        compiled = compiler.value(part, spot)
-        return replace(compiled, get=lenient(compiled.get))
-    values = compiler.values(part.root, spot)
-    getters = [lenient(one.get) for one in values]
-    reads = frozenset[str]() if all(one.is_constant for one in values) else None
-    return replace(combined(lambda row: [get(row) for get in getters], values), reads=reads)
-
-
-def _number(reasons: list[Reason], start: int, path: str, number: int) -> None:
-    """Put the item's number into the fields of its reasons: `offers[].url` becomes `offers[1].url`."""
-    for place in range(start, len(reasons)):
-        if reasons[place].field.startswith(path):
-            reasons[place] = replace(reasons[place], field=f"{path[:-2]}[{number}]{reasons[place].field[len(path) :]}")
-
-
-def compile_cover(compiler: Compiler, value: spec.ImageValue, spot: ValuePosition) -> Getter:
-    """Compile the image of an event: what gives its Cover by the first usable address, or None, and notes what was wrong."""
-    several = value.image.root if isinstance(value.image, spec.Items) else (value.image,)
-    parts = [compiler.value(one, spot.inner("image", may_be_empty=True)) for one in several]
-    default = "" if value.default is None else clean_url(value.default)
-    policy = f"{value.on_error} {default}" if default else value.on_error
-
-    def cover(row: RowState) -> Any:
-        found = _first_address(parts, row)
-        if not isinstance(found, Refusal):
-            return None if found is None else Cover(found, policy)
-        reason = found.reason("coverImage")
-        if value.on_error == "reject":
-            row.reasons.append(reason)
-            return None
-        row.warnings.append(reason)
-        row.is_draft = row.is_draft or value.on_error == "draft"
-        return Cover(default, "omit") if default else None
-
-    return cover
-
-
-def _first_address(parts: Sequence[CompiledValue], row: RowState) -> str | Refusal | None:
-    """Return the first address that can be used; where none can, the first refusal, or nothing."""
-    refused: Refusal | None = None
-    for part in parts:
-        try:
-            found = as_list(part.get(row))
-        except Refusal as refusal:
-            if not refusal.is_empty or len(parts) == 1:
-                refused = refused or refusal.about(part.column, "", "image")
-            continue
-        for text in (str(one) for one in found if not is_empty(one)):
-            try:
-                return clean_url(text)
-            except Refusal as refusal:
-                refused = refused or refusal.about(part.column, text, "image")
-    return refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 import zlib
 from collections.abc import Callable, Mapping
@@ -36,10 +37,8 @@ from mappings.positions import Loc, ValuePosition
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
 from mappings.spec import values as spec
 from mappings.spec.values import Condition, TestName
-from mappings.steps.lists import short_enough
 from mappings.steps.lookups import part_missed, split_columns, table_finder
-from mappings.steps.step import Kind
-from mappings.steps.text import text_of
+from mappings.steps.step import Kind, short_enough, text_of
 
 Check = Callable[[Any, RowState], bool]
 """Decides whether a value of a row passes one test."""
@@ -63,19 +62,15 @@ def compile_condition(compiler: Compiler, condition: Condition, loc: Loc) -> Hol
             assert_never(condition)
 
 
-def columns_of(condition: Condition) -> list[str]:
-    """Return the columns that a condition looks at."""
+def column_of(condition: Condition) -> str:
+    """Return the first column that a condition looks at, "" if it looks at none."""
     match condition:
         case spec.Test():
-            return [condition.column] if condition.column else []
+            return condition.column or ""
         case spec.Not():
-            return columns_of(condition.negated)
-        case spec.All():
-            return [column for part in condition.all for column in columns_of(part)]
-        case spec.Any():
-            return [column for part in condition.any for column in columns_of(part)]
-        case _:
-            assert_never(condition)
+            return column_of(condition.negated)
+        case spec.All(all=parts) | spec.Any(any=parts):
+            return next(filter(None, map(column_of, parts)), "")
 
 
 def _compile_test(compiler: Compiler, test: spec.Test, loc: Loc) -> Holds:
@@ -84,9 +79,6 @@ def _compile_test(compiler: Compiler, test: spec.Test, loc: Loc) -> Holds:
     else:
         subject = lenient(compiler.operand(test.value or "", ValuePosition(loc)).get)
     checks = [_compile_check(compiler, name, test, loc) for name in test.tests]
-    first, *others = checks
-    if not others:
-        return lambda row: first(subject(row), row)
 
     def holds(row: RowState) -> bool:
         value = subject(row)
@@ -128,12 +120,9 @@ def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc
             if name == "before":
                 return lambda value, row: _is_earlier(value, read(row))
             return lambda value, row: _is_earlier(read(row), value)
-        case "less":
-            most = _as_number(wanted)
-            return lambda value, _row: not is_empty(value) and _as_number(value) < most
-        case "greater":
-            least = _as_number(wanted)
-            return lambda value, _row: not is_empty(value) and _as_number(value) > least
+        case "less" | "greater":
+            bound, compare = _as_number(wanted), operator.lt if name == "less" else operator.gt
+            return lambda value, _row: not is_empty(value) and compare(_as_number(value), bound)
         case _:
             assert_never(name)
 
@@ -146,12 +135,9 @@ def _compile_time(compiler: Compiler, text: str, loc: Loc, *, is_text: bool) -> 
         return compiler.misfit(spot, "a column is text, and has no earlier or later", hint).get
     if is_reference(text):
         return lenient(compiler.operand(text, ValuePosition(loc[:-1])).get)
-    moment: date | time
+    kind = datetime if "T" in text or " " in text.strip() else time if ":" in text else date
     try:
-        if "T" in text or " " in text.strip():
-            moment = datetime.fromisoformat(text)
-        else:
-            moment = time.fromisoformat(text) if ":" in text else date.fromisoformat(text)
+        moment = kind.fromisoformat(text)
     except ValueError:
         compiler.misfit(spot, f'"{text}" is not a date or time', 'write it like "2026-07-01"')
         return nothing
@@ -196,16 +182,15 @@ _TEXT, _NUMBER = Flow(Kind.TEXT), Flow(Kind.NUMBER)
 
 
 def _from(compiler: Compiler, value: spec.From, spot: ValuePosition) -> CompiledValue:
-    name = value.source
-    is_named = is_reference(name)
-    source = compiler.operand(name, spot.inner("from")) if is_named else compiler.column(name.removeprefix("$"))
-    return compiler.finish(value, source, spot)
+    if is_reference(value.source):
+        return compiler.finish(value, compiler.operand(value.source, spot.inner("from")), spot)
+    return compiler.finish(value, compiler.column(value.source.removeprefix("$")), spot)
 
 
 def _items(compiler: Compiler, value: spec.Items, spot: ValuePosition) -> CompiledValue:
     parts = compiler.values(value.root, spot)
     items = combined(lambda row: present([part.get(row) for part in parts]), parts)
-    return replace(items, flow=Flow(items.flow.kind, is_list=True), refuses=True)
+    return replace(items, flow=Flow(items.flow.kind, is_list=True))
 
 
 def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> CompiledValue:
@@ -215,10 +200,9 @@ def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> Compiled
         case "row":
             compiler.reads_row_number = True
             source = CompiledValue(lambda row: row.location.number or None, _NUMBER)
-        case "file":
-            source = CompiledValue(lambda row: file_of(row.location), _TEXT)
-        case "tab":
-            source = CompiledValue(lambda row: tab_of(row.location), _TEXT)
+        case "file" | "tab":
+            place = ("file", "tab").index(value.meta)
+            source = CompiledValue(lambda row: file_and_tab(row.location)[place], _TEXT)
         case "run_date":
             day = compiler.as_of and compiler.as_of.astimezone(ZoneInfo(value.zone or "UTC")).date()
             compiler.run_dates.add(day.isoformat() if day else "")
@@ -228,20 +212,14 @@ def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> Compiled
     return compiler.finish(value, source, spot)
 
 
-def file_of(location: RowLocation) -> str:
-    """Return the file that a row stands in, as its place names it, "" where it names none."""
-    if _QUOTED.fullmatch(location.place):
-        return ""
-    found = _LINE.fullmatch(location.place) or _CELL.fullmatch(location.place)
-    return (found["file"] or "") if found else ""
-
-
-def tab_of(location: RowLocation) -> str:
-    """Return the sheet that a row stands in, "" where its source has none."""
+def file_and_tab(location: RowLocation) -> tuple[str, str]:
+    """Return the file and the sheet that a row stands in, as its place names them; "" where it names none."""
     if quoted := _QUOTED.fullmatch(location.place):
-        return quoted["tab"].replace("''", "'")
-    found = _CELL.fullmatch(location.place)
-    return found["tab"] if found else ""
+        return "", quoted["tab"].replace("''", "'")
+    if line := _LINE.fullmatch(location.place):
+        return line["file"], ""
+    cell = _CELL.fullmatch(location.place)
+    return (cell["file"] or "", cell["tab"]) if cell else ("", "")
 
 
 def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> CompiledValue:
@@ -252,9 +230,6 @@ def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> C
         found = (get(row) for get in getters)
         return next((one for one in found if one is not None), None)
 
-    if value.on_empty is not None and any(part.constant is not None for part in parts):
-        message = "on_empty never applies: one of these values is the same in every row"
-        compiler.misfit(spot.inner("on_empty"), message, "leave it out")
     return compiler.finish(value, combined(first, parts), spot)
 
 
@@ -277,7 +252,7 @@ def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> Comp
             return policies.apply(row, refusal) if refusal.is_final or not may_end_empty else policies.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else policies.on_empty(row, required(chosen.column))
 
-    return replace(chosen, get=choose, refuses=True)
+    return replace(chosen, get=choose)
 
 
 def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition) -> CompiledValue:
@@ -335,9 +310,6 @@ def _channel(compiler: Compiler, value: spec.ChannelValue, spot: ValuePosition) 
         channel_id = _find_channel(slug.constant, channels)
     except Refusal as refusal:
         return compiler.misfit(spot.inner("channel"), f'the key has no channel "{slug.constant}"', refusal.hint)
-    for key in ("on_empty", "on_error"):
-        if getattr(value, key) is not None:
-            compiler.misfit(spot.inner(key), f"{key} never applies: the channel is the same in every row", "leave it out")
     return CompiledValue(lambda _row: channel_id, _NUMBER)
 
 
@@ -351,12 +323,10 @@ def _find_channel(slug: str, channels: Mapping[str, int] | None) -> int:
     raise Refusal(ReasonCode.NOT_ACCEPTED, hint, found=slug)
 
 
-def _entry(compiler: Compiler, _value: spec.ListEntry, spot: ValuePosition) -> CompiledValue:
-    hint = "an item of offers, or what for_each gives"
-    return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
-
-
-def _part_of_payload(compiler: Compiler, _value: object, spot: ValuePosition) -> CompiledValue:
+def _misplaced(compiler: Compiler, value: object, spot: ValuePosition) -> CompiledValue:
+    if isinstance(value, spec.ListEntry):
+        hint = "an item of offers, or what for_each gives"
+        return compiler.misfit(spot, "`when` and `require` belong to an object in a list", hint)
     hint = "an object, an image or what for_each gives has its place in the payload only"
     return compiler.misfit(spot, "one value is needed here", hint)
 
@@ -370,9 +340,6 @@ VALUE_COMPILERS: Mapping[type, ValueCompiler] = {
     spec.ChannelValue: _channel,
     spec.Items: _items,
     spec.Meta: _meta,
-    spec.ListEntry: _entry,
-    spec.Fields: _part_of_payload,
-    spec.ImageValue: _part_of_payload,
-    spec.ForEach: _part_of_payload,
+    **dict.fromkeys((spec.ListEntry, spec.Fields, spec.ImageValue, spec.ForEach), _misplaced),
 }
 """What compiles each kind of value, but for texts and moments."""

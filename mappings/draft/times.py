@@ -11,9 +11,16 @@ from itertools import product
 from typing import Any
 
 from mappings.lint.warnings import order_of, swapped
-from mappings.steps.dates import Format, NotRealError, compile_format, read_clock, read_date, read_datetime
-from mappings.steps.ranges import read_listed, read_span, span_format
-from mappings.steps.times import TimeOptions, read_clock_span
+from mappings.steps.formats import (
+    Format,
+    NotRealError,
+    compile_format,
+    read_format,
+    read_listed,
+    read_span,
+    span_format,
+)
+from mappings.steps.times import read_clock_span
 
 LANGUAGES = ("en", "pt", "es", "fr", "de", "it", "pl", "nl", "cs", "sv", "da", "fi", "ja", "ko", "zh", "ru", "tr")
 _DAYS = (
@@ -54,13 +61,6 @@ _SEPARATORS = (";", "\n", "|", ",", " and ", " und ", " et ", " e ", " y ", " i 
 _BETWEEN_DAYS = re.compile(r"\s*[-–—~〜～]\s*|\s(?:to|till|until|bis|al?|à|au|até|do|tot|til)\s")
 _RANGE = re.compile(r"(\S.*?)\s*(?:[–—〜～~-]|\bto\b|\bbis\b)\s*(\S.*)")
 _TIMES_OF_DAY = frozenset({"time", "clock", "clock_range"})
-_AS_WRITTEN = TimeOptions()
-_READERS: dict[str, Callable[[Format, str], Any]] = {
-    "date": read_date,
-    "time": read_clock,
-    "datetime": read_datetime,
-    "moment": read_datetime,
-}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,6 +78,11 @@ class TimeForm:
     locale: str = ""
     by: tuple[str, ...] = ()
     order: str = ""
+
+    @property
+    def sort(self) -> str:
+        """What may stand in one column: times of day, moments or days."""
+        return "clock" if self.kind in _TIMES_OF_DAY else "moment" if self.kind == "moment" else "day"
 
     def fits(self, text: str) -> bool:
         """Return whether the whole text is a real date or time, or several, when read so."""
@@ -107,12 +112,8 @@ def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
 
 @lru_cache(maxsize=8192)
 def _form(kind: str, spelling: str, locale: str = "en") -> TimeForm:
-    form, read = compile_format(spelling, locale), _READERS[kind]
-
-    def read_whole(text: str) -> Any:
-        return read(form, text) if form.pattern.fullmatch(text) else None
-
-    return TimeForm(kind, read_whole, form, "" if locale == "en" else locale, order=order_of(spelling))
+    form = compile_format(spelling, locale)
+    return TimeForm(kind, partial(read_format, form), form, "" if locale == "en" else locale, order=order_of(spelling))
 
 
 def _forms_of_lists(texts: Sequence[str]) -> Iterator[TimeForm]:
@@ -167,7 +168,7 @@ def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
 
 def _clock_span(text: str) -> tuple[object, object] | None:
     try:
-        return read_clock_span(text, _AS_WRITTEN)
+        return read_clock_span(text)
     except NotRealError:
         return None
 
@@ -218,6 +219,12 @@ class ColumnTimes:
         """True where nothing says which of two numbers is the day."""
         return bool(self.order) and not self.proving
 
+    @property
+    def unfitting(self) -> TimeSpelling:
+        """A spelling that fits no cell whose order of day and month is open."""
+        by = self.ways[0].by
+        return TimeSpelling("dates" if by else "date", ("%Y-%m-%d",), by=by)
+
     def in_other_order(self) -> ColumnTimes:
         """Return the same cells read the other way round."""
         ways = tuple(replace(way, formats=tuple(map(swapped, way.formats))) for way in self.ways)
@@ -262,12 +269,12 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
     chosen = _choose([form for form in forms if form.order in ("", order)], counts, distinct)
     if not chosen:
         return None
+    if not any(form.order for form in chosen):
+        order, proving = "", 0
     # Where cells contradict each other, all of them are dates, and a person has to say which are wrong.
     judging = chosen if proving or not order else forms
     fits = {text: any(form.fits(text) for form in judging) for text in counts}
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
-    if not any(form.order for form in chosen):
-        order, proving = "", 0
     together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
         together.setdefault((form.kind, form.locale, form.by), []).append(form.format.spelling if form.format else "")
@@ -301,7 +308,6 @@ def _choose(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[
             break
         chosen.append(best)
         left -= fitting[best]
-        # A column holds times of day or dates: cells of the other kind are slips.
-        is_time = best.kind in _TIMES_OF_DAY
-        fitting = {form: texts for form, texts in fitting.items() if (form.kind in _TIMES_OF_DAY) == is_time}
+        # A column holds times of day, or days, or moments: cells of another sort are slips.
+        fitting = {form: texts for form, texts in fitting.items() if form.sort == best.sort}
     return chosen

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union, get_args
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
 
 from mappings.lookup_table import Ignorable
-from mappings.steps import dates, letters, lists, lookups, numbers, ranges, text, times, urls, zones  # noqa: F401 - declare steps
+from mappings.steps import dates, letters, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.lookups import Search, check_columns
 from mappings.steps.step import FAMILIES, Step
 from mappings.steps.urls import check_address

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from mappings.lookup_table import normaliser
 from mappings.reasons import ReasonCode, Refusal
-from mappings.steps.step import Family, PureStep, Run
+from mappings.steps.step import Family, Run, Step
 from mappings.strict import Switch, Text, mistake
 
 Turkic = Literal["az", "tr"]
@@ -28,14 +27,16 @@ _QUOTES = re.compile(r"['’`]")
 _without_accents = normaliser(("accents",))
 
 
-class _Case(PureStep):
+class _Case(Step):
     locale: Turkic | None = Field(default=None, description="Only for languages with a dotless i: tr or az.")
 
-    def lower_and_upper(self) -> tuple[Callable[[str], str], Callable[[str], str]]:
-        """Return the two functions of the language."""
-        if self.locale is None:
-            return str.lower, str.upper
-        return (lambda text: text.translate(_TO_LOWER).lower()), (lambda text: text.translate(_TO_UPPER).upper())
+    def lowered(self, text: str) -> str:
+        """Return a text in the small letters of the language."""
+        return (text.translate(_TO_LOWER) if self.locale else text).lower()
+
+    def uppered(self, text: str) -> str:
+        """Return a text in the capitals of the language."""
+        return (text.translate(_TO_UPPER) if self.locale else text).upper()
 
 
 class Lower(_Case, name="lower", family=Family.LETTERS, refuses=False):
@@ -49,7 +50,7 @@ class Lower(_Case, name="lower", family=Family.LETTERS, refuses=False):
     switch: Switch = Field(default=True, alias="lower")
 
     def function(self) -> Run:
-        return self.lower_and_upper()[0]
+        return self.lowered if self.locale else str.lower
 
 
 class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
@@ -63,7 +64,7 @@ class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
     switch: Switch = Field(default=True, alias="upper")
 
     def function(self) -> Run:
-        return self.lower_and_upper()[1]
+        return self.uppered if self.locale else str.upper
 
 
 class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
@@ -76,11 +77,11 @@ class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
 
     switch: Switch = Field(default=True, alias="title")
 
-    def function(self) -> Run:
-        if self.locale is None:
-            return lambda text: _WORD.sub(lambda word: word[0].capitalize(), text)
-        lower, upper = self.lower_and_upper()
-        return lambda text: _WORD.sub(lambda word: upper(word[0][0]) + lower(word[0][1:]), text)
+    def apply(self, text: str) -> str:
+        return _WORD.sub(self._capitalised, text)
+
+    def _capitalised(self, word: re.Match[str]) -> str:
+        return self.uppered(word[0][0]) + self.lowered(word[0][1:]) if self.locale else word[0].capitalize()
 
 
 class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
@@ -92,12 +93,11 @@ class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
 
     switch: Switch = Field(default=True, alias="sentence")
 
-    def function(self) -> Run:
-        lower, upper = self.lower_and_upper()
-        return lambda text: _BEGINNING.sub(lambda found: upper(found[0]), lower(text))
+    def apply(self, text: str) -> str:
+        return _BEGINNING.sub(lambda found: self.uppered(found[0]), self.lowered(text))
 
 
-class StripChars(PureStep, name="strip_chars", family=Family.LETTERS, refuses=False):
+class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False):
     """Remove these characters from both ends of a text, as often as they stand there.
 
     Examples:
@@ -106,12 +106,11 @@ class StripChars(PureStep, name="strip_chars", family=Family.LETTERS, refuses=Fa
 
     chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
 
-    def function(self) -> Run:
-        chars = self.chars
-        return lambda text: text.strip(chars)
+    def apply(self, text: str) -> str:
+        return text.strip(self.chars)
 
 
-class MapCharacters(PureStep, name="map_characters", family=Family.LETTERS, refuses=False):
+class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=False):
     r"""Replace single characters wherever they stand; one that becomes nothing is removed.
 
     Examples:
@@ -132,7 +131,7 @@ class MapCharacters(PureStep, name="map_characters", family=Family.LETTERS, refu
         return lambda text: text.translate(table)
 
 
-class Normalize(PureStep, name="normalize", family=Family.LETTERS, refuses=False):
+class Normalize(Step, name="normalize", family=Family.LETTERS, refuses=False):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones.
 
     Examples:
@@ -142,12 +141,11 @@ class Normalize(PureStep, name="normalize", family=Family.LETTERS, refuses=False
 
     form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
 
-    def function(self) -> Run:
-        form = self.form
-        return lambda text: text if text.isascii() else unicodedata.normalize(form, text)
+    def apply(self, text: str) -> str:
+        return text if text.isascii() else unicodedata.normalize(self.form, text)
 
 
-class Slugify(PureStep, name="slugify", family=Family.LETTERS):
+class Slugify(Step, name="slugify", family=Family.LETTERS):
     """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
 
     Letters of other scripts stay as they are.
@@ -160,20 +158,15 @@ class Slugify(PureStep, name="slugify", family=Family.LETTERS):
 
     separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
 
-    def function(self) -> Run:
-        sign = self.separator
-
-        def slugify(text: str) -> str:
-            plain = _without_accents(_QUOTES.sub("", text).casefold()).translate(_PLAIN)
-            slug = _BETWEEN.sub(sign, plain).strip(sign)
-            if not slug:
-                raise Refusal(ReasonCode.BAD_TEXT, "a text with letters or digits would be accepted")
-            return slug
-
-        return slugify
+    def apply(self, text: str) -> str:
+        plain = _without_accents(_QUOTES.sub("", text).casefold()).translate(_PLAIN)
+        slug = _BETWEEN.sub(self.separator, plain).strip(self.separator)
+        if not slug:
+            raise Refusal(ReasonCode.BAD_TEXT, "a text with letters or digits would be accepted")
+        return slug
 
 
-class Hash(PureStep, name="hash", family=Family.LETTERS, refuses=False):
+class Hash(Step, name="hash", family=Family.LETTERS, refuses=False):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever.
 
     Examples:
@@ -182,11 +175,6 @@ class Hash(PureStep, name="hash", family=Family.LETTERS, refuses=False):
 
     digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
 
-    def function(self) -> Run:
-        digits = self.digits
-
-        def digest(text: str) -> str:
-            encoded = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
-            return hashlib.blake2b(encoded, digest_size=32).hexdigest()[:digits]
-
-        return digest
+    def apply(self, text: str) -> str:
+        encoded = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(encoded, digest_size=32).hexdigest()[: self.digits]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -10,14 +11,13 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from mappings.lookup_table import SPACES, normaliser
 from mappings.patterns import compile_pattern
 from mappings.reasons import ReasonCode, Refusal
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.steps.text import Span, text_of
+from mappings.steps.step import Family, Kind, Run, Step, plain_step, short_enough, text_of
 from mappings.strict import Pattern, Text, Texts, mistake
 
 _without_accents = normaliser(("accents", "case"))
 
 
-class Split(PureStep, name="split", family=Family.LISTS, gives=Kind.LIST, refuses=False):
+class Split(Step, name="split", family=Family.LISTS, gives=Kind.LIST, refuses=False):
     """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step.
 
     Examples:
@@ -36,19 +36,14 @@ class Split(PureStep, name="split", family=Family.LISTS, gives=Kind.LIST, refuse
             raise mistake("a separator is empty", "write the sign that stands between the parts")
         return separators
 
-    def function(self) -> Run:
+    def apply(self, text: str) -> list[str]:
         first, *others = self.separators
-        keeps = self.keep_empty
-
-        def split(text: str) -> list[str]:
-            for other in others:
-                text = text.replace(other, first)
-            return [part for part in (part.strip(SPACES) for part in text.split(first)) if part or keeps]
-
-        return split
+        for other in others:
+            text = text.replace(other, first)
+        return [part for part in (part.strip(SPACES) for part in text.split(first)) if part or self.keep_empty]
 
 
-class Nth(PureStep, name="nth", family=Family.LISTS, takes=Kind.LIST, gives=Kind.ANY):
+class Nth(Step, name="nth", family=Family.LISTS, takes=Kind.LIST, gives=Kind.ANY):
     """Take one part of a list, counted from 1; from the end with -1. Refuses a list without it.
 
     Examples:
@@ -65,17 +60,11 @@ class Nth(PureStep, name="nth", family=Family.LISTS, takes=Kind.LIST, gives=Kind
             raise mistake("there is no part 0", "1 is the first part, -1 the last")
         return position
 
-    def function(self) -> Run:
-        position = self.position
-        place = position - 1 if position > 0 else position
-
-        def nth(parts: list[str]) -> str:
-            try:
-                return parts[place]
-            except IndexError:
-                raise Refusal(ReasonCode.BAD_TEXT, f"part {position} is asked for, and there are {len(parts)}") from None
-
-        return nth
+    def apply(self, parts: list[Any]) -> Any:
+        try:
+            return parts[self.position - (self.position > 0)]
+        except IndexError:
+            raise Refusal(ReasonCode.BAD_TEXT, f"part {self.position} is asked for, and there are {len(parts)}") from None
 
 
 @plain_step("first", Family.LISTS, takes=Kind.LIST, gives=Kind.ANY, refuses=False)
@@ -98,7 +87,7 @@ def last(parts: list[Any]) -> Any:
     return parts[-1] if parts else ""
 
 
-class JoinParts(PureStep, name="join", family=Family.LISTS, takes=Kind.LIST, refuses=False):
+class JoinParts(Step, name="join", family=Family.LISTS, takes=Kind.LIST, refuses=False):
     """Put the parts of a list together, with a text between them.
 
     Examples:
@@ -107,9 +96,26 @@ class JoinParts(PureStep, name="join", family=Family.LISTS, takes=Kind.LIST, ref
 
     separator: Text = Field(alias="join", description="What stands between the parts.")
 
+    def apply(self, parts: list[Any]) -> str:
+        return self.separator.join([part if type(part) is str else text_of(part) for part in parts])
+
+
+class Span(Step):
+    """A step that keeps what stands from one place to another, both included; 1 is the first place, -1 the last."""
+
+    first: int
+    last: int | None
+
+    @model_validator(mode="after")
+    def _check_span(self) -> Self:
+        if 0 in (self.first, self.last):
+            raise mistake("there is no place 0", "1 is the first, -1 the last")
+        return self
+
     def function(self) -> Run:
-        join = self.separator.join
-        return lambda parts: join([part if type(part) is str else text_of(part) for part in parts])
+        start = self.first - 1 if self.first > 0 else self.first
+        end = self.last if self.last is None or self.last > 0 else self.last + 1
+        return itemgetter(slice(start, end or None))
 
 
 class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False):
@@ -122,6 +128,19 @@ class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind
 
     first: int = Field(alias="slice", ge=-1000, le=1000, description="The first part to keep; -1 is the last.")
     last: int | None = Field(default=None, alias="to", ge=-1000, le=1000, description="The last one (default: the end).")
+
+
+class Characters(Span, name="characters", family=Family.TEXT, refuses=False):
+    """Keep only some of a text's characters, counted from 1; negative numbers count from the end.
+
+    Examples:
+        {characters: 1, to: 10}: "2026-07-01T18:00:00" -> "2026-07-01"
+        {characters: -4}: "Ref. 2026" -> "2026"
+        {characters: 5}: "Jazz" -> ""
+    """
+
+    first: int = Field(alias="characters", ge=-100_000, le=100_000, description="The first character to keep; -1 is the last.")
+    last: int | None = Field(default=None, alias="to", ge=-100_000, le=100_000, description="The last one (default: the end).")
 
 
 @plain_step("count", Family.LISTS, takes=Kind.LIST, gives=Kind.NUMBER, refuses=False)
@@ -156,9 +175,6 @@ def unique(parts: list[Any]) -> list[Any]:
     return [part for place, part in enumerate(parts) if part not in parts[:place]]
 
 
-LONGEST = 20_000
-
-
 def _check_every(text: str) -> str:
     if compile_pattern(text).prefers_nothing:
         raise mistake(f'"{text}" finds nothing, again and again: *? and ?? take as little as they can', "write *, + or +?")
@@ -168,7 +184,7 @@ def _check_every(text: str) -> str:
 EveryPattern = Annotated[Pattern, AfterValidator(_check_every)]
 
 
-class RegexExtract(PureStep, name="regex_extract", family=Family.PATTERNS):
+class RegexExtract(Step, name="regex_extract", family=Family.PATTERNS):
     r"""Keep what the pattern finds first: its first group, or all of it. Refuses a text without it.
 
     Examples:
@@ -199,7 +215,7 @@ class RegexExtract(PureStep, name="regex_extract", family=Family.PATTERNS):
         return extract
 
 
-class RegexAll(PureStep, name="regex_all", family=Family.PATTERNS, gives=Kind.LIST):
+class RegexAll(Step, name="regex_all", family=Family.PATTERNS, gives=Kind.LIST):
     r"""Collect everything the pattern finds, as a list.
 
     Examples:
@@ -221,7 +237,7 @@ class RegexAll(PureStep, name="regex_all", family=Family.PATTERNS, gives=Kind.LI
         return collect
 
 
-class RegexSplit(PureStep, name="regex_split", family=Family.PATTERNS, gives=Kind.LIST):
+class RegexSplit(Step, name="regex_split", family=Family.PATTERNS, gives=Kind.LIST):
     r"""Cut a text wherever the pattern finds something; the parts are trimmed, empty ones are dropped.
 
     Examples:
@@ -243,7 +259,7 @@ class RegexSplit(PureStep, name="regex_split", family=Family.PATTERNS, gives=Kin
         return split
 
 
-class RegexReplace(PureStep, name="regex_replace", family=Family.PATTERNS):
+class RegexReplace(Step, name="regex_replace", family=Family.PATTERNS):
     r"""Replace every match of a pattern; `\1` is what its first group found.
 
     Examples:
@@ -265,14 +281,3 @@ class RegexReplace(PureStep, name="regex_replace", family=Family.PATTERNS):
     def function(self) -> Run:
         replaced = compile_pattern(self.pattern).replacing(self.new)
         return lambda text: replaced(short_enough(text))
-
-
-def short_enough(text: str) -> str:
-    """Return the text itself.
-
-    Raises:
-        Refusal: it is longer than a pattern may look at.
-    """
-    if len(text) > LONGEST:
-        raise Refusal(ReasonCode.TOO_LONG, f"at most {LONGEST} characters can be searched by a pattern")
-    return text

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
 from enum import StrEnum
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field, create_model, model_validator
 
-from mappings.lookup_table import Table
-from mappings.reasons import ReasonCode
-from mappings.strict import Policy, Strict, Switch, mistake
+from mappings.lookup_table import Ignorable, Table
+from mappings.reasons import ReasonCode, Refusal
+from mappings.strict import OneOrMany, Policy, Strict, Switch, mistake
+from mappings.zones import EndOfDay
 
 Run = Callable[[Any], Any]
 """A compiled step: takes a value of the kind that the step takes, returns its result, raises Refusal."""
+Ignore = Annotated[
+    tuple[Ignorable, ...],
+    OneOrMany(),
+    Field(description="Differences that do not count: case, accents, spaces, punctuation."),
+]
+LONGEST = 20_000
+"""More characters are not searched by a pattern."""
 _Plain = TypeVar("_Plain", bound=Run)
 _EXAMPLE = re.compile(r"^ *(\{.*\}|\w+):\s+([\"\[].*?)\s+-> (.+)$", re.MULTILINE)
 
@@ -79,7 +88,8 @@ class Step(Strict):
 
     The class line has the step's name and family, the kinds that it takes and gives, the kind of the items of a list that it
     gives (`lists`), and whether it may refuse a value of the kind that it takes. The docstring ends with its examples, one a
-    line, as `{step: parameter}: "what goes in" -> "what comes out"` in JSON, or the code of a refusal.
+    line, as `{step: parameter}: "what goes in" -> "what comes out"` in JSON, or the code of a refusal. What it does is its
+    `apply`; or, where something can be prepared once, its `function`; or, if it reads lookup files, its `compile`.
     """
 
     name: ClassVar[str]
@@ -89,7 +99,7 @@ class Step(Strict):
     refuses: ClassVar[bool] = True
     examples: ClassVar[tuple[StepExample, ...]]
 
-    def __init_subclass__(
+    def __init_subclass__(  # noqa: PLR0913 - the words of a class line
         cls,
         *,
         name: str = "",
@@ -98,10 +108,15 @@ class Step(Strict):
         gives: Kind = Kind.TEXT,
         lists: Kind = Kind.TEXT,
         refuses: bool = True,
+        apply: Run | None = None,
     ) -> None:
         super().__init_subclass__()
         cls.name, cls.takes, cls.gives, cls.lists, cls.refuses = name, takes, gives, lists, refuses
+        if apply is not None:
+            cls.apply = staticmethod(apply)  # type: ignore[method-assign, assignment] # a step without parameters
         if family is not None:
+            if all(getattr(cls, way) is getattr(Step, way) for way in ("apply", "function", "compile")):
+                raise TypeError(f'the step "{name}" does nothing: it needs `apply`, `function` or `compile`')
             FAMILIES[family].append(cls)
             cls.__doc__, _, examples = (cls.__doc__ or "").partition("\n\n    Examples:\n")
             cls.examples = tuple(
@@ -121,9 +136,17 @@ class Step(Strict):
             raise mistake(f'the step "{cls.name}" needs to know more', f"write it like {cls.examples[0].step}")
         return {}
 
-    @abstractmethod
-    def compile(self, tables: Mapping[str, Table]) -> Run:
+    def apply(self, value: Any, /) -> Any:
+        """Return what the step makes of a value, or raise Refusal."""
+        raise NotImplementedError
+
+    def function(self) -> Run:
+        """Return the step as a function of one value."""
+        return self.apply
+
+    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - for lookups
         """Return the step as a function of one value; `tables` are the lookup files that the mapping names, by name."""
+        return self.function()
 
     @property
     def result(self) -> Kind:
@@ -160,39 +183,54 @@ def _parse_example(text: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class PureStep(Step):
-    """The base of the steps that need no lookup file."""
-
-    @abstractmethod
-    def function(self) -> Run:
-        """Return the step as a function of one value."""
-
-    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - for lookups
-        return self.function()
-
-
-class _PlainStep(PureStep):
-    run: ClassVar[Run]
-
-    def function(self) -> Run:
-        return type(self).run
-
-
 def plain_step(
     name: str, family: Family, *, takes: Kind = Kind.TEXT, gives: Kind = Kind.TEXT, refuses: bool = True
 ) -> Callable[[_Plain], _Plain]:
     """Declare a function as a step without parameters; its docstring is that of the step."""
 
     def declare(function: _Plain) -> _Plain:
-        model = create_model(
+        kinds = {"takes": takes, "gives": gives, "refuses": refuses}
+        create_model(
             name.title().replace("_", ""),
-            __base__=_PlainStep,
+            __base__=Step,
             __doc__=function.__doc__,
             __module__=function.__module__,
-            __cls_kwargs__={"name": name, "family": family, "takes": takes, "gives": gives, "refuses": refuses},
+            __cls_kwargs__={"name": name, "family": family, "apply": function, **kinds},
             switch=(Switch, Field(default=True, alias=name)),
         )
-        model.run = staticmethod(function)
         return function
 
     return declare
+
+
+def short_enough(text: str) -> str:
+    """Return the text itself.
+
+    Raises:
+        Refusal: it is longer than a pattern may look at.
+    """
+    if len(text) > LONGEST:
+        raise Refusal(ReasonCode.TOO_LONG, f"at most {LONGEST} characters can be searched by a pattern")
+    return text
+
+
+@plain_step("to_text", Family.KINDS, takes=Kind.ANY)
+def text_of(value: Any) -> str:
+    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false.
+
+    Examples:
+        to_text: "jazz" -> "jazz"
+    """
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case Decimal():
+            return f"{value:f}"
+        case int():
+            return str(value)
+        case date() | time() | EndOfDay():
+            return value.isoformat()
+        case _:
+            raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")

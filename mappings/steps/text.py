@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import html
 import re
-from datetime import date, time
-from decimal import Decimal
-from operator import itemgetter
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Literal, Self
 from urllib.parse import unquote
 
 import nh3
 from pydantic import Field, model_validator
 
-from mappings.lookup_table import INVISIBLE, SPACES, Ignorable, normaliser
+from mappings.lookup_table import INVISIBLE, SPACES, normaliser
 from mappings.reasons import ReasonCode, Refusal, Repair
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
-from mappings.strict import OneOrMany, Strict, Switch, Text, Texts, mistake
-from mappings.zones import EndOfDay
+from mappings.steps.step import Family, Ignore, Kind, Run, Step, plain_step
+from mappings.strict import Strict, Switch, Text, Texts, mistake
 
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
@@ -60,7 +58,7 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(PureStep, name="newlines", family=Family.TEXT, refuses=False):
+class Newlines(Step, name="newlines", family=Family.TEXT, refuses=False):
     r"""Replace every line end (with the space around it) by a text.
 
     Examples:
@@ -74,7 +72,7 @@ class Newlines(PureStep, name="newlines", family=Family.TEXT, refuses=False):
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(PureStep, name="strip_prefix", family=Family.TEXT, refuses=False):
+class StripPrefix(Step, name="strip_prefix", family=Family.TEXT, refuses=False):
     """Remove the first of these texts that the value begins with.
 
     Examples:
@@ -83,12 +81,11 @@ class StripPrefix(PureStep, name="strip_prefix", family=Family.TEXT, refuses=Fal
 
     prefixes: Texts = Field(alias="strip_prefix", description="The beginnings to remove.")
 
-    def function(self) -> Run:
-        prefixes = self.prefixes
-        return lambda text: next((text.removeprefix(prefix) for prefix in prefixes if text.startswith(prefix)), text)
+    def apply(self, text: str) -> str:
+        return next((text.removeprefix(prefix) for prefix in self.prefixes if text.startswith(prefix)), text)
 
 
-class StripSuffix(PureStep, name="strip_suffix", family=Family.TEXT, refuses=False):
+class StripSuffix(Step, name="strip_suffix", family=Family.TEXT, refuses=False):
     """Remove the first of these texts that the value ends with.
 
     Examples:
@@ -97,9 +94,8 @@ class StripSuffix(PureStep, name="strip_suffix", family=Family.TEXT, refuses=Fal
 
     suffixes: Texts = Field(alias="strip_suffix", description="The endings to remove.")
 
-    def function(self) -> Run:
-        suffixes = self.suffixes
-        return lambda text: next((text.removesuffix(suffix) for suffix in suffixes if text.endswith(suffix)), text)
+    def apply(self, text: str) -> str:
+        return next((text.removesuffix(suffix) for suffix in self.suffixes if text.endswith(suffix)), text)
 
 
 @plain_step("strip_control", Family.TEXT, refuses=False)
@@ -112,7 +108,7 @@ def strip_control(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-class Replace(PureStep, name="replace", family=Family.TEXT, refuses=False):
+class Replace(Step, name="replace", family=Family.TEXT, refuses=False):
     """Replace every occurrence of a text by another.
 
     Examples:
@@ -122,12 +118,11 @@ class Replace(PureStep, name="replace", family=Family.TEXT, refuses=False):
     old: Text = Field(alias="replace", min_length=1, description="The text to look for, taken literally.")
     new: Text = Field(default="", alias="with", description="What stands there instead (default: nothing).")
 
-    def function(self) -> Run:
-        old, new = self.old, self.new
-        return lambda text: text.replace(old, new)
+    def apply(self, text: str) -> str:
+        return text.replace(self.old, self.new)
 
 
-class Truncate(PureStep, name="truncate", family=Family.TEXT, refuses=False):
+class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis.
 
     Examples:
@@ -138,20 +133,15 @@ class Truncate(PureStep, name="truncate", family=Family.TEXT, refuses=False):
     length: int = Field(alias="truncate", ge=2, le=100_000, description="The most characters, the ellipsis included.")
     ellipsis: Text = Field(default="…", max_length=10, description="What marks the cut.")
 
-    def function(self) -> Run:
-        length, ellipsis = self.length, self.ellipsis
-
-        def truncate(text: str) -> str:
-            if len(text) <= length:
-                return text
-            head = text[: max(length - len(ellipsis), 0) + 1]
-            whole_words = head.rsplit(None, 1)[0] if len(head.split()) > 1 else head[:-1]
-            return (whole_words.rstrip(" ,;:-–") + ellipsis)[:length]
-
-        return truncate
+    def apply(self, text: str) -> str:
+        if len(text) <= self.length:
+            return text
+        head = text[: max(self.length - len(self.ellipsis), 0) + 1]
+        whole_words = head.rsplit(None, 1)[0] if len(head.split()) > 1 else head[:-1]
+        return (whole_words.rstrip(" ,;:-–") + self.ellipsis)[: self.length]
 
 
-class Default(PureStep, name="default", family=Family.TEXT, refuses=False):
+class Default(Step, name="default", family=Family.TEXT, refuses=False):
     """Use this text where the value is empty by now.
 
     Examples:
@@ -161,9 +151,8 @@ class Default(PureStep, name="default", family=Family.TEXT, refuses=False):
 
     text: Text = Field(alias="default", min_length=1, description="The text to use.")
 
-    def function(self) -> Run:
-        fallback = self.text
-        return lambda text: fallback if not text or text.isspace() else text
+    def apply(self, text: str) -> str:
+        return self.text if not text or text.isspace() else text
 
     @property
     def works_on_empty(self) -> bool:
@@ -171,7 +160,7 @@ class Default(PureStep, name="default", family=Family.TEXT, refuses=False):
         return True
 
 
-class EmptyIf(PureStep, name="empty_if", family=Family.TEXT, refuses=False):
+class EmptyIf(Step, name="empty_if", family=Family.TEXT, refuses=False):
     """Take these texts for an empty value: how this partner writes that there is nothing.
 
     Examples:
@@ -181,7 +170,7 @@ class EmptyIf(PureStep, name="empty_if", family=Family.TEXT, refuses=False):
     """
 
     texts: Texts = Field(alias="empty_if", min_length=1, description="The texts that mean nothing.")
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
+    ignore: Ignore = ()
 
     def function(self) -> Run:
         same = normaliser(self.ignore)
@@ -189,7 +178,7 @@ class EmptyIf(PureStep, name="empty_if", family=Family.TEXT, refuses=False):
         return lambda text: "" if same(text) in empty else text
 
 
-class FixMojibake(PureStep, name="fix_mojibake", family=Family.TEXT):
+class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
     """Undo UTF-8 that was read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
@@ -207,15 +196,11 @@ class FixMojibake(PureStep, name="fix_mojibake", family=Family.TEXT):
         """A text that was changed is used, unless the step itself says otherwise."""
         return False
 
-    def function(self) -> Run:
-        return _repair_mojibake
-
-
-def _repair_mojibake(text: str) -> str:
-    fixed = fix_mojibake(text)
-    if fixed is not text:
-        raise Repair(fixed, "save the file in the encoding that is agreed for it")
-    return text
+    def apply(self, text: str) -> str:
+        fixed = fix_mojibake(text)
+        if fixed is not text:
+            raise Repair(fixed, "save the file in the encoding that is agreed for it")
+        return text
 
 
 def fix_mojibake(text: str) -> str:
@@ -230,7 +215,7 @@ def fix_mojibake(text: str) -> str:
     return text
 
 
-class Prefix(PureStep, name="prefix", family=Family.TEXT, refuses=False):
+class Prefix(Step, name="prefix", family=Family.TEXT, refuses=False):
     """Put a text before the value, unless it begins with it already.
 
     Examples:
@@ -240,12 +225,11 @@ class Prefix(PureStep, name="prefix", family=Family.TEXT, refuses=False):
 
     text: Text = Field(alias="prefix", min_length=1, description="What the value begins with afterwards.")
 
-    def function(self) -> Run:
-        text = self.text
-        return lambda value: value if value.startswith(text) else text + value
+    def apply(self, text: str) -> str:
+        return text if text.startswith(self.text) else self.text + text
 
 
-class Suffix(PureStep, name="suffix", family=Family.TEXT, refuses=False):
+class Suffix(Step, name="suffix", family=Family.TEXT, refuses=False):
     """Put a text after the value, unless it ends with it already.
 
     Examples:
@@ -254,12 +238,11 @@ class Suffix(PureStep, name="suffix", family=Family.TEXT, refuses=False):
 
     text: Text = Field(alias="suffix", min_length=1, description="What the value ends with afterwards.")
 
-    def function(self) -> Run:
-        text = self.text
-        return lambda value: value if value.endswith(text) else value + text
+    def apply(self, text: str) -> str:
+        return text if text.endswith(self.text) else text + self.text
 
 
-class Pad(PureStep, name="pad", family=Family.TEXT, refuses=False):
+class Pad(Step, name="pad", family=Family.TEXT, refuses=False):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier.
 
     Examples:
@@ -271,40 +254,8 @@ class Pad(PureStep, name="pad", family=Family.TEXT, refuses=False):
     length: int = Field(alias="pad", ge=1, le=1000, description="How many characters there are afterwards, at least.")
     filler: Text = Field(default="0", alias="with", min_length=1, max_length=1, description="The character that fills up.")
 
-    def function(self) -> Run:
-        length, filler = self.length, self.filler
-        return lambda text: text.rjust(length, filler)
-
-
-class Span(PureStep):
-    """A step that keeps what stands from one place to another, both included; 1 is the first place, -1 the last."""
-
-    first: int
-    last: int | None
-
-    @model_validator(mode="after")
-    def _check_span(self) -> Self:
-        if 0 in (self.first, self.last):
-            raise mistake("there is no place 0", "1 is the first, -1 the last")
-        return self
-
-    def function(self) -> Run:
-        start = self.first - 1 if self.first > 0 else self.first
-        end = self.last if self.last is None or self.last > 0 else self.last + 1
-        return itemgetter(slice(start, end or None))
-
-
-class Characters(Span, name="characters", family=Family.TEXT, refuses=False):
-    """Keep only some of a text's characters, counted from 1; negative numbers count from the end.
-
-    Examples:
-        {characters: 1, to: 10}: "2026-07-01T18:00:00" -> "2026-07-01"
-        {characters: -4}: "Ref. 2026" -> "2026"
-        {characters: 5}: "Jazz" -> ""
-    """
-
-    first: int = Field(alias="characters", ge=-_MOST, le=_MOST, description="The first character to keep; -1 is the last.")
-    last: int | None = Field(default=None, alias="to", ge=-_MOST, le=_MOST, description="The last one (default: the end).")
+    def apply(self, text: str) -> str:
+        return text.rjust(self.length, self.filler)
 
 
 class Bounds(Strict):
@@ -321,7 +272,7 @@ class Bounds(Strict):
         return self
 
 
-class Length(PureStep, name="length", family=Family.TEXT):
+class Length(Step, name="length", family=Family.TEXT):
     """Refuse a text that is shorter or longer than agreed; `truncate` shortens instead.
 
     Examples:
@@ -332,17 +283,14 @@ class Length(PureStep, name="length", family=Family.TEXT):
 
     bounds: Bounds = Field(alias="length", description="`at_least` and `at_most`, in characters.")
 
-    def function(self) -> Run:
-        least, most = self.bounds.at_least, self.bounds.at_most
-
-        def length(text: str) -> str:
-            if least <= len(text) <= most:
-                return text
-            wanted = f"at least {least} characters" if len(text) < least else f"at most {most} characters"
-            code = ReasonCode.BAD_TEXT if len(text) < least else ReasonCode.TOO_LONG
-            raise Refusal(code, f"{wanted} would be accepted, and there are {len(text)}")
-
-        return length
+    def apply(self, text: str) -> str:
+        if len(text) < self.bounds.at_least:
+            code, wanted = ReasonCode.BAD_TEXT, f"at least {self.bounds.at_least}"
+        elif len(text) > self.bounds.at_most:
+            code, wanted = ReasonCode.TOO_LONG, f"at most {self.bounds.at_most}"
+        else:
+            return text
+        raise Refusal(code, f"{wanted} characters would be accepted, and there are {len(text)}")
 
 
 @plain_step("html_unescape", Family.MARKUP, refuses=False)
@@ -381,30 +329,27 @@ def html_to_text(text: str) -> str:
     return _MANY_LINES.sub("\n", lines).strip(SPACES)
 
 
-class MarkdownToText(PureStep, name="markdown_to_text", family=Family.MARKUP):
+@plain_step("markdown_to_text", Family.MARKUP)
+def markdown_to_text(text: str) -> str:
     r"""Keep the words of a Markdown text: marks and addresses of links go, paragraphs and list items become lines.
 
     Examples:
         markdown_to_text: "# Jazz\n\n**Live** at [Blå](https://example.org)\n\n* free" -> "Jazz\nLive at Blå\nfree"
         markdown_to_text: "5 * 3 _ok" -> "5 * 3 _ok"
     """
-
-    switch: Switch = Field(default=True, alias="markdown_to_text")
-
-    def function(self) -> Run:
-        from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
-
-        render = MarkdownIt("commonmark").render
-
-        def markdown_to_text(text: str) -> str:
-            if len(text) > _LONGEST_MARKDOWN:
-                raise Refusal(ReasonCode.TOO_LONG, f"at most {_LONGEST_MARKDOWN} characters of Markdown can be read")
-            return html_to_text(render(text.encode("utf-8", "replace").decode()))
-
-        return markdown_to_text
+    if len(text) > _LONGEST_MARKDOWN:
+        raise Refusal(ReasonCode.TOO_LONG, f"at most {_LONGEST_MARKDOWN} characters of Markdown can be read")
+    return html_to_text(_markdown_renderer()(text.encode("utf-8", "replace").decode()))
 
 
-class Unescape(PureStep, name="unescape", family=Family.MARKUP, refuses=False):
+@cache
+def _markdown_renderer() -> Callable[[str], str]:
+    from markdown_it import MarkdownIt  # noqa: PLC0415  # sixty modules, for the few feeds that read Markdown
+
+    return MarkdownIt("commonmark").render
+
+
+class Unescape(Step, name="unescape", family=Family.MARKUP, refuses=False):
     r"""Undo one more way of writing characters that another program would misread.
 
     `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
@@ -416,8 +361,8 @@ class Unescape(PureStep, name="unescape", family=Family.MARKUP, refuses=False):
 
     form: Literal["percent", "backslash"] = Field(alias="unescape", description="How the characters are written.")
 
-    def function(self) -> Run:
-        return unquote if self.form == "percent" else lambda text: _BACKSLASHED.sub(_unescaped, text)
+    def apply(self, text: str) -> str:
+        return unquote(text) if self.form == "percent" else _BACKSLASHED.sub(_unescaped, text)
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -426,29 +371,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return _LETTERS.get(escape[2], escape[2])
 
 
-@plain_step("to_text", Family.KINDS, takes=Kind.ANY)
-def text_of(value: Any) -> str:
-    """Write a number, a date, a time or yes and no as a text: plain digits with a point, ISO 8601, true and false.
-
-    Examples:
-        to_text: "jazz" -> "jazz"
-    """
-    match value:
-        case str():
-            return value
-        case bool():
-            return "true" if value else "false"
-        case Decimal():
-            return f"{value:f}"
-        case int():
-            return str(value)
-        case date() | time() | EndOfDay():
-            return value.isoformat()
-        case _:
-            raise Refusal(ReasonCode.BAD_TEXT, "one text, number, date or time is needed here; `part` takes one of an object")
-
-
-class Part(PureStep, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
+class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
     """Take one part of what a lookup or a price has found.
 
     Examples:
@@ -458,6 +381,5 @@ class Part(PureStep, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=
 
     part: Text = Field(alias="part", min_length=1, description="The part's name: a column of the lookup, or a part of the price.")
 
-    def function(self) -> Run:
-        part = self.part
-        return lambda found: found.get(part, "")
+    def apply(self, found: Mapping[str, Any]) -> Any:
+        return found.get(self.part, "")

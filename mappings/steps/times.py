@@ -1,7 +1,7 @@
-"""Times of day as people write them, in a closed list of ways, and moments as machines write them.
+"""The steps that read times of day as people write them, in a closed list of ways, and moments as machines write them.
 
-19:30, 7.30pm, 18h, 14h30, 19 Uhr, kl. 19, noon: morning and afternoon are never guessed, and a bare number is no time. ISO 8601
-in all of its spellings, seconds since 1970, the numbers of spreadsheets.
+19:30, 7.30pm, 18h, 14h30, 19 Uhr, kl. 19, noon, 7-9pm: morning and afternoon are never guessed, and a bare number is no time.
+ISO 8601 in all of its spellings, seconds since 1970, the numbers of spreadsheets.
 """
 
 from __future__ import annotations
@@ -16,35 +16,28 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from mappings.reasons import ReasonCode
-from mappings.steps.dates import (
-    EARLIEST_YEAR,
-    MIDNIGHT,
-    DayEnd,
-    NotRealError,
-    reader,
-    real_day,
-    zone_of,
-)
-from mappings.steps.step import Family, Kind, PureStep, Run
+from mappings.lookup_table import SPACES
+from mappings.reasons import ReasonCode, Refusal
+from mappings.steps.formats import DayEnd, NotRealError, check_year, day_end, read_first, real_day, zone_of
+from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import OneOrMany
-from mappings.zones import DAY_END, EndOfDay, TimeOfDay
+from mappings.zones import EndOfDay, TimeOfDay
 
 _LONGEST = 60
-_BEFORE = r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
-_HOUR = r"(?P<hour>[0-9]{1,2})"
-_COLON = r"(?::(?P<m1>[0-9]{2})(?::(?P<second>[0-9]{2}))?|\.(?P<m2>[0-9]{2}))"
-_UNIT = r"(?P<unit>hrs|hs|h|uhr|uur|時|시|点)"
-_AFTER_UNIT = r"(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?"
-_HALF = r"(?P<half>am|pm|a\.m\.|p\.m\.)"
-_WRITTEN = re.compile(rf"{_BEFORE}{_HOUR}{_COLON}?\s?(?:{_UNIT}{_AFTER_UNIT})?\s?{_HALF}?", re.IGNORECASE)
+_WRITTEN = re.compile(
+    r"(?:(?P<before>alle ore|a las|kl\.?|klo|um|at|à|às|as|alle|ore|om|godz\.?|ab|o)\s*)?"
+    r"(?P<hour>[0-9]{1,2})"
+    r"(?::(?P<m1>[0-9]{2})(?::(?P<second>[0-9]{2}))?|\.(?P<m2>[0-9]{2}))?\s?"
+    r"(?:(?P<unit>hrs|hs|h|uhr|uur|時|시|点)(?:\s?(?P<m3>[0-9]{2})\s?(?:min|m|分|분)?)?)?\s?"
+    r"(?P<half>am|pm|a\.m\.|p\.m\.)?",
+    re.IGNORECASE,
+)
 _NOON = frozenset(("noon", "12 noon", "midday", "mittag", "midi", "mediodía", "meio-dia", "mezzogiorno", "południe", "正午"))
 _MIDNIGHT = frozenset(("midnight", "12 midnight", "mitternacht", "minuit", "medianoche", "meia-noite", "mezzanotte", "północ"))
 BETWEEN_CLOCKS = "to, till, until, bis, a, à, às, as, au, al, alle, até, do, tot, til"
 _BETWEEN = re.compile(rf"\s*(?:-|–|—|−|~|〜|～|→)\s*|\s+(?:{BETWEEN_CLOCKS.replace(', ', '|')})\s+", re.IGNORECASE)
-_OPENING = re.compile(r"(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
-_NOON_HOUR = 12
-_CLOCKS_SHOWN = ("19:30", "19.30", "7.30pm")
+_OPENING = re.compile(r"\A(?:from|between|von|vom|de|das|da|dalle|du|desde|van|od|fra)\s+(?=\S)", re.IGNORECASE)
+_NO_SUCH_CLOCK = "hours go from 0 to 23, minutes and seconds from 0 to 59, and a fraction stands behind seconds only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +55,21 @@ class _Written:
     is_word: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TimeOptions:
-    """What an author says about a feed's times: `needs_half` refuses 7:30 without AM or PM, `has_day_end` takes 24:00."""
-
-    needs_half: bool = False
-    has_day_end: bool = False
-
-
-def read_clock_words(text: str, options: TimeOptions) -> TimeOfDay | None:
+def read_clock_words(text: str, *, needs_half: bool = False, has_day_end: bool = False) -> TimeOfDay | None:
     """Return the time of day that the whole text says, DAY_END for 24:00, or None if it says none.
+
+    `needs_half` refuses 7:30 without AM or PM, `has_day_end` takes 24:00.
 
     Raises:
         NotRealError: it has the shape of a time, and is none, or does not say which half of the day it means.
     """
-    written = _written(text)
-    return None if written is None or written.is_bare else _time(written, options)
+    written = _parse(text)
+    return None if written is None or written.is_bare else _time_of(written, needs_half, has_day_end)
 
 
-def read_clock_span(text: str, options: TimeOptions) -> tuple[TimeOfDay, TimeOfDay | None] | None:
+def read_clock_span(
+    text: str, *, needs_half: bool = False, has_day_end: bool = False
+) -> tuple[TimeOfDay, TimeOfDay | None] | None:
     """Return the two times of a range (None: the text says one), or None if it is no range.
 
     A start without AM or PM has that of the end if it is then the earlier one; a bare hour beside a time is an hour too.
@@ -88,83 +77,61 @@ def read_clock_span(text: str, options: TimeOptions) -> tuple[TimeOfDay, TimeOfD
     Raises:
         NotRealError: as for `read_clock_words`, or one of the two is left unclear.
     """
-    alone = read_clock_words(text, options)
+    alone = read_clock_words(text, needs_half=needs_half, has_day_end=has_day_end)
     if alone is not None:
         return alone, None
-    if len(text) > _LONGEST:
-        return None
-    parts = _BETWEEN.split(text[opening.end() :] if (opening := _OPENING.match(text)) else text)
+    parts = _BETWEEN.split(_OPENING.sub("", text, count=1)) if len(text) <= _LONGEST else ()
     if len(parts) != 2:
         return None
-    start, end = map(_written, parts)
+    start, end = map(_parse, parts)
     if start is None or end is None or (start.is_bare and end.is_bare):
         return None
-    return _time(_complete(start, end), options), _time(end, options)
-
-
-def _complete(start: _Written, end: _Written) -> _Written:
-    """Return the start with the half of the day that the end says."""
-    if start.is_bare and end.is_word:
-        raise NotRealError("the start does not say AM or PM: write it like 8pm-midnight")
-    if start.half is not None and end.half is None and end.hour <= _NOON_HOUR:
-        raise NotRealError("the end does not say AM or PM: write it like 7pm-9pm")
-    if start.half is None and end.half is not None and start.hour <= _NOON_HOUR:
+    is_unclear = (start.is_bare and end.is_word) or (start.half is not None and end.half is None and end.hour <= 12)
+    if start.half is None and end.half is not None and start.hour <= 12:
         start = replace(start, half=end.half)
-        if _minutes(start) > _minutes(end):
-            raise NotRealError("the start does not say AM or PM: write it like 11am-1pm")
-    return start
+        is_unclear |= _minutes(start) > _minutes(end)
+    if is_unclear:
+        raise NotRealError("one of the two does not say AM or PM: write it like 11am-1pm")
+    return _time_of(start, needs_half, has_day_end), _time_of(end, needs_half, has_day_end)
 
 
 def _minutes(written: _Written) -> int:
-    return (written.hour % _NOON_HOUR + (written.half or 0)) * 60 + written.minute
+    return (written.hour % 12 + (written.half or 0)) * 60 + written.minute
 
 
-def _written(text: str) -> _Written | None:
-    if len(text) > _LONGEST:
-        return None
+def _parse(text: str) -> _Written | None:
     folded = " ".join(text.casefold().split())
     if folded in _NOON or folded in _MIDNIGHT:
-        return _Written(_NOON_HOUR, half=_NOON_HOUR, is_word=True) if folded in _NOON else _Written(24, is_word=True)
-    found = _WRITTEN.fullmatch(folded)
+        return _Written(12, half=12, is_word=True) if folded in _NOON else _Written(24, is_word=True)
+    found = _WRITTEN.fullmatch(folded) if len(text) <= _LONGEST else None
     if found is None or ((found["m1"] or found["m2"]) and found["m3"]):
         return None
     minute = found["m1"] or found["m2"] or found["m3"]
-    half = {"a": 0, "p": _NOON_HOUR, "": None}[(found["half"] or "")[:1]]
+    half = {"a": 0, "p": 12, "": None}[(found["half"] or "")[:1]]
     is_bare = not (minute or found["unit"] or found["before"] or found["half"])
     return _Written(int(found["hour"]), int(minute or 0), int(found["second"] or 0), half, is_bare)
 
 
-def _time(written: _Written, options: TimeOptions) -> TimeOfDay:
+def _time_of(written: _Written, needs_half: bool, has_day_end: bool) -> TimeOfDay:
     hour = written.hour
     if written.half is not None:
-        if not 1 <= hour <= _NOON_HOUR:
+        if not 1 <= hour <= 12:
             raise NotRealError(f"an hour from 1 to 12 stands before AM and PM, not {hour}: write it like 7:30pm, or 19:30")
-        hour = hour % _NOON_HOUR + written.half
+        hour = hour % 12 + written.half
     elif hour == 24 and not (written.minute or written.second):
-        return _day_end(has_day_end=options.has_day_end)
-    elif options.needs_half and 0 < hour <= _NOON_HOUR:
+        return day_end(is_agreed=has_day_end)
+    elif needs_half and 0 < hour <= 12:
         raise NotRealError("it does not say AM or PM: write it like 7:30pm, or 19:30")
-    return _clock(hour, written.minute, written.second)
-
-
-def _day_end(*, has_day_end: bool) -> EndOfDay:
-    if has_day_end:
-        return DAY_END
-    raise NotRealError("midnight is 00:00 of the day that begins: write that, with its date")
-
-
-def _clock(hour: int, minute: int, second: int, microsecond: int = 0) -> time:
     try:
-        return time(hour, minute, second, microsecond)
+        return time(hour, written.minute, written.second)
     except ValueError:
-        raise NotRealError("hours go from 0 to 23, minutes and seconds from 0 to 59") from None
+        raise NotRealError(_NO_SUCH_CLOCK) from None
 
 
-HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
-Half = Literal["any", "am_pm"]
+_HALVES = "any (the default): a time without AM or PM is one of 24 hours; am_pm: up to 12 o'clock it must say which."
 
 
-class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
+class Clock(Step, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
     """Read a time of day as people write it, without formats: morning and afternoon are never guessed, nor a bare number.
 
     Examples:
@@ -180,15 +147,15 @@ class Clock(PureStep, name="clock", family=Family.TIMES, gives=Kind.CLOCK):
         {clock: am_pm}: "7:30" -> not_a_time
     """
 
-    half: Half = Field(default="any", alias="clock", description=HALVES)
-    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
+    half: Literal["any", "am_pm"] = Field(default="any", alias="clock", description=_HALVES)
+    day_end: DayEnd = "refuse"
 
     def function(self) -> Run:
-        options = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
-        return reader(partial(read_clock_words, options=options), ReasonCode.NOT_A_TIME, _CLOCKS_SHOWN)
+        read = partial(read_clock_words, needs_half=self.half == "am_pm", has_day_end=self.day_end == "next_day")
+        return read_first([read], ReasonCode.NOT_A_TIME, ("19:30", "19.30", "7.30pm"))
 
 
-class ClockRange(PureStep, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
+class ClockRange(Step, name="clock_range", family=Family.RANGES, gives=Kind.CLOCK):
     """Read the start or the end of a range of times such as 7-9pm or 19h-20h30; a single time has no end.
 
     A start without AM or PM has that of the end where it is then the earlier one (7-9pm; 11-1pm is refused).
@@ -204,18 +171,48 @@ class ClockRange(PureStep, name="clock_range", family=Family.RANGES, gives=Kind.
     """
 
     which: Literal["start", "end"] = Field(alias="clock_range", description="Which of the two to keep: start or end.")
-    half: Half = Field(default="any", description=HALVES)
-    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
+    half: Literal["any", "am_pm"] = Field(default="any", description=_HALVES)
+    day_end: DayEnd = "refuse"
 
     def function(self) -> Run:
-        options = TimeOptions(self.half == "am_pm", self.day_end == "next_day")
         place = ("start", "end").index(self.which)
+        needs_half, has_day_end = self.half == "am_pm", self.day_end == "next_day"
 
         def read(text: str) -> Any:
-            span = read_clock_span(text, options)
+            span = read_clock_span(text, needs_half=needs_half, has_day_end=has_day_end)
             return None if span is None else "" if span[place] is None else span[place]
 
-        return reader(read, ReasonCode.NOT_A_TIME, ("19:00-20:30", "7-9pm", "11am-1pm"))
+        return read_first([read], ReasonCode.NOT_A_TIME, ("19:00-20:30", "7-9pm", "11am-1pm"))
+
+
+def _split_range(text: str) -> tuple[str, str]:
+    start, *ends = (part.strip(SPACES) for part in re.split("[–—〜～~-]", text))
+    if len(ends) > 1:
+        raise Refusal(ReasonCode.NOT_A_TIME, "one start and one end, such as 19:00-20:30, would be accepted")
+    return start, ends[0] if ends else ""
+
+
+@plain_step("range_start", Family.RANGES)
+def range_start(text: str) -> str:
+    """Keep the text before the dash of a range such as 19:00-20:00; a text without a dash is kept whole.
+
+    Examples:
+        range_start: "19:00-20:00" -> "19:00"
+        range_start: "19:10" -> "19:10"
+        range_start: "19:00-20:00-21:00" -> not_a_time
+    """
+    return _split_range(text)[0]
+
+
+@plain_step("range_end", Family.RANGES)
+def range_end(text: str) -> str:
+    """Keep the text after the dash of a range such as 19:00-20:00; a text without a dash gives an empty value.
+
+    Examples:
+        range_end: "19:30 – 20:50" -> "20:50"
+        range_end: "19:10" -> ""
+    """
+    return _split_range(text)[1]
 
 
 IsoKind = Literal["moment", "wall", "date", "time"]
@@ -223,23 +220,13 @@ Forms = Literal["week", "ordinal"]
 _DAY = r"(?P<day>[0-9]{4}(?:-[0-9]{2}-[0-9]{2}|[0-9]{4}|-?W[0-9]{2}-?[1-7]|-?[0-9]{3}))"
 _CLOCK = r"(?P<clock>[0-9]{2}(?::[0-9]{2}(?::[0-9]{2})?|[0-9]{2}(?:[0-9]{2})?)?)(?:[.,](?P<part>[0-9]{1,12}))?"
 _OFFSET = r" ?(?P<offset>Z|UTC|[+\-−](?:0[0-9]|1[0-5])(?::?[0-5][0-9])?)"
-_PATTERNS = {
-    "date": re.compile(_DAY, re.IGNORECASE),
-    "time": re.compile(_CLOCK),
-    "wall": re.compile(rf"{_DAY}[T ]{_CLOCK}", re.IGNORECASE),
-    "moment": re.compile(rf"{_DAY}[T ]{_CLOCK}{_OFFSET}", re.IGNORECASE),
+_ISO: dict[IsoKind, tuple[re.Pattern[str], str, Kind]] = {
+    "date": (re.compile(_DAY, re.IGNORECASE), "2026-12-31", Kind.DATE),
+    "time": (re.compile(f"T?{_CLOCK}"), "19:30", Kind.CLOCK),
+    "wall": (re.compile(rf"{_DAY}[T ]{_CLOCK}", re.IGNORECASE), "2026-12-31T19:30:00", Kind.WALL),
+    "moment": (re.compile(rf"{_DAY}[T ]{_CLOCK}{_OFFSET}", re.IGNORECASE), "2026-12-31T19:30:00+01:00", Kind.MOMENT),
 }
-_EXAMPLES: dict[IsoKind, str] = {
-    "date": "2026-12-31",
-    "time": "19:30",
-    "wall": "2026-12-31T19:30:00",
-    "moment": "2026-12-31T19:30:00+01:00",
-}
-_NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_S, _LAST_S = 10**8, 253_402_300_799
-_LAST_SECOND = Decimal(86_399) / 86_400
-_KINDS = {"moment": Kind.MOMENT, "wall": Kind.WALL, "date": Kind.DATE, "time": Kind.CLOCK}
+"""The shape of each kind, an example of it, and what a step makes of it."""
 
 
 def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end: bool) -> date | TimeOfDay | None:
@@ -248,54 +235,53 @@ def read_iso(text: str, kind: IsoKind, forms: Collection[Forms], *, has_day_end:
     Raises:
         NotRealError: it has the shape, and there is no such day or time, or its form is not agreed.
     """
-    found = _PATTERNS[kind].fullmatch(text.removeprefix("T") if kind == "time" else text)
+    found = _ISO[kind][0].fullmatch(text)
     if found is None:
-        if kind == "moment" and _PATTERNS["wall"].fullmatch(text):
-            raise NotRealError(f"it has no offset: write it like {_EXAMPLES['moment']}")
-        if kind == "wall" and _PATTERNS["moment"].fullmatch(text):
-            raise NotRealError(f"it carries an offset: write it like {_EXAMPLES['wall']}, or let the feed read {{iso: moment}}")
+        if kind == "moment" and _ISO["wall"][0].fullmatch(text):
+            raise NotRealError(f"it has no offset: write it like {_ISO['moment'][1]}")
+        if kind == "wall" and _ISO["moment"][0].fullmatch(text):
+            raise NotRealError(f"it carries an offset: write it like {_ISO['wall'][1]}, or let the feed read {{iso: moment}}")
         return None
-    day = date.min if kind == "time" else _read_day(found["day"], forms)
+    if kind == "time":
+        return _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
+    day = _read_day(found["day"], forms)
     if kind == "date":
         return day
     clock = _read_clock(found["clock"], found["part"], has_day_end=has_day_end)
-    if kind == "time":
-        return clock
     wall = _add_days(datetime.combine(day, time()), 1) if isinstance(clock, EndOfDay) else datetime.combine(day, clock)
     return wall.replace(tzinfo=zone_of(found["offset"])) if kind == "moment" else wall
 
 
 def _read_day(text: str, forms: Collection[Forms]) -> date:
     year, rest = int(text[:4]), text[4:].replace("-", "")
-    if year < EARLIEST_YEAR:
-        raise NotRealError(f"a year from {EARLIEST_YEAR} to 9999 would be accepted, and the text says {year}")
+    check_year(year)
     if len(rest) == 4 and rest.isdigit():
         return real_day(year, int(rest[:2]), int(rest[2:]))
-    is_week = not rest.isdigit()
-    if ("week" if is_week else "ordinal") not in forms:
-        what = "a day of a week" if is_week else "a day of the year"
-        raise NotRealError(f"{what} is not agreed here: write it like {_EXAMPLES['date']}")
+    form: Forms = "ordinal" if rest.isdigit() else "week"
+    if form not in forms:
+        what = "a day of a week" if form == "week" else "a day of the year"
+        raise NotRealError(f"{what} is not agreed here: write it like {_ISO['date'][1]}")
     try:
-        day = (
-            date.fromisocalendar(year, int(rest[1:3]), int(rest[3]))
-            if is_week
-            else date(year, 1, 1) + timedelta(days=int(rest) - 1)
-        )
-    except ValueError:
-        day = None
-    if day is None or (not is_week and day.year != year):
-        raise NotRealError(f"the year {year} has no {f'week {rest[1:3]}' if is_week else f'day {rest}'}")
+        if form == "week":
+            return date.fromisocalendar(year, int(rest[1:3]), int(rest[3]))
+        day = date(year, 1, 1) + timedelta(days=int(rest) - 1)
+    except (ValueError, OverflowError):
+        day = date.min
+    if day.year != year:
+        raise NotRealError(f"the year {year} has no such day")
     return day
 
 
 def _read_clock(text: str, part: str | None, *, has_day_end: bool) -> TimeOfDay:
-    numbers = [int(two) for two in re.findall("..", text.replace(":", ""))]
-    if part and len(numbers) < 3:
-        raise NotRealError("a fraction stands behind seconds only: write it like 19:30:00.5")
-    hour, minute, second, microsecond = *numbers, *[0] * (3 - len(numbers)), int((part or "0")[:6].ljust(6, "0"))
-    if hour == 24 and not (minute or second or microsecond):
-        return _day_end(has_day_end=has_day_end)
-    return _clock(hour, minute, second, microsecond)
+    if re.fullmatch("24[0:]*", text) and not int(part or 0):
+        return day_end(is_agreed=has_day_end)
+    try:
+        clock = time.fromisoformat(f"{text}.{part}" if part else text)
+    except ValueError:
+        raise NotRealError(_NO_SUCH_CLOCK) from None
+    if part and len(text) < len("193000"):
+        raise NotRealError(_NO_SUCH_CLOCK)
+    return clock
 
 
 def _add_days(wall: datetime, days: Decimal | int) -> datetime:
@@ -306,7 +292,7 @@ def _add_days(wall: datetime, days: Decimal | int) -> datetime:
         raise NotRealError("a day up to 9999-12-31 would be accepted") from None
 
 
-class Iso(PureStep, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
+class Iso(Step, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     """Read ISO 8601 as machines write it: any spelling of the offset, T or a space, fractions of a second.
 
     `moment` needs an offset, `wall`, `date` and `time` have none. Days of a week or of the year are read where `forms` says so.
@@ -325,21 +311,26 @@ class Iso(PureStep, name="iso", family=Family.TIMES, gives=Kind.MOMENT):
     forms: Annotated[tuple[Forms, ...], OneOrMany()] = Field(
         default=(), description="Ways of writing the day to read beside 2026-07-01: week (2026-W27-3), ordinal (2026-182)."
     )
-    day_end: DayEnd = Field(default="refuse", description=MIDNIGHT)
+    day_end: DayEnd = "refuse"
 
     @property
     def result(self) -> Kind:
         """What it is asked to read."""
-        return _KINDS[self.kind]
+        return _ISO[self.kind][2]
 
     def function(self) -> Run:
-        has_day_end = self.day_end == "next_day"
-        read = partial(read_iso, kind=self.kind, forms=frozenset(self.forms), has_day_end=has_day_end)
+        read = partial(read_iso, kind=self.kind, forms=frozenset(self.forms), has_day_end=self.day_end == "next_day")
         code = ReasonCode.NOT_A_TIME if self.kind == "time" else ReasonCode.NOT_A_DATE
-        return reader(read, code, (_EXAMPLES[self.kind],))
+        return read_first([read], code, [_ISO[self.kind][1]])
 
 
-class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
+_NUMBER = re.compile(r"-?[0-9]{1,20}(?:[.,][0-9]{1,20})?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_S, _LAST_S = 10**8, 253_402_300_799
+_LAST_SECOND = Decimal(86_399) / 86_400
+
+
+class Epoch(Step, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
     """Read a moment as the seconds (s) or milliseconds (ms) since 1970 in UTC; before March 1973 it is refused as no date.
 
     Examples:
@@ -353,7 +344,7 @@ class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
     unit: Literal["s", "ms"] = Field(alias="epoch", description="What is counted: s or ms.")
 
     def function(self) -> Run:
-        unit, per_second = self.unit, 1 if self.unit == "s" else 1000
+        per_second, unit = (1, "seconds") if self.unit == "s" else (1000, "milliseconds")
         example = str(1_782_928_800 * per_second)
 
         def moment(text: str) -> datetime | None:
@@ -361,19 +352,14 @@ class Epoch(PureStep, name="epoch", family=Family.TIMES, gives=Kind.MOMENT):
             if count is None:
                 return None
             microseconds = int(count * 1_000_000 / per_second)
-            if _FIRST_S <= microseconds // 1_000_000 <= _LAST_S:
-                return _EPOCH + timedelta(microseconds=microseconds)
-            problem = "a number so small stands for no date"
-            if unit == "s" and abs(count) > _LAST_S:
-                problem = "that many digits are milliseconds, and seconds are agreed"
-            elif unit == "ms" and _FIRST_S <= abs(count) < _FIRST_S * 1000:
-                problem = "so few digits are seconds, and milliseconds are agreed"
-            raise NotRealError(f"{problem}: write it like {example}")
+            if not _FIRST_S <= microseconds // 1_000_000 <= _LAST_S:
+                raise NotRealError(f"so many {unit} after 1970 are no date from 1973 to 9999: write it like {example}")
+            return _EPOCH + timedelta(microseconds=microseconds)
 
-        return reader(moment, ReasonCode.NOT_A_DATE, [example])
+        return read_first([moment], ReasonCode.NOT_A_DATE, [example])
 
 
-class Serial(PureStep, name="serial", family=Family.TIMES, gives=Kind.WALL):
+class Serial(Step, name="serial", family=Family.TIMES, gives=Kind.WALL):
     """Read the number by which a spreadsheet keeps a day, with the time as its fraction, or a fraction alone as a time of day.
 
     `1900` counts as Excel and Sheets do, `1904` as old Excel for Mac; 29 February 1900, which Excel invented, is refused.
@@ -398,9 +384,9 @@ class Serial(PureStep, name="serial", family=Family.TIMES, gives=Kind.WALL):
 
     def function(self) -> Run:
         if self.system == "time":
-            return reader(_part_of_a_day, ReasonCode.NOT_A_TIME, ["0.8125"])
+            return read_first([_part_of_a_day], ReasonCode.NOT_A_TIME, ["0.8125"])
         example = "46204.75" if self.system == "1900" else "44742.75"
-        return reader(partial(_counted_day, system=self.system), ReasonCode.NOT_A_DATE, [example])
+        return read_first([partial(_counted_day, system=self.system)], ReasonCode.NOT_A_DATE, [example])
 
 
 def _number(text: str) -> Decimal | None:
@@ -413,19 +399,16 @@ def _part_of_a_day(text: str) -> time | None:
         return None
     if not 0 <= part < 1:
         raise NotRealError("a part of one day, from 0 up to but not 1, would be accepted: 0.5 is 12:00")
-    return _add_days(datetime(1904, 1, 1), min(part, _LAST_SECOND)).time()  # noqa: DTZ001 - a wall time
+    return _add_days(datetime.combine(date.min, time()), min(part, _LAST_SECOND)).time()
 
 
 def _counted_day(text: str, system: Literal["1900", "1904"]) -> datetime | None:
     count = _number(text)
     if count is None:
         return None
-    if system == "1904":
-        zero, first = datetime(1904, 1, 1), 0  # noqa: DTZ001 - a wall time
-    elif 60 <= count < 61:
+    zero, first = (date(1904, 1, 1), 0) if system == "1904" else (date(1899, 12, 31 if count < 60 else 30), 1)
+    if system == "1900" and 60 <= count < 61:
         raise NotRealError("day 60 is 29 February 1900, which never was")
-    else:
-        zero, first = datetime(1899, 12, 31 if count < 60 else 30), 1  # noqa: DTZ001 - a wall time
     if count < first:
         raise NotRealError(f"days are counted from {first}: a part of a day is a time (serial: time)")
-    return _add_days(zero, count)
+    return _add_days(datetime.combine(zero, time()), count)

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, field_validator
 from mappings.lookup_table import SPACES
 from mappings.patterns import compile_pattern
 from mappings.reasons import ReasonCode, Refusal
-from mappings.steps.step import Family, PureStep, Run, plain_step
+from mappings.steps.step import Family, Run, Step, plain_step
 from mappings.strict import Text, Texts, mistake
 
 _SOUND = re.compile(
@@ -109,7 +109,7 @@ def check_address(text: str) -> str:
     return text
 
 
-class Resolve(PureStep, name="resolve", family=Family.ADDRESSES):
+class Resolve(Step, name="resolve", family=Family.ADDRESSES):
     """Complete an address that begins in the middle, as links on a page of this address do.
 
     Examples:
@@ -122,19 +122,14 @@ class Resolve(PureStep, name="resolve", family=Family.ADDRESSES):
         alias="resolve", description="The address that they are seen from."
     )
 
-    def function(self) -> Run:
-        base = self.base
-
-        def resolve(text: str) -> str:
-            try:
-                return urljoin(base, text.strip(SPACES))
-            except ValueError:
-                raise _no_url() from None
-
-        return resolve
+    def apply(self, text: str) -> str:
+        try:
+            return urljoin(self.base, text.strip(SPACES))
+        except ValueError:
+            raise _no_url() from None
 
 
-class UrlTemplate(PureStep, name="url_template", family=Family.ADDRESSES, refuses=False):
+class UrlTemplate(Step, name="url_template", family=Family.ADDRESSES, refuses=False):
     """Put a value into an address, percent-encoded.
 
     Examples:
@@ -152,12 +147,11 @@ class UrlTemplate(PureStep, name="url_template", family=Family.ADDRESSES, refuse
         check_address(template.replace("{}", "x"))
         return template
 
-    def function(self) -> Run:
-        before, after = self.template.split("{}")
-        return lambda text: before + quote(text.strip(SPACES), safe="", errors="replace") + after
+    def apply(self, text: str) -> str:
+        return self.template.replace("{}", quote(text.strip(SPACES), safe="", errors="replace"))
 
 
-class SetQuery(PureStep, name="set_query", family=Family.ADDRESSES, refuses=False):
+class SetQuery(Step, name="set_query", family=Family.ADDRESSES, refuses=False):
     """Give an address parameters; one that it has already gets the new value.
 
     Examples:
@@ -172,14 +166,13 @@ class SetQuery(PureStep, name="set_query", family=Family.ADDRESSES, refuses=Fals
         wanted = {name: f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in self.parameters.items()}
 
         def change(pairs: list[str]) -> list[str]:
-            names = [_name_of(pair) for pair in pairs]
-            changed = [wanted.get(name, pair) for name, pair in zip(names, pairs, strict=True)]
-            return changed + [new for name, new in wanted.items() if name not in names]
+            changed = [wanted.get(_name_of(pair), pair) for pair in pairs]
+            return changed + [new for new in wanted.values() if new not in changed]
 
         return lambda text: _with_query(text, change)
 
 
-class DropQuery(PureStep, name="drop_query", family=Family.ADDRESSES, refuses=False):
+class DropQuery(Step, name="drop_query", family=Family.ADDRESSES, refuses=False):
     """Remove parameters from an address: those that only follow readers around.
 
     Examples:
@@ -195,7 +188,7 @@ class DropQuery(PureStep, name="drop_query", family=Family.ADDRESSES, refuses=Fa
         return lambda text: _with_query(text, lambda pairs: [pair for pair in pairs if not is_dropped(_name_of(pair))])
 
 
-class OnlyHosts(PureStep, name="only_hosts", family=Family.ADDRESSES):
+class OnlyHosts(Step, name="only_hosts", family=Family.ADDRESSES):
     """Refuse an address at any other host than these.
 
     Examples:
@@ -207,11 +200,10 @@ class OnlyHosts(PureStep, name="only_hosts", family=Family.ADDRESSES):
 
     def function(self) -> Run:
         is_allowed = _matcher(tuple(host.lower() for host in self.hosts))
-        wanted = f"an address at {' or '.join(self.hosts)} would be accepted"
 
         def only_hosts(text: str) -> str:
             if not is_allowed(urlsplit(clean_url(text)).hostname or ""):
-                raise Refusal(ReasonCode.NOT_A_URL, wanted)
+                raise Refusal(ReasonCode.NOT_A_URL, f"an address at {' or '.join(self.hosts)} would be accepted")
             return text
 
         return only_hosts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from functools import lru_cache, partial
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from pydantic import Field
 
 from mappings.lookup_table import SPACES
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Family, Kind, PureStep, Run, plain_step
+from mappings.steps.step import Family, Kind, Run, Step, plain_step
 from mappings.strict import Duration, Switch, Zone
 from mappings.zones import find_zone, zone_names, zone_table
 
@@ -63,7 +63,7 @@ def _hour_of(moment: datetime) -> str:
 _DAYS = (Kind.DATE, Kind.WALL, Kind.MOMENT, Kind.ANY)
 
 
-class WallTimeIn(PureStep, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WALL, gives=Kind.MOMENT):
+class WallTimeIn(Step, name="wall_time_in", family=Family.MOMENTS, takes=Kind.WALL, gives=Kind.MOMENT):
     """Say that a date and time is what the clocks show in a zone (the step form of the value `at`).
 
     Examples:
@@ -81,7 +81,7 @@ class WallTimeIn(PureStep, name="wall_time_in", family=Family.MOMENTS, takes=Kin
         return localiser(find_zone(self.zone) or find_zone("UTC"), self.gap, self.overlap)  # type: ignore[arg-type] # both exist
 
 
-class InZone(PureStep, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, gives=Kind.MOMENT):
+class InZone(Step, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT, gives=Kind.MOMENT):
     """Show a moment as the clocks of a zone show it: the same instant, another offset.
 
     Examples:
@@ -90,19 +90,14 @@ class InZone(PureStep, name="in_zone", family=Family.MOMENTS, takes=Kind.MOMENT,
 
     zone: Zone = Field(alias="in_zone", description="The IANA zone to show it in.")
 
-    def function(self) -> Run:
-        zone = find_zone(self.zone)
-
-        def in_zone(moment: datetime) -> datetime:
-            try:
-                return moment.astimezone(zone)
-            except OverflowError:
-                raise _out_of_range() from None
-
-        return in_zone
+    def apply(self, moment: datetime) -> datetime:
+        try:
+            return moment.astimezone(find_zone(self.zone))
+        except OverflowError:
+            raise _out_of_range() from None
 
 
-class _OfDates(PureStep):
+class _OfDates(Step):
     def misfit(self, kind: Kind) -> str:
         """Only dates have days."""
         return "" if kind in _DAYS else f"it works on dates, and would get a {kind}: read it with date, datetime or iso first"
@@ -125,16 +120,11 @@ class Plus(_OfDates, name="plus", family=Family.MOMENTS, takes=Kind.ANY, gives=K
 
     length: Duration = Field(alias="plus", description="How much: 90m, 1h30m, 2d; -1d is a day earlier.")
 
-    def function(self) -> Run:
-        length = self.length
-
-        def plus(value: object) -> date | datetime:
-            try:
-                return _dated(value) + length
-            except OverflowError:
-                raise _out_of_range() from None
-
-        return plus
+    def apply(self, value: object) -> date:
+        try:
+            return _dated(value) + self.length
+        except OverflowError:
+            raise _out_of_range() from None
 
     def misfit(self, kind: Kind) -> str:
         """Hours can be added to a date with its time only."""
@@ -156,8 +146,8 @@ class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, give
 
     switch: Switch = Field(default=True, alias="day_of")
 
-    def function(self) -> Run:
-        return lambda value: value.date() if isinstance(value, datetime) else _dated(value)
+    def apply(self, value: object) -> date:
+        return value.date() if isinstance(value, datetime) else _dated(value)
 
 
 class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
@@ -169,8 +159,8 @@ class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, 
 
     switch: Switch = Field(default=True, alias="clock_of")
 
-    def function(self) -> Run:
-        return lambda value: value.time() if isinstance(value, datetime) else None
+    def apply(self, value: object) -> time | None:
+        return value.time() if isinstance(value, datetime) else None
 
     def misfit(self, kind: Kind) -> str:
         """A day alone has no time of day."""

@@ -13,8 +13,8 @@ from mappings.positions import (
     START,
     Block,
     IncludedFile,
+    MappingProblem,
     Node,
-    PlacedProblem,
     Position,
     Scalar,
     YamlList,
@@ -33,7 +33,7 @@ _MOST_STEPS = 500
 _NOT_VALUES = frozenset({"steps", "include", "source", "examples"})
 
 
-def include_files(document: Block, folder: Path) -> Iterator[PlacedProblem]:
+def include_files(document: Block, folder: Path) -> Iterator[MappingProblem]:
     """Add what the files named under `include` share to a document of a file in `folder`; yield what cannot be added."""
     for name in _included_names(document):
         path = folder / name
@@ -42,10 +42,10 @@ def include_files(document: Block, folder: Path) -> Iterator[PlacedProblem]:
         except UnicodeDecodeError as error:
             before = error.object[: error.start].decode("utf-8", "replace")
             position = position_after(before, IncludedFile(path, ""))
-            yield PlacedProblem(position, "the file is not UTF-8 from here on", "save it as UTF-8")
+            yield MappingProblem(position, "the file is not UTF-8 from here on", "save it as UTF-8")
         except (OSError, ValueError) as error:
             near = did_you_mean(name, (str(other.relative_to(folder)) for other in folder.rglob("*.y*ml")))
-            yield PlacedProblem(name.position, f'the file "{name}" cannot be included: {error}', near)
+            yield MappingProblem(name.position, f'the file "{name}" cannot be included: {error}', near)
         else:
             yield from _include(document, IncludedFile(path, text))
 
@@ -55,28 +55,28 @@ def _included_names(document: Block) -> list[Scalar]:
     return [name for name in (named if isinstance(named, YamlList) else [named]) if isinstance(name, Scalar)]
 
 
-def _include(document: Block, file: IncludedFile) -> Iterator[PlacedProblem]:
+def _include(document: Block, file: IncludedFile) -> Iterator[MappingProblem]:
     shared, problems = read_yaml(file.text, file)
     yield from problems
     if not isinstance(shared, Block):
         if not problems:
-            yield PlacedProblem(Position(1, 1, file), "an included file is a block of keys: let, steps")
+            yield MappingProblem(Position(1, 1, file), "an included file is a block of keys: let, steps")
         return
     for key in shared:
         if key not in _SHARED:
-            yield PlacedProblem(shared.key_position(key), f'an included file shares let and steps, not "{key}"')
+            yield MappingProblem(shared.key_position(key), f'an included file shares let and steps, not "{key}"')
         elif not isinstance(shared[key], Block):
-            yield PlacedProblem(shared[key].position, "a block of keys is needed")
+            yield MappingProblem(shared[key].position, "a block of keys is needed")
         elif isinstance(names := document.setdefault(key, Block(shared[key].position)), Block):
             yield from _add_names(names, shared[key])
 
 
-def _add_names(names: Block, added: Block) -> Iterator[PlacedProblem]:
+def _add_names(names: Block, added: Block) -> Iterator[MappingProblem]:
     for name in added:
         if name in names:
             first = names.key_position(name)
             where = f"in {first.file.path.name}, line {first.line}" if first.file else f"in line {first.line}"
-            yield PlacedProblem(added.key_position(name), f'"{name}" is named twice', f"first {where}; give one another name")
+            yield MappingProblem(added.key_position(name), f'"{name}" is named twice', f"first {where}; give one another name")
         else:
             names[name] = added[name]
 
@@ -106,11 +106,11 @@ def _document(path: Path) -> Block:
     return document if isinstance(document, Block) else Block()
 
 
-def insert_named_steps(document: Block) -> list[PlacedProblem]:
+def insert_named_steps(document: Block) -> list[MappingProblem]:
     """Put named steps where they are used, and return what was wrong in using them."""
     steps = document.get("steps")
     named = steps if isinstance(steps, Block) else Block()
-    problems: list[PlacedProblem] = []
+    problems: list[MappingProblem] = []
     for name in named:
         named[name] = _inserted(named[name], (name,), named, problems)
     for key in document:
@@ -120,7 +120,7 @@ def insert_named_steps(document: Block) -> list[PlacedProblem]:
     return problems
 
 
-def _inserted(steps: object, outer: tuple[str, ...], named: Block, problems: list[PlacedProblem]) -> object:
+def _inserted(steps: object, outer: tuple[str, ...], named: Block, problems: list[MappingProblem]) -> object:
     """Return steps with the named ones in their places; `outer`: the names within which they stand."""
     items = steps if isinstance(steps, YamlList) else [steps]
     if not any(isinstance(item, Block) and _USE in item for item in items):
@@ -137,22 +137,22 @@ def _inserted(steps: object, outer: tuple[str, ...], named: Block, problems: lis
             named[name] = _inserted(named[name], (*outer, name), named, problems)
             row.extend(named[name] if isinstance(named[name], YamlList) else [named[name]])
     if len(row) > _MOST_STEPS:
-        problems.append(PlacedProblem(position, f"this way is longer than {_MOST_STEPS} steps"))
+        problems.append(MappingProblem(position, f"this way is longer than {_MOST_STEPS} steps"))
         del row[_MOST_STEPS:]
     return row
 
 
-def _misuse(item: Block, outer: tuple[str, ...], named: Block) -> PlacedProblem | None:
+def _misuse(item: Block, outer: tuple[str, ...], named: Block) -> MappingProblem | None:
     """Return why the steps that are used cannot be."""
     name: Node = item[_USE]
     if len(item) > 1:
         other = next(key for key in item if key != _USE)
         message = f'"{_USE}" stands for steps, and "{other}" is no part of it'
-        return PlacedProblem(item.key_position(other), message, "write the choice beside the step that it is meant for")
+        return MappingProblem(item.key_position(other), message, "write the choice beside the step that it is meant for")
     if not isinstance(name, Scalar) or name not in named:
         hint = did_you_mean(str(name), named) or "name them under steps"
-        return PlacedProblem(name.position, f'there are no steps "{name}"', hint)
+        return MappingProblem(name.position, f'there are no steps "{name}"', hint)
     if name in outer:
         shown = " -> ".join((*outer[outer.index(name) :], name))
-        return PlacedProblem(name.position, f"the named steps go in a circle: {shown}")
+        return MappingProblem(name.position, f"the named steps go in a circle: {shown}")
     return None

@@ -21,18 +21,7 @@ from mappings.event import Directory
 from mappings.lint.mistakes import find_endless_names, find_misfit_fields, find_misfits_of_source, find_problems, item_names
 from mappings.lint.warnings import find_unwise, find_warnings, without_secrets
 from mappings.lookup_table import Table, TableError, parse_table
-from mappings.positions import (
-    START,
-    Block,
-    IncludedFile,
-    MappingProblem,
-    PlacedProblem,
-    Position,
-    locate,
-    plain,
-    position_after,
-    read_yaml,
-)
+from mappings.positions import START, Block, IncludedFile, MappingProblem, Position, locate, plain, position_after, read_yaml
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from mappings.spec.rules import RULES
@@ -150,10 +139,10 @@ def parse_feed(text: str, path: Path, shelf: Shelf | None = None) -> FeedMapping
 def _parsed(text: str, path: Path, shelf: Shelf) -> FeedMapping:
     document, problems = _assembled(text, path)
     if not isinstance(document, Block):
-        no_block = PlacedProblem(START, "a mapping file is a block of keys: feed, source, key, event")
-        raise _error(path, text, problems or [no_block])
+        no_block = MappingProblem(START, "a mapping file is a block of keys: feed, source, key, event")
+        raise MappingFileError(path, _at_lines(path, text, document, problems or [no_block]))
     context = FileContext(_names(document), lambda name: _open_table(path.parent, name, shelf))
-    unwise = [one for one in _placed(document, find_unwise(document)) if one.position.file is None]
+    unwise = tuple(one for one in _at_lines(path, text, document, find_unwise(document)) if one.path == path)
     endless = tuple(find_endless_names(document.get("let")))
     try:
         mapping = FeedMapping.model_validate(document, context=context)
@@ -161,18 +150,17 @@ def _parsed(text: str, path: Path, shelf: Shelf) -> FeedMapping:
         problems += find_model_problems(error, document)
         mapping = None
     if mapping is None or endless:
-        found = (*find_problems(document, context.tables), *endless)
-        raise _error(path, text, [*problems, *_placed(document, found)], unwise)
+        problems += (*find_problems(document, context.tables), *endless)
+        raise MappingFileError(path, _at_lines(path, text, document, problems), unwise)
     mapping = mapping.loaded(path, _digest(document, context.tables, mapping.publish), context.tables)
     mapper, misfits = compile_with_problems(mapping, Directory())
-    problems += _placed(document, (*misfits, *find_problems(document, context.tables), *find_misfit_fields(mapping)))
-    problems += _placed(document, find_misfits_of_source(mapping, mapper.columns))
+    problems += (*misfits, *find_problems(document, context.tables), *find_misfit_fields(mapping))
+    problems += find_misfits_of_source(mapping, mapper.columns)
     if problems:
-        raise _error(path, text, problems, unwise)
-    warnings = _file_problems(
-        path, text, [*unwise, *_placed(document, find_warnings(mapping, mapper.columns, mapper.field_columns))]
-    )
-    return mapping.loaded(path, mapping.digest, context.tables, warnings)
+        raise MappingFileError(path, _at_lines(path, text, document, problems), unwise)
+    warnings = find_warnings(mapping, mapper.columns, mapper.field_columns)
+    in_order = sorted((*unwise, *_at_lines(path, text, document, warnings)), key=lambda one: (one.line, one.column))
+    return mapping.loaded(path, mapping.digest, context.tables, tuple(in_order))
 
 
 def _open_table(folder: Path, name: str, shelf: Shelf) -> Table:
@@ -218,10 +206,10 @@ def at_places(path: Path, problems: Iterable[MappingProblem]) -> tuple[FileProbl
     found = tuple(problems)
     text = path.read_bytes().decode("utf-8-sig") if found else ""
     document = _assembled(text, path)[0]
-    return _file_problems(path, text, _placed(document, found)) if isinstance(document, Block) else ()
+    return _at_lines(path, text, document, found) if isinstance(document, Block) else ()
 
 
-def _assembled(text: str, path: Path) -> tuple[object, list[PlacedProblem]]:
+def _assembled(text: str, path: Path) -> tuple[object, list[MappingProblem]]:
     """Return the document with what it includes, and with its named steps in their places, and every problem on the way."""
     document, problems = read_yaml(text)
     if isinstance(document, Block):
@@ -248,25 +236,18 @@ def _digest(document: Block, tables: Mapping[str, Table], publish: PublishPolicy
     return hashlib.blake2b(text, digest_size=16).digest()
 
 
-def _placed(document: Block, problems: Iterable[MappingProblem]) -> list[PlacedProblem]:
-    return [PlacedProblem(locate(document, problem.loc)[0], problem.message, problem.hint) for problem in problems]
-
-
 def _one_problem(path: Path, position: Position, message: str, hint: str = "") -> MappingFileError:
     return MappingFileError(path, (FileProblem(path, position.line, position.column, message, hint),))
 
 
-def _error(path: Path, text: str, problems: Iterable[PlacedProblem], unwise: Iterable[PlacedProblem] = ()) -> MappingFileError:
-    return MappingFileError(path, _file_problems(path, text, problems), _file_problems(path, text, unwise))
-
-
-def _file_problems(path: Path, text: str, problems: Iterable[PlacedProblem]) -> tuple[FileProblem, ...]:
+def _at_lines(path: Path, text: str, document: object, problems: Iterable[MappingProblem]) -> tuple[FileProblem, ...]:
     """Return the problems in the order of the lines, those of the feed's own file first."""
-    own, found = IncludedFile(path, text), list[FileProblem]()
-    for problem in dict.fromkeys(problems):
-        (line, column, _), file = problem.position, problem.position.file or own
-        snippet = "".join(without_secrets(file.text).splitlines()[line - 1 : line])
-        found.append(FileProblem(file.path, line, column, problem.message, problem.hint, snippet))
+    own, found = IncludedFile(path, text), dict[FileProblem, None]()
+    for problem in problems:
+        position = problem.where if isinstance(problem.where, Position) else locate(document, problem.where)[0]
+        file = position.file or own
+        snippet = "".join(without_secrets(file.text).splitlines()[position.line - 1 : position.line])
+        found[FileProblem(file.path, position.line, position.column, problem.message, problem.hint, snippet)] = None
     return tuple(sorted(found, key=lambda one: (one.path != path, str(one.path), one.line, one.column)))
 
 
@@ -311,7 +292,7 @@ _WORDS = {
 }
 
 
-def find_model_problems(error: ValidationError, document: Block) -> Iterator[PlacedProblem]:
+def find_model_problems(error: ValidationError, document: Block) -> Iterator[MappingProblem]:
     """Yield every problem that the models found; a list is too short only for want of the items that were refused."""
     problems = error.errors(include_url=False)
     for problem in problems:
@@ -321,7 +302,7 @@ def find_model_problems(error: ValidationError, document: Block) -> Iterator[Pla
             yield _model_problem(problem, document)
 
 
-def _model_problem(problem: ErrorDetails, document: Block) -> PlacedProblem:  # noqa: PLR0911 - one arm per type of error
+def _model_problem(problem: ErrorDetails, document: Block) -> MappingProblem:  # noqa: PLR0911 - one arm per type of error
     loc, found, context = problem["loc"], problem["input"], problem.get("ctx", {})
     position, block = locate(document, loc)[0], locate(document, loc[:-1])[1]
     match problem["type"]:
@@ -329,37 +310,37 @@ def _model_problem(problem: ErrorDetails, document: Block) -> PlacedProblem:  # 
             key, allowed = str(loc[-1]), block.allowed if block is not None else ()
             where = block.key_position(key) if block is not None and key in block else position
             hint = _meant(key, allowed) or (f"the keys here are {', '.join(allowed)}" if allowed else "")
-            return PlacedProblem(where, f'unknown key "{key}"', hint)
+            return MappingProblem(where, f'unknown key "{key}"', hint)
         case "missing":
             others = [] if block is None else [key for key in block if key not in block.allowed]
             hint = did_you_mean(str(loc[-1]), others).replace("did you mean", "is it written as")
-            return PlacedProblem(position, f'the key "{loc[-1]}" is missing', hint)
+            return MappingProblem(position, f'the key "{loc[-1]}" is missing', hint)
         case "union_tag_invalid":
             return _unknown_choice(str(context.get("tag", "")), found, position, document)
         case "mistake":
-            return PlacedProblem(position, str(context.get("message", "")), str(context.get("hint", "")))
+            return MappingProblem(position, str(context.get("message", "")), str(context.get("hint", "")))
         case "literal_error" | "enum":
             known = [word.strip(" '") for word in str(context.get("expected", "")).replace(" or ", ", ").split(",")]
             hint = _meant(str(found), known) or f"there are {', '.join(known)}"
-            return PlacedProblem(position, f'"{found}" is not among the choices', hint)
+            return MappingProblem(position, f'"{found}" is not among the choices', hint)
         case "string_pattern_mismatch":
-            return PlacedProblem(position, f'"{found}" is not written as it must be', "lower-case words joined by -")
+            return MappingProblem(position, f'"{found}" is not written as it must be', "lower-case words joined by -")
         case "value_error":
-            return PlacedProblem(position, problem["msg"].removeprefix("Value error, "))
+            return MappingProblem(position, problem["msg"].removeprefix("Value error, "))
         case kind:
             message = _WORDS.get(kind, problem["msg"])
-            return PlacedProblem(position, f'{message}, not "{found}"' if isinstance(found, str) else message)
+            return MappingProblem(position, f'{message}, not "{found}"' if isinstance(found, str) else message)
 
 
-def _unknown_choice(tag: str, found: object, position: Position, document: Block) -> PlacedProblem:
+def _unknown_choice(tag: str, found: object, position: Position, document: Block) -> MappingProblem:
     what, _, word = tag.partition(":")
     known = _CHOICES.get(what, ())
     noun, choices = _CALLED.get(what, what), ", ".join(known)
     if not word or word in {"scalar", "yamllist", "block"}:
-        return PlacedProblem(position, f"a {noun} is needed here", f"one of {choices}" if known else "")
+        return MappingProblem(position, f"a {noun} is needed here", f"one of {choices}" if known else "")
     if isinstance(found, Block) and word in found and found is not document:
         position = found.key_position(word)
-    return PlacedProblem(position, f'unknown {noun} "{word}"', did_you_mean(word, known) or f"there are {choices}")
+    return MappingProblem(position, f'unknown {noun} "{word}"', did_you_mean(word, known) or f"there are {choices}")
 
 
 def _meant(word: str, known: Collection[str]) -> str:

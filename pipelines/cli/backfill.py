@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
 import typer
@@ -15,23 +14,21 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, Accept, AsDraft, AsJson, NoDagster, OneFeed, Wait
 
 if IS_WORKING:
-    from mappings.errors import ConfigError, SyncError
+    from mappings.errors import ConfigError
     from mappings.row_key import FeedName
     from mappings.spec.feed import FeedMapping
     from mappings.strict import written
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from, worst
-    from pipelines.cli.run import REHEARSED, notify_after, notify_before, options_of, run_feeds
+    from pipelines.cli.run import Launcher, notify_after, notify_before, options_of, rehearse_stage
     from pipelines.cli.run_report import RunReport, sent_in, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
-    from pipelines.run.brakes import brake_error
     from pipelines.run.context import BACKFILL, PATIENCE_S, RunContext, is_awaited, open_context, was_launched_by
-    from pipelines.run.feed_run import FeedRun, RunIdentity, Watcher
     from pipelines.run.options import RunOptions, Window
-    from pipelines.run.outcome import ExitCode, RunOutcome, outcome_of
+    from pipelines.run.outcome import ExitCode, RunOutcome
     from pipelines.run.service import require_service
-    from pipelines.run.signals import InterruptedRunError, is_stop_asked, leaving_on_second_signal, signals_raised
+    from pipelines.run.signals import is_stop_asked, leaving_on_second_signal, signals_raised
     from pipelines.run.stage import Staged
     from pipelines.settings import Settings, current_settings
     from pipelines.telemetry.logs import configure_logs
@@ -39,7 +36,6 @@ if IS_WORKING:
     from state.errors import HeldByAnotherError
     from state.ledger.accounts import ReadAccount
     from state.moving import rehearsal_copy
-    from state.notes import ServiceNotes
     from state.opening import existing_database
     from state.queries import LedgerQueries
 
@@ -105,11 +101,8 @@ def backfill(  # the options of the surface
     if dry_run:
         return _rehearse(settings, mapping, options, plan, output)
     with open_context(settings, output.aside) as context:
-        backfills = Backfills(context.engine, settings.destination, mapping.feed, now)
-        record = _meant(mapping.feed, plan, backfills, output, is_resumed=resume)
-        _check_alone(record, LedgerQueries(context.engine), settings.destination, mapping.feed)
-        work = BackfillWork(settings, mapping, options, backfills, record, output, context.notes, uses_dagster=not no_dagster)
-        return work.run()
+        record = _begin_or_resume(context, mapping.feed, plan, output, is_resumed=resume)
+        return BackfillWork(context, mapping, options, record, output, uses_dagster=not no_dagster).run()
 
 
 def _check_options(modes: Mapping[str, bool], first: str, described: Mapping[str, str]) -> None:
@@ -135,7 +128,7 @@ def _day(option: str, text: str) -> date:
 Days = TypedDict("Days", {"from": date, "to": date})
 
 
-class Slice(Days):
+class BackfillSlice(Days):
     """One slice of a backfill: its days, how far it has come, and its run."""
 
     number: int
@@ -159,7 +152,7 @@ class Backfill(Days):
     state: BackfillState
     created_at: datetime
     left: int
-    slices: Sequence[Slice]
+    slices: Sequence[BackfillSlice]
 
 
 class BackfillAtWork(TypedDict):
@@ -218,10 +211,18 @@ _THROUGH = frozenset({"done", "needs attention"})
 """A slice whose run ended so owes nothing that another run of it would send; one that failed may owe all."""
 
 
+def _records(settings: Settings, feed: FeedName) -> Sequence[BackfillRecord]:
+    """Return the backfills of a feed, youngest first; none where there is no state DB."""
+    if not settings.base_url:
+        hint = "backfills are kept by service, as all that was sent is: set it to the one in question"
+        raise ConfigError("EVENT_API_BASE_URL is not set", hint=hint)
+    with existing_database(settings.state_url) as engine:
+        return Backfills(engine, settings.destination, feed, now).all() if engine else ()
+
+
 def _list_all(settings: Settings, feed: FeedName, output: Output) -> int:
     """Show the feed's backfills, and the slices of the one that is open, or else of the last; return 0."""
-    with _backfills(settings, feed) as backfills:
-        records = backfills.all() if backfills else ()
+    records = _records(settings, feed)
     output.document(BackfillList(feed=feed, backfills=[_document(record) for record in records]))
     if not records:
         output.note(f"{feed}: no backfill was asked for yet")
@@ -240,36 +241,26 @@ def _list_all(settings: Settings, feed: FeedName, output: Output) -> int:
 
 def _slice_line(one: SliceRecord) -> tuple[object, ...]:
     counts = (one.counts.get(name, "") for name in ("read", "new", "delivered", "rejected"))
-    ended = "" if one.exit_code in {None, 0} else one.message.partition("\n")[0] or f"exit code {one.exit_code}"
+    ended = one.message.partition("\n")[0] or f"exit code {one.exit_code}" if one.exit_code else ""
     state = "at work, or killed" if one.state is SliceState.WORKING else one.state.value
     return (one.number, _days(one.first, one.last), state, *counts, ended, one.run_id)
 
 
 def _cancel(settings: Settings, feed: FeedName, plan: BackfillPlan | None, output: Output) -> int:
-    """Cancel the open backfill, the one of these days where there are several; return 0.
-
-    Raises:
-        ConfigError: there is none, or more than one.
-    """
-    with _backfills(settings, feed) as backfills:
-        record = _open_one(feed, backfills.all() if backfills else (), plan)
-        count = backfills.cancel(record.backfill_id) if backfills else 0
-        ended = backfills.one(record.backfill_id) if backfills else record
-    output.document(CancelledBackfill(feed=feed, backfill=_document(ended)))
+    """Cancel the open backfill, the one of these days where there are several; return 0."""
+    record = _open_one(feed, _records(settings, feed), plan)
+    with open_context(settings) as context:
+        backfills = _backfills(context, feed)
+        count = backfills.cancel(record.backfill_id)
+        output.document(CancelledBackfill(feed=feed, backfill=_document(backfills.one(record.backfill_id))))
     output.note(f"{feed}: backfill {record.backfill_id} is cancelled, {count} of {len(record.slices)} slices undone")
     if record.is_at_work:
         output.note("a run that is at one of its slices ends that one first; what is staged is sent by the feed's next run")
     return 0
 
 
-@contextmanager
-def _backfills(settings: Settings, feed: FeedName) -> Iterator[Backfills | None]:
-    """Open the backfills of a feed, None where there is no state DB."""
-    if not settings.base_url:
-        hint = "backfills are kept by service, as all that was sent is: set it to the one in question"
-        raise ConfigError("EVENT_API_BASE_URL is not set", hint=hint)
-    with existing_database(settings.state_url) as engine:
-        yield None if engine is None else Backfills(engine, settings.destination, feed, now)
+def _backfills(context: RunContext, feed: FeedName) -> Backfills:
+    return Backfills(context.engine, context.settings.destination, feed, now)
 
 
 def _open_one(feed: FeedName, records: Sequence[BackfillRecord], plan: BackfillPlan | None) -> BackfillRecord:
@@ -291,23 +282,13 @@ def _open_one(feed: FeedName, records: Sequence[BackfillRecord], plan: BackfillP
 def _document(record: BackfillRecord) -> Backfill:
     """Return a backfill as scripts read it."""
     plan = plan_of_record(record)
-    days = {"from": plan.window.first, "to": plan.window.last}
+    window, left = plan.window, len(record.left)
     slices = [
-        document_from(Slice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
+        document_from(BackfillSlice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
         for one in record.slices
     ]
-    return document_from(
-        Backfill,
-        record,
-        **days,
-        id=record.backfill_id,
-        by=plan.window.by,
-        column=plan.window.column,
-        slice=plan.slice,
-        status=plan.status,
-        left=len(record.left),
-        slices=slices,
-    )
+    words = {"from": window.first, "to": window.last, "by": window.by, "column": window.column, "slice": plan.slice}
+    return document_from(Backfill, record, **words, id=record.backfill_id, status=plan.status, left=left, slices=slices)
 
 
 def _days(first: object, last: object) -> str:
@@ -319,52 +300,48 @@ def _progress(record: BackfillRecord) -> str:
     return f"{done} of {counted(len(record.slices), 'slice')} done"
 
 
-def _meant(
-    feed: FeedName, plan: BackfillPlan | None, backfills: Backfills, output: Output, *, is_resumed: bool
+def _begin_or_resume(
+    context: RunContext, feed: FeedName, plan: BackfillPlan | None, output: Output, *, is_resumed: bool
 ) -> BackfillRecord:
-    """Return the backfill to go on with: the one that the words mean (`plan` None: of any days), or a new one."""
-    records = backfills.all()
-    if is_resumed or plan is None:
-        return _open_one(feed, records, plan)
-    for one in records:
-        if one.state is BackfillState.OPEN and plan_of_record(one) == plan:
-            output.note(f"{feed}: going on with backfill {one.backfill_id}, {_progress(one)}")
-            return one
-    days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in plan.slices]
-    output.note(f"{feed}: {plan}: {counted(len(days), 'slice')}")
-    return backfills.open(new_run_id(now()), plan.model_dump_json(), days)
-
-
-def _check_alone(record: BackfillRecord, queries: LedgerQueries, destination: str, feed: FeedName) -> None:
-    """Refuse to begin beside a living run that is at one of the slices: there is nothing to be patient for.
+    """Return the open backfill that is meant (`plan` None: of any days), or a new one.
 
     Raises:
-        HeldByAnotherError: who it is.
+        ConfigError: one is to be resumed, and none is open or more than one.
+        HeldByAnotherError: a living run is at one of its slices.
     """
-    for status in queries.status(destination=destination, feed=feed) if record.is_at_work else ():
+    backfills = _backfills(context, feed)
+    records = backfills.all()
+    is_known = any(one.state is BackfillState.OPEN and plan_of_record(one) == plan for one in records)
+    if plan is None or is_resumed or is_known:
+        record = _open_one(feed, records, plan)
+        output.note(f"{feed}: going on with backfill {record.backfill_id}, {_progress(record)}")
+    else:
+        days = [(slice_.first.isoformat(), slice_.last.isoformat()) for slice_ in plan.slices]
+        output.note(f"{feed}: {plan}: {counted(len(days), 'slice')}")
+        record = backfills.open(new_run_id(now()), plan.model_dump_json(), days)
+    queries = LedgerQueries(context.engine)
+    for status in queries.status(destination=context.settings.destination, feed=feed) if record.is_at_work else ():
         held = status.lease
         if held is not None and not held.is_gone and was_launched_by(held.name, BACKFILL):
             raise HeldByAnotherError(holder=held.name, since=held.acquired_at, host=held.host, pid=held.pid)
+    return record
 
 
 @dataclass(slots=True)
 class BackfillWork:
     """One command at work on the slices of a backfill, and how far it has come: slices `done`, rows `read` and `sent`."""
 
-    settings: Settings
+    context: RunContext
     mapping: FeedMapping
     options: RunOptions
-    backfills: Backfills
     record: BackfillRecord
     output: Output
-    notes: ServiceNotes
     uses_dagster: bool
     read: int = 0
     sent: int = 0
     done: int = 0
     began_s: float = field(default_factory=lambda: monotonic_s())  # noqa: PLW0108  # imported for work only
     stopped_by: RunReport | None = None
-    is_shown: bool = False
 
     def run(self) -> int:
         """Go through the slices that are left; return the exit code of the worst, or of the one that stopped it.
@@ -374,16 +351,22 @@ class BackfillWork:
         Raises:
             SyncError: another process is at it, or the state DB fails.
         """
-        with leaving_on_second_signal(self._show_at_last):
+        settings = self.context.settings
+        with leaving_on_second_signal(lambda: self._print_document(ExitCode.INTERRUPTED)):
             try:
-                notify_before(self.settings, [self.mapping])
+                notify_before(settings, [self.mapping])
                 codes = list(self._exit_codes())
             except KeyboardInterrupt:
                 codes = [int(ExitCode.INTERRUPTED)]
             exit_code = worst(codes)
             self._show(exit_code)
-            notify_after(self.settings, [self.mapping], filter(None, [self.stopped_by]), None)
+            notify_after(settings, [self.mapping], filter(None, [self.stopped_by]), None)
             return exit_code
+
+    @property
+    def backfills(self) -> Backfills:
+        """The feed's backfills."""
+        return _backfills(self.context, self.mapping.feed)
 
     def _exit_codes(self) -> Iterator[int]:
         """Run one slice after the other until one stops; yield the exit code of each."""
@@ -404,10 +387,9 @@ class BackfillWork:
 
     def _show(self, exit_code: int) -> None:
         """Print how far the backfill is, as one document or a sentence."""
-        self.record = self.backfills.one(self.record.backfill_id)
-        self.is_shown = True
+        self.record = record = self.backfills.one(self.record.backfill_id)
         self._print_document(exit_code)
-        feed, record = self.mapping.feed, self.record
+        feed = self.mapping.feed
         if self.stopped_by is not None:
             show_report(self.output, self.stopped_by)
         done = f"{_progress(record)}; {self.read:,} rows read, {self.sent:,} sent"
@@ -417,21 +399,14 @@ class BackfillWork:
         elif record.state is BackfillState.CANCELLED:
             self.output.note("it was cancelled meanwhile")
 
-    def _show_at_last(self) -> None:
-        """Print the document of an interrupted command that does not end by itself."""
-        if not self.is_shown:
-            self._print_document(int(ExitCode.INTERRUPTED))
-
     def _print_document(self, exit_code: int) -> None:
-        document = document_from(
-            BackfillAtWork, self, exit_code=exit_code, feed=self.mapping.feed, backfill=_document(self.record)
-        )
-        self.output.document(document)
+        feed, backfill = self.mapping.feed, _document(self.record)
+        self.output.document(document_from(BackfillAtWork, self, exit_code=int(exit_code), feed=feed, backfill=backfill))
 
     def _give_way(self) -> None:
         """Let a run in that waits for the feed: between two slices it is free for too short a time to be noticed."""
         with signals_raised():
-            if is_awaited(self.notes, self.mapping.feed, now()):
+            if is_awaited(self.context.notes, self.mapping.feed, now()):
                 self.output.aside(f"{self.mapping.feed}: another run waits for the feed; it goes first")
                 time.sleep(PATIENCE_S + _A_MOMENT_S)  # noqa: TID251  # a waiting run looks again within that time
 
@@ -445,16 +420,9 @@ class BackfillWork:
         more = {"window": plan.window_of(one), "status": plan.status, "limit": limit}
         options = self.options.model_copy(update={**more, "wait": self.options.wait or not is_first})
         title = f"{self.mapping.feed} {_days(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
+        launcher = Launcher(self.context.settings, options, self.output, BACKFILL, title)
         try:
-            (report,) = run_feeds(
-                self.settings,
-                [self.mapping],
-                options,
-                self.output,
-                uses_dagster=self.uses_dagster,
-                launched_by=BACKFILL,
-                title=title,
-            )
+            (report,) = launcher.run([self.mapping], uses_dagster=self.uses_dagster)
         except KeyboardInterrupt:
             end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
             self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
@@ -475,32 +443,19 @@ class BackfillWork:
         state = SliceState.DONE if is_through else SliceState.LEFT
         end = SliceEnd(state, report.run_id, report.exit_code, message, counts)
         is_claimed = self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)
-        self.output.note(f"{_days(one.first, one.last)}: {_report_line(report)} · {self._pace(left)}")
+        terms = [f"{read['read']:,} read", f"{read['new']:,} new", f"{sent_in(report):,} sent"] if read else []
+        terms += [f"{read[name]:,} {name}" for name in ("rejected", "held", "drifted") if read.get(name)]
         if report.exit_code != ExitCode.DONE:
+            terms.append(report.outcome)
             self.stopped_by = report
+        self.output.note(f"{_days(one.first, one.last)}: {', '.join(terms)} · {self._pace(left)}")
         return is_claimed and is_through and not is_spent
 
     def _pace(self, left: int) -> str:
         taken_s = max(monotonic_s() - self.began_s, 1e-3)
         through = len(self.record.slices) - left
-        rest = f", about {_spelt_time(taken_s / self.done * left)} left" if left and self.done else ""
+        rest = f", about {timedelta(seconds=round(taken_s / self.done * left))} left" if left and self.done else ""
         return f"slice {through} of {len(self.record.slices)}, {written(self.read / taken_s)} rows/s{rest}"
-
-
-def _report_line(report: RunReport) -> str:
-    if not report.read:
-        return report.outcome
-    terms = [f"{report.read['read']:,} read", f"{report.read['new']:,} new", f"{sent_in(report):,} sent"]
-    terms += [f"{report.read[name]:,} {name}" for name in ("rejected", "held", "drifted") if report.read[name]]
-    return ", ".join(terms) + ("" if report.exit_code == ExitCode.DONE else f": {report.outcome}")
-
-
-def _spelt_time(seconds: float) -> str:
-    """Spell a time as long as people ask for: 40 s, 12 min, 3 h."""
-    for unit, length in (("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, plan: BackfillPlan | None, output: Output) -> int:
@@ -509,8 +464,7 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
     Return 0, or the exit code of the slice that it would stop at: later ones are not read.
     """
     if plan is None:
-        with _backfills(settings, mapping.feed) as backfills:
-            record = _open_one(mapping.feed, backfills.all() if backfills else (), None)
+        record = _open_one(mapping.feed, _records(settings, mapping.feed), None)
         plan = plan_of_record(record)
         windows = tuple(map(plan.window_of, record.left))
     else:
@@ -522,35 +476,21 @@ def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, pla
         rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
     ):
         for window in windows:
-            more = {"window": window, "status": plan.status}
-            outcome, staged = _stage_slice(RunContext(settings, copy), mapping, options.model_copy(update=more))
+            of_slice = options.model_copy(update={"window": window, "status": plan.status})
+            outcome, staged = rehearse_stage(RunContext(settings, copy), mapping, of_slice)
             slices.append(_rehearsed(window, outcome, staged))
             bar.advance()
             if outcome.exit_code is not ExitCode.DONE:
                 break
     exit_code, would_send = worst({one["exit_code"] for one in slices}), sum(one["would_send"] for one in slices)
-    by, slice_ = plan.window.by, plan.slice
-    output.document(
-        BackfillRehearsal(feed=mapping.feed, by=by, slice=slice_, exit_code=exit_code, would_send=would_send, slices=slices)
-    )
+    words = {"feed": mapping.feed, "by": plan.window.by, "slice": plan.slice}
+    output.document(document_from(BackfillRehearsal, None, **words, exit_code=exit_code, would_send=would_send, slices=slices))
     output.table(f"{mapping.feed}: {plan}", _REHEARSAL_COLUMNS, map(_rehearsal_line, slices))
     output.note(*dict.fromkeys(notice for one in slices for notice in one["notices"] if "belong to no window" in notice))
     if exit_code:
         output.note(f"it would stop at {window}: {outcome.text}")
     output.note(f"{counted(would_send, 'row')} would be sent; a rehearsal: nothing was written or sent")
     return exit_code
-
-
-def _stage_slice(context: RunContext, mapping: FeedMapping, options: RunOptions) -> tuple[RunOutcome, Staged | None]:
-    try:
-        staged = FeedRun(context, mapping, RunIdentity(new_run_id(now()), REHEARSED), options, Watcher()).stage()
-    except SyncError as error:
-        return outcome_of(error), None
-    except KeyboardInterrupt:
-        return outcome_of(InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")), None
-    if staged.stopping:
-        return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
-    return RunOutcome("rehearsed", ExitCode.DONE), staged
 
 
 def _rehearsed(window: Window, outcome: RunOutcome, staged: Staged | None) -> RehearsedSlice:

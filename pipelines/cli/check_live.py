@@ -22,11 +22,11 @@ from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 from pipelines.cli.findings import LiveFinding
-from pipelines.cli.service_lists import ServiceAnswers, ask_everything
+from pipelines.cli.service_lists import ServiceAnswers, ask_service
 from pipelines.cli.state_reader import open_state
 from pipelines.clock import now
 from pipelines.run.outcome import ExitCode, faults_as_errors, outcome_of
-from pipelines.run.service import ListMemory, change_between
+from pipelines.run.service import ListMemory, change_between, require_service
 from pipelines.settings import Recipient, Settings
 from state.notes import ServiceNotes
 from state.opening import existing_database
@@ -70,9 +70,13 @@ def ask_for(
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
     """
-    lists = ask_everything(settings, is_probing=is_probing)
+    try:
+        require_service(settings)
+        lists = ask_service(settings, is_page_asked=True, is_probing=is_probing)
+    except ConfigError as error:
+        lists = ServiceAnswers(error, error)
     faults = _ask_recipients(settings, mappings, is_testing=is_testing)
-    with existing_database(settings.state_url) as engine, open_state(settings) as reader:
+    with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
         estranged = reader.estranged()
         return {
@@ -154,12 +158,10 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
         return _well("classifications", f"{version}; the {len(named)} that the mapping names are known")
     slugs, texts = sorted(known.slugs), []
     for slug in unknown[:_SHOWN]:
-        files = [name for name, table in mapping.tables.items() if any(slug in row for row in table.rows)]
-        near = did_you_mean(slug, slugs)
-        text = f'{files[0] if files else "the mapping file"} names "{slug}", which the service does not know'
-        texts.append(f"{text}, {near}" if near else text)
-    if len(unknown) > _SHOWN:
-        texts.append(f"and {len(unknown) - _SHOWN} more")
+        files = (name for name, table in mapping.tables.items() if any(slug in row for row in table.rows))
+        text = f'{next(files, "the mapping file")} names "{slug}", which the service does not know'
+        texts.append(", ".join(filter(None, (text, did_you_mean(slug, slugs)))))
+    texts += [f"and {len(unknown) - _SHOWN} more"] if len(unknown) > _SHOWN else []
     if FILL_IN in unknown:  # what there is to choose from
         more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
         texts.append(f"it knows {', '.join(slugs[:_LISTED])}{more}")
@@ -168,17 +170,16 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
 
 def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> str:
     """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
-    written_for = mapping.classifications_version
-    if written_for is None:
+    version = mapping.classifications_version
+    if version is None:
         before = memory.last_read_by(mapping.feed) if memory else None
         return "" if before is None or before == now else f"since the last run {change_between(before, now, mapping)}"
-    if written_for == now.version:
+    if version == now.version:
         return ""
-    before = memory.version(written_for) if memory else None
-    if before is None:
-        unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
-        return f"the mapping was written for version {written_for}, {unknown}"
-    return f"the mapping was written for version {written_for}; {change_between(before, now, mapping)}"
+    before = memory.version(version) if memory else None
+    unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
+    how = f", {unknown}" if before is None else f"; {change_between(before, now, mapping)}"
+    return f"the mapping was written for version {version}{how}"
 
 
 def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
@@ -189,10 +190,8 @@ def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding
     sent = outgoing_of(mapping)
     drifts = compare(page, sent)
     for drift in drifts:
-        if drift.severity == "error":
-            yield _wrong("contract", str(drift), ExitCode.CONFIG, drift)
-        else:
-            yield _unwise("contract", str(drift), drift)
+        is_error = drift.severity == "error"
+        yield _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift)
     if not drifts:
         yield _well("contract", f"the service's page agrees with the {_count(sent)} fields that the mapping sends")
 

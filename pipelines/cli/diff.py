@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Annotated, Any
 
 import typer
@@ -17,10 +17,9 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, waiting_words
 if IS_WORKING:
     from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
-    from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, Waiting
     from state.ledger.standing import RowRecord
-    from state.queries import FeedStatus, RowFilter, RunRecord
+    from state.queries import RowFilter, RunRecord
 
 
 def diff(
@@ -46,21 +45,25 @@ def diff(
     records it, and `--ignore` takes the row off the lists until it changes again. As of the last read: only the state DB is
     asked, neither the source nor the service. Exit codes: 0, or 2 if there is no such row.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_feed_session(settings, feed) as session:
+    output = Output(json=as_json)
+    with open_feed_session(feed) as session:
         name = session.scope.feed
         (status,) = session.queries.status(destination=session.scope.destination, feed=name)
+        as_of = _as_of(status.last_read)
         if row is not None:
-            return _show_one(output, session, row, status.last_read)
+            return _show_one(output, session, row, as_of)
         records = _differing(session)
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
         ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _DIFFERING)
-    counts = _counts(status, ignored)
-    output.document(Differences(feed=name, as_of=_as_of(status.last_read), counts=counts, rows=documents, is_more=is_more))
+    edited = status.drifted - status.to_publish - status.cancelled - status.returned
+    counts = dict(zip(_KINDS.values(), (edited, status.to_publish, status.cancelled, status.returned), strict=True))
+    earlier = status.waiting.get(Waiting.EARLIER, 0)
+    counts |= {"vanished": status.vanished, "earlier events": earlier, "ignored": ignored}
+    output.document(Differences(feed=name, as_of=as_of, counts=counts, rows=documents, is_more=is_more))
     terms = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
-    output.note(f"{name}: {terms or 'the source says what was delivered'}; {_as_of_words(status.last_read)}")
+    output.note(f"{name}: {terms or 'the source says what was delivered'}; {_as_of_words(as_of)}")
     if documents:
         output.table(f"{name}: delivered against the source", _LIST, [line for one in documents for line in _lines(one)])
     if is_more:
@@ -131,27 +134,16 @@ if IS_WORKING:
     _DIFFERING = (RowFilter(is_drifted=True), RowFilter(is_vanished=True), RowFilter(has_earlier=True))
 
 
-def _counts(status: FeedStatus, ignored: int) -> dict[str, int]:
-    by_kind = {
-        DriftKind.EDITED: status.drifted - status.to_publish - status.cancelled - status.returned,
-        DriftKind.TO_PUBLISH: status.to_publish,
-        DriftKind.CANCELLED: status.cancelled,
-        DriftKind.RETURNED: status.returned,
-    }
-    counts = {_KINDS[kind]: count for kind, count in by_kind.items()}
-    return {**counts, "vanished": status.vanished, "earlier events": status.waiting.get(Waiting.EARLIER, 0), "ignored": ignored}
-
-
-def _show_one(output: Output, session: FeedSession, row: str, last_read: RunRecord | None) -> int:
+def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
     found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
     if not found:
         raise session.unknown([row])
     (record,) = found
     fields = payload_diff(record.shown, record.drift_body or record.shown)
     document = DifferingWhole(**_document(record), fields=fields)
-    output.document(OneDifference(feed=session.scope.feed, as_of=_as_of(last_read), row=document))
+    output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
     event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
-    output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(last_read)}")
+    output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
     lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
     output.table(f"{session.scope.feed}: {record.row_key}", _ONE, lines)
     return 0
@@ -203,18 +195,14 @@ def _lines(document: Differing) -> Iterator[tuple[str, ...]]:
 def _as_of(last_read: RunRecord | None) -> AsOf | None:
     if last_read is None:
         return None
-    return AsOf(run_id=last_read.run_id, read_at=last_read.started_at, is_whole=_is_whole(last_read))
+    is_whole = last_read.stage_report is not None and bool(last_read.stage_report.is_whole)
+    return AsOf(run_id=last_read.run_id, read_at=last_read.started_at, is_whole=is_whole)
 
 
-def _as_of_words(last_read: RunRecord | None) -> str:
-    if last_read is None:
+def _as_of_words(read: AsOf | None) -> str:
+    if read is None:
         return "the source was never read"
-    part = "" if _is_whole(last_read) else ", of a part of it"
-    return f"as of the read of {last_read.started_at:%Y-%m-%d %H:%M:%S} UTC{part}"
-
-
-def _is_whole(read: RunRecord) -> bool:
-    return read.stage_report is not None and bool(read.stage_report.is_whole)
+    return f"as of the read of {read['read_at']:%Y-%m-%d %H:%M:%S} UTC{'' if read['is_whole'] else ', of a part of it'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,9 +213,6 @@ class FieldDiff:
     delivered: Any
     now: Any
     is_changed: bool
-
-
-_ABSENT = object()
 
 
 def payload_diff(delivered: bytes, now: bytes) -> list[FieldDiff]:
@@ -242,24 +227,22 @@ def shown(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
+_ABSENT = object()
+
+
 def _diff(path: str, delivered: Any, now: Any) -> Iterator[FieldDiff]:
     """Look into objects, and into lists of more than plain values; a list of plain ones is compared as a whole."""
     present = [value for value in (delivered, now) if value is not _ABSENT]
     if all(isinstance(value, dict) for value in present):
         for name in sorted({name for value in present for name in value}):
-            yield from _diff(f"{path}.{name}".removeprefix("."), *(_at(value, name) for value in (delivered, now)))
+            both = (value.get(name, _ABSENT) if isinstance(value, dict) else _ABSENT for value in (delivered, now))
+            yield from _diff(f"{path}.{name}".removeprefix("."), *both)
     elif all(isinstance(value, list) for value in present) and any(
         isinstance(one, dict | list) for value in present for one in value
     ):
-        for number in range(max(map(len, present))):
-            yield from _diff(f"{path}[{number}]", *(_at(value, number) for value in (delivered, now)))
+        sides_of_all = zip_longest(*([] if value is _ABSENT else value for value in (delivered, now)), fillvalue=_ABSENT)
+        for number, sides in enumerate(sides_of_all):
+            yield from _diff(f"{path}[{number}]", *sides)
     else:
         ours, theirs = (None if value is _ABSENT else value for value in (delivered, now))
         yield FieldDiff(path, ours, theirs, is_changed=delivered != now)
-
-
-def _at(value: Any, place: str | int) -> Any:
-    try:
-        return _ABSENT if value is _ABSENT else value[place]
-    except LookupError:
-        return _ABSENT

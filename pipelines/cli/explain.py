@@ -20,13 +20,13 @@ if IS_WORKING:
     from mappings.row_key import FeedName, RowKey
     from mappings.spec.feed import FeedMapping
     from pipelines.cli.feed_files import named_mapping
-    from pipelines.cli.output.console import Output, Progress
-    from pipelines.cli.preview import Outcome, outcome_document, outcome_text
+    from pipelines.cli.output.console import Output, Progress, document_from
+    from pipelines.cli.preview import Outcome, describe_outcome
     from pipelines.cli.rows import Entry, entry_of
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state, typed_key
     from pipelines.clock import now
-    from pipelines.settings import Settings, current_settings
+    from pipelines.settings import current_settings
     from state.queries import RowFilter
 
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
@@ -55,27 +55,18 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
         found = _find(mapping.feed, source, mapper, row, bar)
     explanation = explain_row(mapping, known.directory, found, now())
-    entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
+    entries = _entries(mapping, {outcome.row_key for outcome in explanation.outcomes})
     sent = {entry["row_key"] for entry in entries}
-    outcomes = [outcome if outcome.row_key in sent else if_unknown(outcome) for outcome in explanation.outcomes]
-    output.document(
-        Explained(
-            feed=mapping.feed,
-            lists=known.lists,
-            why_offline=known.why_offline,
-            place=found.location.place,
-            cells=found.cells,
-            steps=explanation.steps,
-            outcomes=[outcome_document(outcome) for outcome in outcomes],
-            ledger=entries,
-        )
-    )
+    described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
+    documents = [document for document, _ in described]
+    of_row = {"place": found.location.place, "cells": found.cells, "steps": explanation.steps}
+    output.document(document_from(Explained, known, feed=mapping.feed, **of_row, outcomes=documents, ledger=entries))
     if as_json:
         return 0
     if known.sentence:
         output.note(f"{known.sentence}\n")
     output.table(f"{found.location}, step by step", _COLUMNS, _lines(explanation.steps))
-    output.note(*map(outcome_text, outcomes))
+    output.note(*(text for _, text in described))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
         state = ": ".join(filter(None, (f"the ledger has it as {entry['state']}{event}", entry["problem"])))
@@ -124,11 +115,9 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
     return numbered
 
 
-def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
+def _entries(mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
     """Return what the ledger knows of these rows; nothing where there is no state DB."""
-    with open_state(settings) as reader:
-        if reader.queries is None:
-            return []
+    with open_state() as reader:
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
         records = [
             record for scope in reader.scopes_of(mapping.feed) for one in wanted for record in reader.queries.rows(scope, one)
@@ -136,15 +125,12 @@ def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -
         return [entry_of(record, mapping.feed) for record in records]
 
 
-def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, str, str, str]]:
+def _lines(steps: Iterable[TracedStep]) -> Iterator[tuple[str, ...]]:
     """One line a step; a field stands on the first line of its steps only."""
     before = None
     for step in steps:
         field = "" if step.field == before else step.field
         before = step.field
         comes_out = f"refused: {step.refused}" if step.refused else step.comes_out or "(nothing)"
-        yield field, step.step, _short(step.goes_in), _short(comes_out)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+        texts = (text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in (step.goes_in, comes_out))
+        yield field, step.step, *texts

@@ -75,32 +75,25 @@ def preview(
     mapping = named_mapping(settings, feed)
     known = known_lists(settings)
     mapper = compile_feed(mapping, known.directory, now())
-    counts, claims = PreviewCounts(), Claims()
+    first_run = FirstRun()
     source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
     with output.progress(f"reading {mapping.feed}") as bar, source.read() as reading:
         most_read = None if read_all or only else rows
-        outcomes = _outcomes(islice(reading.rows, most_read), mapper, counts, claims, bar, only)
+        outcomes = _outcomes(islice(reading.rows, most_read), mapper, first_run, bar, only)
         shown = list(_shown(outcomes, rows, only))
         # Whether the source ends here is known only by reading one row more.
-        is_at_end = next(outcomes, None) is None if only and not read_all else counts.rows["read"] < rows
+        is_at_end = next(outcomes, None) is None if only and not read_all else first_run.counts["read"] < rows
         deque(outcomes if read_all else (), maxlen=0)
-    first = [outcome for outcome in map(claims.in_the_end, shown) if only in {None, kind_of(outcome)}]
-    account = counts.document(is_whole=read_all or is_at_end)
-    with open_state(settings) as reader:
+    first = [outcome for outcome in map(first_run.in_the_end, shown) if only in {None, _kind_of(outcome)}]
+    account = first_run.account(is_whole=read_all or is_at_end)
+    with open_state() as reader:
         estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
-    output.document(
-        Preview(
-            feed=mapping.feed,
-            lists=known.lists,
-            why_offline=known.why_offline,
-            rows=[outcome_document(outcome) for outcome in first],
-            account=account,
-            estranged=estranged,
-        )
-    )
+    described = list(map(describe_outcome, first))
+    documents = [document for document, _ in described]
+    output.document(document_from(Preview, known, feed=mapping.feed, rows=documents, account=account, estranged=estranged))
     if as_json:
         return 0
-    output.note(*filter(None, [known.sentence and f"{known.sentence}\n"]), *map(outcome_text, first))
+    output.note(*filter(None, [known.sentence and f"{known.sentence}\n"]), *(text for _, text in described))
     _show_account(output, account)
     output.note(f"nothing was written or sent; `eventsync run {mapping.feed} --dry-run` compares with what was sent before")
     output.note(*estranged)
@@ -163,30 +156,64 @@ class Held:
 if IS_WORKING:
     Foreseen = RowOutcome | Held
     """What a first run would make of a row."""
+    _KINDS: Mapping[type, OutcomeKind] = {MappedRow: "events", Rejection: "rejected", Held: "held"}
 
 
 @dataclass(slots=True)
-class Claims:
-    """The first row of each key, without what it holds; memory grows with their number."""
+class FirstRun:
+    """What a first run would make of the rows, and how it would count them: `read + expanded = events + skipped + duplicate +
+    grouped + rejected + held`. It has the first row of each key, without what it holds; memory grows with their number.
 
+    `skipped` counts by the rule's label, `reasons` the problems by their code (a row may have several).
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    skipped: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    misses: Misses = field(default_factory=lambda: Misses())  # noqa: PLW0108  # imported for work only
     _first: dict[RowKey, MappedRow] = field(default_factory=dict)
     _contradicted: dict[RowKey, Rejection] = field(default_factory=dict)
     _originals: dict[bytes, RowKey] = field(default_factory=dict)
 
-    def foresee(self, outcome: RowOutcome) -> tuple[Foreseen, MappedRow | None]:
-        """Return what a run makes of the next row's outcome, and the earlier row that is no event any more because of it."""
-        outcome = if_unknown(outcome)
-        if not isinstance(outcome, MappedRow):
-            return outcome, None
-        key = outcome.row_key
-        first = self._first.get(key)
+    def take(self, outcome: RowOutcome) -> tuple[Foreseen, Rejection | None]:
+        """Count the next row; return what becomes of it, and of the earlier row that is no event any more because of it."""
+        foreseen, contradicted = self._foresee(if_unknown(outcome))
+        self.counts.update(["expanded" if foreseen.part.is_further else "read", _kind_of(foreseen)])
+        match foreseen:
+            case MappedRow():
+                self.counts["warned"] += bool(foreseen.warnings)
+                self.misses.take(foreseen.warnings)
+            case Rejection():
+                self.reasons.update(reason.code.value for reason in foreseen.reasons)
+                self.misses.take(foreseen.reasons)
+            case Skipped():
+                self.skipped[foreseen.because] += 1
+            case Absorbed():
+                self.counts[foreseen.into.value] += 1
+            case _:
+                pass
+        if contradicted:
+            self.counts.update({"events": -1, "rejected": 1, "warned": -bool(contradicted.warnings)})
+            self.reasons[ReasonCode.DUPLICATE_KEY.value] += 1
+        return foreseen, self._contradicted[contradicted.row_key] if contradicted else None
+
+    def _foresee(self, row: RowOutcome) -> tuple[Foreseen, MappedRow | None]:
+        if not isinstance(row, MappedRow):
+            return row, None
+        key = row.row_key
+        first, is_contradicted = self._first.get(key), key in self._contradicted
         if first is None:
-            return self._claim(outcome), None
-        is_contradicted = key in self._contradicted
-        if outcome.fingerprint == first.fingerprint and not is_contradicted:
-            return Absorbed(outcome.location, key, Absorption.DUPLICATE, outcome.part), None
-        self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {outcome.location}"))
-        return _claimed_twice(outcome, f"the first one is at {first.location}"), None if is_contradicted else first
+            if rejection := too_long_key(row):
+                return rejection, None
+            original = self._originals.setdefault(row.duplicate_digest, key)
+            if original != key:
+                return Held(row.location, key, original, row.part), None
+            self._first[key] = replace(row, body=b"", cells={})
+            return row, None
+        if row.fingerprint == first.fingerprint and not is_contradicted:
+            return Absorbed(row.location, key, Absorption.DUPLICATE, row.part), None
+        self._contradicted.setdefault(key, _claimed_twice(first, f"another one is at {row.location}"))
+        return _claimed_twice(row, f"the first one is at {first.location}"), None if is_contradicted else first
 
     def in_the_end(self, outcome: Foreseen) -> Foreseen:
         """Return what became of a row by now: an event may meanwhile stand against another row."""
@@ -195,14 +222,15 @@ class Claims:
             return outcome
         return replace(contradicted, cells=outcome.cells, part=outcome.part)
 
-    def _claim(self, row: MappedRow) -> Foreseen:
-        if rejection := too_long_key(row):
-            return rejection
-        original = self._originals.setdefault(row.duplicate_digest, row.row_key)
-        if original != row.row_key:
-            return Held(row.location, row.row_key, original, row.part)
-        self._first[row.row_key] = replace(row, body=b"", cells={})
-        return row
+    def account(self, *, is_whole: bool) -> PreviewAccount:
+        """Return it as scripts read it."""
+        skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
+        counts = {name: self.counts[name] for name in _COUNTED}
+        others = {"is_whole": is_whole, "skipped": skipped, "reasons": reasons, "unmapped": self.misses.values}
+        return document_from(PreviewAccount, None, **counts, **others)
+
+
+_COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "held", "warned")
 
 
 def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
@@ -210,63 +238,14 @@ def _claimed_twice(row: MappedRow, hint: str) -> Rejection:
     return Rejection(row.location, row.row_key, (reason,), row.cells, part=row.part)
 
 
-_COUNTED = ("read", "expanded", "events", "duplicate", "grouped", "rejected", "held", "warned")
-
-
-@dataclass(slots=True)
-class PreviewCounts:
-    """`read + expanded = events + skipped + duplicate + grouped + rejected + held`, as a first run counts.
-
-    `skipped` counts by the rule's label, `reasons` the problems by their code (a row may have several).
-    """
-
-    rows: Counter[str] = field(default_factory=Counter)
-    skipped: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    misses: Misses = field(default_factory=lambda: Misses())  # noqa: PLW0108  # imported for work only
-
-    def take(self, outcome: Foreseen) -> None:
-        """Count one row, or one of its events."""
-        self.rows["expanded" if outcome.part.is_further else "read"] += 1
-        self.rows[kind_of(outcome)] += 1
-        match outcome:
-            case MappedRow():
-                self.rows["warned"] += bool(outcome.warnings)
-                self.misses.take(outcome.warnings)
-            case Rejection():
-                self.reasons.update(reason.code.value for reason in outcome.reasons)
-                self.misses.take(outcome.reasons)
-            case Skipped():
-                self.skipped[outcome.because] += 1
-            case Absorbed():
-                self.rows[outcome.into.value] += 1
-            case _:
-                pass
-
-    def take_back(self, row: MappedRow) -> None:
-        """Count an event as the rejected row that it turned out to be."""
-        self.rows.update({"events": -1, "rejected": 1, "warned": -bool(row.warnings)})
-        self.reasons[ReasonCode.DUPLICATE_KEY.value] += 1
-
-    def document(self, *, is_whole: bool) -> PreviewAccount:
-        """Return it as scripts read it."""
-        skipped, reasons = dict(self.skipped.most_common()), dict(self.reasons.most_common())
-        counts = {name: self.rows[name] for name in _COUNTED}
-        others = {"is_whole": is_whole, "skipped": skipped, "reasons": reasons, "unmapped": self.misses.values}
-        return document_from(PreviewAccount, None, **counts, **others)
-
-
 def _outcomes(
-    rows: Iterable[SourceRow], mapper: RowMapper, counts: PreviewCounts, claims: Claims, bar: Progress, only: OutcomeKind | None
+    rows: Iterable[SourceRow], mapper: RowMapper, first_run: FirstRun, bar: Progress, only: OutcomeKind | None
 ) -> Iterator[Foreseen]:
     """Yield what becomes of each row, counted; where rejected rows are wanted, also events that a later row contradicts."""
     for outcome in mapper.over(rows):
-        foreseen, contradicted = claims.foresee(outcome)
-        if contradicted:
-            counts.take_back(contradicted)
-            if only == "rejected":
-                yield claims.in_the_end(contradicted)
-        counts.take(foreseen)
+        foreseen, contradicted = first_run.take(outcome)
+        if contradicted and only == "rejected":
+            yield contradicted
         bar.advance(not outcome.part.is_further)
         yield foreseen
 
@@ -280,7 +259,7 @@ def _shown(outcomes: Iterable[Foreseen], count: int, only: OutcomeKind | None) -
             if rows > count:
                 return
             yield outcome
-        elif kind_of(outcome) == only:
+        elif _kind_of(outcome) == only:
             rows += 1
             yield outcome
             if rows == count:
@@ -302,62 +281,40 @@ def _show_account(output: Output, account: PreviewAccount) -> None:
         output.table("values that no lookup knows", UNMAPPED_COLUMNS, [one.line for one in unmapped])
 
 
-def kind_of(outcome: Foreseen) -> OutcomeKind:
+def _kind_of(outcome: Foreseen) -> OutcomeKind:
     """Return the word by which people ask for outcomes like this one; a row that another speaks for is no event."""
-    match outcome:
-        case MappedRow():
-            return "events"
-        case Rejection():
-            return "rejected"
-        case Held():
-            return "held"
-        case _:
-            return "skipped"
+    return _KINDS.get(type(outcome), "skipped")
 
 
-def outcome_document(outcome: Foreseen) -> Outcome:
-    """Return an outcome as scripts read it, with the row's place and key."""
+def describe_outcome(outcome: Foreseen) -> tuple[Outcome, str]:
+    """Return an outcome as scripts read it, and as text: the payload with its warnings, the reasons, or the rule's label."""
     document = Outcome(place=outcome.location.place, row_key=outcome.row_key, warnings=())
+    key, lines = outcome.row_key, list[str]()
     match outcome:
         case MappedRow():
-            document["event"] = json.loads(outcome.body)
-            document["warnings"] = outcome.warnings
+            document["event"], document["warnings"] = json.loads(outcome.body), outcome.warnings
+            head, lines = f"event {key}", json.dumps(document["event"], indent=2, ensure_ascii=False).splitlines()
             if outcome.cover:
                 document["cover"] = outcome.cover
-        case Rejection():
-            document["rejected"] = outcome.reasons
-        case Held():
-            document["held"] = outcome.original_key
-        case Skipped():
-            document["skipped"] = outcome.because
-        case Absorbed():
-            document["absorbed"] = outcome.into
-        case Gone():
-            document["gone"] = True
-    return document
-
-
-def outcome_text(outcome: Foreseen) -> str:
-    """Return an outcome as text: the payload with its warnings, each reason with what would be accepted, or the rule's label."""
-    key, lines = outcome.row_key, []
-    match outcome:
-        case MappedRow():
-            head = f"event {key}"
-            lines = json.dumps(json.loads(outcome.body), indent=2, ensure_ascii=False).splitlines()
-            lines += [f"cover image: {outcome.cover.url}"] if outcome.cover else []
+                lines.append(f"cover image: {outcome.cover.url}")
             lines += [f"outside the window: {outcome.outside}; compared with what was sent"] if outcome.outside else []
             lines += [f"warning: {_reason_text(reason)}" for reason in outcome.warnings]
         case Rejection():
+            document["rejected"] = outcome.reasons
             head, lines = f"REJECTED {key}".rstrip(), [_reason_text(reason) for reason in outcome.reasons]
         case Held():
+            document["held"] = outcome.original_key
             head = f"HELD {key}: it looks like a copy of {outcome.original_key}"
         case Skipped():
+            document["skipped"] = outcome.because
             head = f'left out by the rule labelled "{outcome.because}"'
         case Absorbed():
-            head = f"{outcome.into}: another row of the key {key} speaks for it"
+            document["absorbed"] = outcome.into
+            head = f"{outcome.into}: another row of the key {key} is used"
         case Gone():
+            document["gone"] = True
             head = f"gone: its source says that {key or 'the row'} was deleted"
-    return "\n".join([f"{outcome.location}  {head}", *(f"  {line}" for line in lines)]) + "\n"
+    return document, "\n".join([f"{outcome.location}  {head}", *(f"  {line}" for line in lines)]) + "\n"
 
 
 def _reason_text(reason: Reason) -> str:

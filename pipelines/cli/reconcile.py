@@ -51,7 +51,7 @@ def reconcile(
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
     require_service(settings)
-    with open_feed_session(settings, feed) as session:
+    with open_feed_session(feed) as session:
         name = session.scope.feed
         sought = list(read_reconcile_candidates(session.engine, session.scope, now(), session.policy().key_memory_s))
         if all(is_rival for _, is_rival in sought):

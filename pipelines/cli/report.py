@@ -8,13 +8,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typing_extensions import TypedDict
@@ -26,14 +27,14 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS
+    from mappings.row_key import FeedName
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
-    from pipelines.settings import current_settings
-    from state.enums import DriftKind, EntryState, ProblemKind, Waiting
+    from state.enums import EntryState, ProblemKind, Waiting
     from state.ledger.standing import FeedScope, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
@@ -64,12 +65,12 @@ def report(
     The page is one file without scripts: it loads nothing, can be printed, and is read well by a screen reader. It
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
-    settings, output, made_at = current_settings(), Output(json=as_json), now()
+    output, made_at = Output(json=as_json), now()
     if link is not None and not _LINK.fullmatch(link):
         hint = "for example https://events.example/e/{id}"
         raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
     chosen = _since(since, made_at)
-    with open_state(settings) as reader, output.progress("looking through rows") as bar:
+    with open_state() as reader, output.progress("looking through rows") as bar:
         name = reader.feed_name(feed)
         page, sections = _page(reader, name, chosen, link or "", made_at, bar)
     if html is not None:
@@ -132,68 +133,9 @@ class Heading(NamedTuple):
     rows_state: str
 
 
-HEADINGS: dict[SectionName, Heading] = {
-    SectionName.MEND: Heading(
-        "Rows to mend",
-        "to mend",
-        "These rows could not be used. Mend the cells that are named, in your file or sheet: the next read takes the rows up.",
-        "rejected",
-    ),
-    SectionName.HELD: Heading(
-        "Rows held back as copies",
-        "held back",
-        "Each of these rows looks like an event that we know under another identifier, so it was not put online a second time."
-        " Give the event its first identifier again; or tell us that both take place.",
-        "held",
-    ),
-    SectionName.REFUSED: Heading(
-        "Events that were not accepted",
-        "not accepted",
-        "The publishing service has not accepted these events. Mend what it names: the next read sends them again.",
-        "refused",
-    ),
-    SectionName.CHANGED: Heading(
-        "Changed since they went online",
-        "changed since",
-        "Your file says something else than what is online. Somebody of ours changes it by hand; the service has no other way.",
-        "drift",
-    ),
-    SectionName.GONE: Heading(
-        "Online, and no longer in your file",
-        "gone from the file",
-        "These events were put online, and their rows are no longer there. If one is called off, tell us: it is removed by hand.",
-        "vanished",
-    ),
-    SectionName.EARLIER: Heading(
-        "Replaced by a newer version",
-        "replaced",
-        "These events were sent again as your file has them now. The earlier versions are still online: we remove them by hand.",
-        "earlier",
-    ),
-    SectionName.LOOK: Heading(
-        "Used, with something to look at",
-        "to look at",
-        "These rows were used. Something about them may not be what you meant.",
-        "warning",
-    ),
-    SectionName.UNDER_WAY: Heading(
-        "Under way",
-        "under way",
-        "Nothing for you to do: these events wait to be sent, or we are finding out whether they have arrived.",
-        "",
-    ),
-    SectionName.ONLINE: Heading("Online", "online", "These events are with the publishing service.", "delivered"),
-}
-_STOPPED = {
-    "rejected": "too many of its rows cannot be used. Mend them, or ask us to send the others",
-    "shrink": "most of the rows that were there before are missing. Is the file complete?",
-    "left_out": "many events that are online are now left out. Has a word in one of the columns changed?",
-    "new": "far more rows are new than usual. Have their identifiers changed?",
-    "copies": "too many rows look like events that are known under another identifier. Have the identifiers changed?",
-    "scope": "these events are online already under another name of this list. We are looking into it",
-    "keys": "what identifies a row has changed on our side. We are looking into it",
-}
-"""Why nothing new goes online, by brake, in words for who can do something about it."""
+_PAGES = Path(__file__).parent / "output" / "pages"
+_WORDS: Mapping[str, Any] = tomllib.loads((_PAGES / "report.toml").read_text("utf-8"))
+HEADINGS = {SectionName(name): Heading(**words) for name, words in _WORDS["sections"].items()}
 _COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300
@@ -203,36 +145,23 @@ MOST_LINES = 10_000
 MOST_TEXT = 12_000_000
 """Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
 _MOST_VALUES = 25
-_PAGES = Path(__file__).parent / "output" / "pages"
-_FIELDS = {
-    "startAt": "start",
-    "endAt": "end",
-    "channelId": "channel",
-    "classifications": "kind of event",
-    "coverImage": "cover image",
-    "timezone": "time zone",
-}
 if IS_WORKING:
-    _DRIFT_TEXTS: Mapping[DriftKind | None, str] = {
-        DriftKind.CANCELLED: "Called off in your file; it is removed by hand.",
-        DriftKind.TO_PUBLISH: "It went out as a draft; your file says that it may be published now.",
-        DriftKind.RETURNED: "It was removed by hand, and is in your file again. We decide whether it goes online.",
-    }
     _PROBLEMS = {
         SectionName.MEND: ProblemKind.REJECTED,
         SectionName.HELD: ProblemKind.HELD,
         SectionName.LOOK: ProblemKind.WARNING,
     }
-    _ENTRIES = {
-        SectionName.REFUSED: (RowFilter(waiting=Waiting.REFUSED),),
-        SectionName.CHANGED: (RowFilter(waiting=Waiting.DRIFT),),
-        SectionName.GONE: (RowFilter(waiting=Waiting.VANISHED),),
-        SectionName.EARLIER: (RowFilter(waiting=Waiting.EARLIER),),
-        SectionName.UNDER_WAY: (
+    _FINDING_OUT = (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)
+    _ENTRIES: Mapping[SectionName, Sequence[RowFilter]] = {
+        SectionName.REFUSED: [RowFilter(waiting=Waiting.REFUSED)],
+        SectionName.CHANGED: [RowFilter(waiting=Waiting.DRIFT)],
+        SectionName.GONE: [RowFilter(waiting=Waiting.VANISHED)],
+        SectionName.EARLIER: [RowFilter(waiting=Waiting.EARLIER)],
+        SectionName.UNDER_WAY: [
             RowFilter(states=frozenset({EntryState.PENDING})),
-            *(RowFilter(waiting=one) for one in (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)),
-        ),
-        SectionName.ONLINE: (RowFilter(states=frozenset({EntryState.DELIVERED}), is_kept=True),),
+            *(RowFilter(waiting=one) for one in _FINDING_OUT),
+        ],
+        SectionName.ONLINE: [RowFilter(states=frozenset({EntryState.DELIVERED}), is_kept=True)],
     }
 
 
@@ -245,7 +174,7 @@ class Point(NamedTuple):
     hint: str = ""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """A field that differs."""
 
     where: str
@@ -265,7 +194,7 @@ class Line(NamedTuple):
     event_id: int | None = None
     link: str = ""
     points: tuple[Point, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
     note: str = ""
 
@@ -305,7 +234,7 @@ class Section:
 
 
 def _page(
-    reader: StateReader, feed: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
+    reader: StateReader, feed: FeedName, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
     """Return the report, not yet written, and its sections."""
     scope = reader.scope(feed)
@@ -313,7 +242,7 @@ def _page(
     read = status.last_read if status else None
     since = since or (read.started_at if read else None)
     sections = tuple(map(Section, SectionName))
-    if reader.queries is not None and status is not None:
+    if status is not None:
         rows = _Rows(reader.queries, status.book, since, link, bar)
         room = MOST_TEXT
         for section in sections:
@@ -349,8 +278,8 @@ def write_page(page: Report, sections: Iterable[Section], file: Path) -> int:
 
     always = {SectionName.MEND, SectionName.ONLINE}
     shown_sections = [section for section in sections if section.total or section.name in always]
-    unusual = "something about it is unusual, and we are looking into it"
-    reasons = dict.fromkeys(_STOPPED.get(brake, unusual) for brake in page["stopped_by"])
+    texts = _WORDS["stopped"]
+    reasons = dict.fromkeys(texts.get(brake, texts["other"]) for brake in page["stopped_by"])
     stopped = f"Nothing new was put online after the last read: {'; '.join(reasons)}." if reasons else ""
     style = (_PAGES / "report.css").read_text("utf-8")
     # Content Security Policy Level 3, `hash-source`: this style and no other
@@ -426,7 +355,7 @@ class _Rows:
         zone, when = event.get("timezone"), " ".join(str(event.get("startAt", ""))[:16].split("T"))
         is_changed = section is SectionName.CHANGED
         since = {SectionName.GONE: record.vanished_at, SectionName.CHANGED: None, SectionName.EARLIER: None}
-        changes = _changes(record) if is_changed and record.drift_kind not in _DRIFT_TEXTS else ()
+        changes = _changes(record) if is_changed and record.drift_kind not in _WORDS["drift"] else ()
         text = "" if changes else _text(record, section)
         where = _plain(record.answer.field) if section is SectionName.REFUSED and record.answer else ""
         return Line(
@@ -447,16 +376,16 @@ class _Rows:
         return "" if event_id is None else self.link.replace("{id}", str(event_id))
 
 
-def _changes(record: RowRecord) -> tuple[Change, ...]:
+def _changes(record: RowRecord) -> tuple[FieldChange, ...]:
     fields = (one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed)
-    return tuple(Change(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
+    return tuple(FieldChange(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
 
 
-def _text(record: RowRecord, section: SectionName) -> str:  # noqa: PLR0911  # one arm per section
+def _text(record: RowRecord, section: SectionName) -> str:
     """Return what the editor should know of an entry, "" if nothing."""
     match section:
         case SectionName.CHANGED:
-            return _DRIFT_TEXTS.get(record.drift_kind, "Its cover image is another one.")
+            return str(_WORDS["drift"].get(record.drift_kind, "Its cover image is another one."))
         case SectionName.GONE:
             since = "" if record.vanished_at is None else f" since the read of {record.vanished_at:%Y-%m-%d}"
             return f"{'Left out of what is put online' if record.vanished_by else 'Not in your file'}{since}."
@@ -467,12 +396,8 @@ def _text(record: RowRecord, section: SectionName) -> str:  # noqa: PLR0911  # o
             return f"The service says: {text_of(message)}" if message else "The service did not accept it."
         case SectionName.ONLINE:
             return "As a draft: one of us has to publish it." if record.event.get("status") == "draft" else ""
-        case _ if record.state is EntryState.PENDING:
-            return "It waits to be sent."
-        case _ if record.state is EntryState.BLOCKED:
-            return "Its channel cannot be used by us at present. Nothing for you to do."
         case _:
-            return "It was sent, and we are finding out whether it has arrived. Nothing for you to do."
+            return str(_WORDS["states"].get(record.state, _WORDS["states"]["other"]))
 
 
 def text_of(text: str) -> str:
@@ -483,7 +408,7 @@ def text_of(text: str) -> str:
 def _plain(path: str) -> str:
     """Return a field of the payload in words, `approxLocation.city` as `approx location, city`."""
     first, dot, rest = path.partition(".")
-    words = _FIELDS.get(first) or "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in first)
+    words = _WORDS["fields"].get(first) or "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in first)
     return f"{words}, {rest.replace('.', ', ')}" if dot else words
 
 

@@ -105,21 +105,28 @@ def resolve(  # the options of the surface
     to which access was denied. A row in conflict or unconfirmed goes out under its next key at once.
     Exit codes: 0 done (or so already), 1 not confirmed, 2 not possible, 4 a run holds the feed.
     """
-    wishes = {
-        "--applied": applied,
-        "--ignore": ignore,
-        _SAME_AS: same_as is not None,
-        "--release": release,
-        "--event-id": event_id is not None,
-        "--removed": removed,
-        "--resend": resend,
-        "--undo": undo,
-    }
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
+    wishes = {
+        Option.APPLIED: applied,
+        Option.IGNORE: ignore,
+        Option.SAME_AS: same_as is not None,
+        Option.RELEASE: release,
+        Option.EVENT_ID: event_id is not None,
+        Option.REMOVED: removed,
+        Option.RESEND: resend,
+        Option.UNDO: undo,
+    }
+    given = [option for option, is_given in wishes.items() if is_given]
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
+        raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
+    choice = Choice(given[0], typed_key(same_as) if same_as else None, event_id or 0)
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
-    choice = _choice(feed, wishes, event_id, same_as, is_one=state is None and len(words) == 1)
-    with open_feed_session(settings, feed) as session:
+    if (same_as or event_id is not None) and (state is not None or len(words) != 1):
+        hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
+        raise ConfigError(f"{given[0]} names the one event of one row", hint=hint)
+    with open_feed_session(feed) as session:
         name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
         warning = _warning(session, choice)
@@ -133,8 +140,7 @@ def resolve(  # the options of the surface
         adopted = [change.adopted for change in proposals.values() if isinstance(change, Change) and change.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
-            resolved = decisions.resolve(list(proposals), choice)
-    decided = [_told(one) for one in resolved]
+            decided = [_told(one) for one in decisions.resolve(list(proposals), choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
     lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
     output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
@@ -145,7 +151,7 @@ class Resolution(TypedDict):
     """What was decided, row by row. `warning`: what speaks against it; `is_confirmed` false: nothing was changed."""
 
     feed: str
-    rows: Sequence[Told]
+    rows: Sequence[DecidedRow]
     warning: str
     is_confirmed: bool
 
@@ -154,7 +160,7 @@ _PATIENCE_S = 20.0
 _NAMED = 5
 
 
-class Told(TypedDict):
+class DecidedRow(TypedDict):
     """One row after the decision, in words.
 
     `removed_event_ids`: the events recorded as removed; `other_key`: the row whose event this one took over or gave back.
@@ -170,17 +176,6 @@ class Told(TypedDict):
     idempotency_key: str | None
     removed_event_ids: Sequence[int]
     other_key: str | None
-
-
-def _choice(feed: str, wishes: Mapping[str, bool], event_id: int | None, same_as: str | None, *, is_one: bool) -> Choice:
-    given = [option for option, is_given in wishes.items() if is_given]
-    if len(given) != 1:
-        problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
-        raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
-    if not is_one and (same_as or event_id is not None):
-        hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
-        raise ConfigError(f"{given[0]} names the one event of one row", hint=hint)
-    return Choice(Option(given[0]), typed_key(same_as) if same_as else None, event_id or 0)
 
 
 def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Outcome]:
@@ -218,7 +213,7 @@ def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Outcome]
     if output.is_json or not sys.stdin.isatty():
         if risks:
             hint = f"`eventsync reconcile {feed}` looks for the event; say --yes to send in spite of that"
-            raise ConfigError(f"{len(risks)} of these rows may be created twice, and nobody can be asked", hint=hint)
+            raise ConfigError(f"{len(risks)} of these rows may be created twice, and there is no terminal to ask", hint=hint)
         raise ConfigError(f"this would decide about {len(proposals)} rows, and there is no terminal to ask", hint="say --yes")
     return typer.confirm("Send again all the same?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
@@ -235,10 +230,10 @@ def _warning(session: FeedSession, choice: Choice) -> str:
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
 
 
-def _told(resolved: Resolved) -> Told:
+def _told(resolved: Resolved) -> DecidedRow:
     change = resolved.outcome if isinstance(resolved.outcome, Change) else None
     return document_from(
-        Told,
+        DecidedRow,
         resolved.after,
         was=resolved.before.state,
         is_changed=change is not None,

@@ -11,7 +11,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Annotated, Any, NamedTuple, TextIO, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from typing_extensions import TypedDict
@@ -28,8 +28,7 @@ if IS_WORKING:
     from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
-    from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
-    from pipelines.settings import current_settings
+    from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
@@ -76,37 +75,40 @@ def rows(
     Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
     rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    output = Output(json=as_json)
     if unmapped:
-        with open_state(settings) as reader:
+        with open_state() as reader:
             name = reader.feed_name(feed)
-            values = unmapped_of(reader.queries, reader.scope(name))
+            scope = reader.scope(name)
+            values = unmapped_of(reader.queries, scope) if scope else ()
         output.document(UnmappedValues(feed=name, unmapped=values))
         output.table(f"{name}: values that no lookup knows", UNMAPPED_COLUMNS, [value.line for value in values])
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
-    with open_state(settings) as reader:
+    with open_state() as reader:
         name = reader.feed_name(feed)
-        found = chosen_rows(reader.queries, reader.scope(name), choices)
+        scope = reader.scope(name)
+        found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
         listed = islice(found, most)
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
         count = 0 if csv is None else write_csv(csv, map(_csv_of, rows or listed))
         is_more = next(found, None) is not None
-        elsewhere = "" if reader.scopes_of(name) else reader.elsewhere_sentence()
+        elsewhere = "" if scope else reader.elsewhere_sentence()
     output.document(Rows(feed=name, state=state or "waiting", rows=rows, is_more=is_more, csv=csv))
     if csv is not None:
         output.note(f"{csv}: {counted(count, 'row')}")
         return 0
-    output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, map(_line, rows))
-    if elsewhere:
-        output.note(elsewhere)
-    if is_more:
-        output.note(f"the first {most}; --limit shows more, --csv FILE writes all")
+    lines = [
+        (str(one["state"]), one["place"], one["row_key"], str(one["event_id"] or ""), one["problem"], one["hint"]) for one in rows
+    ]
+    output.table(f"{name}: {state or 'what waits for a person'}", _COLUMNS, lines)
+    more = f"the first {most}; --limit shows more, --csv FILE writes all" if is_more else ""
+    output.note(*filter(None, (elsewhere, more)))
     return 0
 
 
-class Problem(TypedDict):
+class ProblemRow(TypedDict):
     """A row that could not be used, is held, or was used with a warning, with its raw cells. `event_id`: the event that an
     earlier version of the row has; `candidate`: the entry that a held row resembles.
     """
@@ -175,7 +177,7 @@ class Rows(TypedDict):
 
     feed: str
     state: str
-    rows: Sequence[Problem | Entry]
+    rows: Sequence[ProblemRow | Entry]
     is_more: bool
     csv: Path | None
 
@@ -189,10 +191,6 @@ class UnmappedValues(TypedDict):
 
 _SHOWN = 100
 _COLUMNS = ("state", "place", "row key", "event", "problem", "what would help")
-
-
-def _line(row: Problem | Entry) -> tuple[object, ...]:
-    return str(row["state"]), row["place"], row["row_key"], str(row["event_id"] or ""), row["problem"], row["hint"]
 
 
 def parse_choice(word: str | None) -> Sequence[str]:
@@ -209,121 +207,48 @@ def parse_choice(word: str | None) -> Sequence[str]:
     return (word,)
 
 
-def chosen_rows(queries: LedgerQueries | None, scope: FeedScope | None, choices: Iterable[str]) -> Iterator[Problem | Entry]:
-    """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones.
-
-    Where nothing was ever run (`queries` or `scope` None), there are none.
-    """
-    if queries is None or scope is None:
-        return
+def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> Iterator[ProblemRow | Entry]:
+    """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
     for choice in choices:
         if choice in tuple(ProblemKind):
             yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
+            continue
+        if choice in tuple(Waiting):
+            which = RowFilter(waiting=Waiting(choice))
+        elif choice in {RESENT, IGNORED}:
+            which = RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
         else:
-            yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, _filter(choice)))
+            which = RowFilter(states=frozenset({EntryState(choice)}))
+        yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, which))
 
 
-def _filter(choice: str) -> RowFilter:
-    if choice in tuple(Waiting):
-        return RowFilter(waiting=Waiting(choice))
-    if choice in {RESENT, IGNORED}:
-        return RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
-    return RowFilter(states=frozenset({EntryState(choice)}))
-
-
-def _problem(record: ProblemRecord, feed: str) -> Problem:
-    candidate = record.candidate
-    problem = "\n".join(
-        (f"{reason.column or reason.field} {reason.found!r}: " if reason.column or reason.field else "")
-        + REASON_TEXTS[reason.code]
-        for reason in record.reasons
-    )
+def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
+    found = [(reason, reason.column or reason.field) for reason in record.reasons]
+    problem = "\n".join((f"{cell} {reason.found!r}: " if cell else "") + REASON_TEXTS[reason.code] for reason, cell in found)
     hint = "\n".join(reason.hint for reason in record.reasons)
     if record.kind is ProblemKind.HELD:
-        problem = f"it looks like the event of {candidate}" if candidate else problem
-        hint = _held_hint(feed, record.row_key, candidate)
+        problem = f"it looks like the event of {record.candidate}" if record.candidate else problem
+        hint = _held_hint(feed, record.row_key, record.candidate)
     elif record.kind is ProblemKind.REJECTED and record.event_id is not None:
         problem += f"\nonline as event {record.event_id}, row now unusable"
-    return document_from(
-        Problem,
-        record,
-        state=record.kind,
-        place=record.origin,
-        problem=problem,
-        hint=hint,
-    )
+    words = {"place": record.origin, "problem": problem, "hint": hint}
+    return document_from(ProblemRow, record, state=record.kind, **words)
 
 
 def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
     """Return a ledger entry: with what the list asked for is about, or else with what its state means."""
-    removed = _command("resolve", feed, record, "--removed")
-    ignore = _command("resolve", feed, record, "--ignore")
-    if choice == RESENT:
-        may_exist = f"it may exist up to {record.copies:,} times; now {record.state.value}"
-        problem = f"where the service ignores Idempotency-Key, {may_exist}"
-        return _entry(record, RESENT, problem, f"look on the service's pages for events beside {_event(record)}")
-    match choice:
-        case Waiting.DRIFT:
-            problem, by_hand = _drift(record, feed)
-        case Waiting.VANISHED:
-            since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
-            left_out = f"left out since {since} by {record.vanished_by}"
-            problem = left_out if record.vanished_by else f"gone from its source since {since}"
-            by_hand = f"if it is cancelled, remove {_event(record)} by hand; then {removed}"
-        case Waiting.EARLIER:
-            events = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
-            problem = f"a changed row was sent as a new draft; earlier {events}: remove by hand"
-            by_hand = f"remove {events} by hand; then {removed}"
-        case _:
-            return _entry(record, record.state.value, _state_problem(record), _undo(feed, record) or _hint(record, feed))
-    hint = _undo(feed, record) or f"{by_hand}; or {ignore} takes it off the list until the row changes"
-    return _entry(record, choice, problem, hint)
-
-
-def _drift(record: RowRecord, feed: str) -> tuple[str, str]:
-    """Say what the source asks for now, where that is not what the service shows, and what to do about it."""
-    event, applied = _event(record), _command("resolve", feed, record, "--applied")
-    match record.drift_kind:
-        case DriftKind.TO_PUBLISH:
-            return "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
-        case DriftKind.CANCELLED:
-            removed = _command("resolve", feed, record, "--removed")
-            return "cancelled at the source since it was sent", f"withdraw {event} by hand; then {removed}"
-        case DriftKind.RETURNED:
-            again = f"{_command('resolve', feed, record, '--resend')} creates the event again"
-            return f"{event} was removed by hand, and the row is back in the source", again
-        case _:
-            sent, wanted = record.event, json.loads(record.drift_body or record.shown)
-            changed = sorted(name for name in sent.keys() | wanted.keys() if sent.get(name) != wanted.get(name))
-            problem = f"changed since it was sent: {', '.join(changed) or 'its cover image'}"
-            return problem, f"{_command('diff', feed, record)} shows all; change {event} by hand; then {applied}"
-
-
-def _state_problem(record: RowRecord) -> str:
-    if record.removed_at is not None:
-        return f"event {record.event_id} was removed by hand"
-    if record.state is EntryState.SUPERSEDED:
-        return f"its event belongs to {record.candidate or 'another key'} now"
-    if record.answer and (record.state is not EntryState.DELIVERED or record.decision is not None):
-        return in_short(record.answer) or _FALLBACKS.get(record.state, "")
-    return _FALLBACKS.get(record.state, "")
-
-
-if IS_WORKING:
-    _FALLBACKS = {
-        EntryState.PENDING: "not sent yet",
-        EntryState.DELIVERED_UNCONFIRMED: "the service has it; its id is not known",
-        EntryState.UNCERTAIN: "no answer that could be understood",
-    }
-
-
-def _entry(record: RowRecord, state: str, problem: str, hint: str) -> Entry:
+    is_about_state = choice not in {RESENT, Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER}
+    problem, hint = _state_texts(record, feed) if is_about_state else _choice_texts(record, feed, choice)
+    if record.is_set_aside and choice != RESENT:
+        hint = f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
+    elif not is_about_state and choice != RESENT:
+        hint += f"; or {_command('resolve', feed, record, '--ignore')} takes it off the list until the row changes"
     drift = json.loads(record.drift_body) if record.drift_body else None
     at, by = record.decided_at, record.decided_by
     return document_from(
         Entry,
         record,
-        state=state,
+        state=record.state.value if is_about_state else choice,
         place=record.origin,
         entry_state=record.state,
         idempotency_key=record.key,
@@ -334,31 +259,67 @@ def _entry(record: RowRecord, state: str, problem: str, hint: str) -> Entry:
     )
 
 
-def _hint(record: RowRecord, feed: str) -> str:  # one arm per state
+def _choice_texts(record: RowRecord, feed: str, choice: str) -> tuple[str, str]:  # noqa: PLR0911  # one arm per text
+    """Return what is wrong with an entry that is resent, vanished, drifted or has earlier events, and what to do by hand."""
+    event = "the event" if record.event_id is None else f"event {record.event_id}"
+    earlier = f"event{'s' * (len(record.earlier_event_ids) != 1)} {', '.join(map(str, record.earlier_event_ids))}"
+    applied, removed, resend = (_command("resolve", feed, record, f"--{one}") for one in ("applied", "removed", "resend"))
+    match choice, record.drift_kind:
+        case "resent", _:
+            may_exist = f"it may exist up to {record.copies:,} times; now {record.state.value}"
+            problem = f"where the service ignores Idempotency-Key, {may_exist}"
+            return problem, f"look on the service's pages for events beside {event}"
+        case Waiting.VANISHED, _:
+            since = f"{record.vanished_at:%Y-%m-%d}" if record.vanished_at else "an earlier read"
+            left_out = f"left out since {since} by {record.vanished_by}"
+            problem = left_out if record.vanished_by else f"gone from its source since {since}"
+            return problem, f"if it is cancelled, remove {event} by hand; then {removed}"
+        case Waiting.EARLIER, _:
+            problem = f"a changed row was sent as a new draft; earlier {earlier}: remove by hand"
+            return problem, f"remove {earlier} by hand; then {removed}"
+        case _, DriftKind.TO_PUBLISH:
+            return "sent as a draft; the source now says published", f"publish {event} by hand; then {applied}"
+        case _, DriftKind.CANCELLED:
+            return "cancelled at the source since it was sent", f"withdraw {event} by hand; then {removed}"
+        case _, DriftKind.RETURNED:
+            return f"{event} was removed by hand, and the row is back in the source", f"{resend} creates the event again"
+        case _:
+            sent, wanted = record.event, json.loads(record.drift_body or record.shown)
+            changed = sorted(name for name in sent.keys() | wanted.keys() if sent.get(name) != wanted.get(name))
+            problem = f"changed since it was sent: {', '.join(changed) or 'its cover image'}"
+            return problem, f"{_command('diff', feed, record)} shows all; change {event} by hand; then {applied}"
+
+
+def _state_texts(record: RowRecord, feed: str) -> tuple[str, str]:
+    """Return what an entry's state means, or what the service answered, and what would help."""
     resend, named = _command("resolve", feed, record, "--resend"), _command("resolve", feed, record, "--event-id N")
     otherwise = "--resend that it is not, --ignore leaves it so"
-    decides = f"`eventsync reconcile {feed}` looks for it; {named} says that it is there, {otherwise}"
-    match record.state:
-        case EntryState.PENDING if waits_for_access(record):
-            return f"the next run sends it again; if the service only repeats a denial that it has stored: {resend}"
-        case EntryState.PENDING:
-            return "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
-        case EntryState.HELD:
-            return _held_hint(feed, record.row_key, record.candidate)
-        case EntryState.REFUSED:
-            again = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
-            return f"nothing was created; it is sent again as soon as its payload changes, or as it is after {again}"
-        case _:
-            return {
-                EntryState.DELIVERED: "",
-                EntryState.DELIVERED_UNCONFIRMED: f"`eventsync reconcile {feed}` looks its id up; {named} tells it",
-                EntryState.BLOCKED: f"ask for access to channel {record.channel_id}; then the next run sends it again; if the"
-                f" service goes on repeating its denial: {resend}",
-                EntryState.UNCERTAIN: "the next run sends it again with the same key, unless the service may have forgotten that"
-                f" key meanwhile: then {decides}",
-                EntryState.CONFLICT: f"this key was used for something else, or by a ledger that was lost: {decides}",
-                EntryState.SUPERSEDED: "a row that returns under this key is held",
-            }[record.state]
+    looks = f"`eventsync reconcile {feed}` looks"
+    decides = f"{looks} for it; {named} says that it is there, {otherwise}"
+    retry = f"`eventsync retry {feed} --keys {shlex.quote(record.row_key)}`"
+    refused = f"nothing was created; it is sent again as soon as its payload changes, or as it is after {retry}"
+    denied = f"the next run sends it again; if the service only repeats a denial that it has stored: {resend}"
+    pending = "the next run sends it" if record.attempts == 0 else "the next run sends it again, with the same key"
+    access = f"ask for access to channel {record.channel_id}; then the next run sends it again"
+    forgotten = "the next run sends it again with the same key, unless the service may have forgotten that key meanwhile: then"
+    problem, hint = {
+        EntryState.PENDING: ("not sent yet", denied if waits_for_access(record) else pending),
+        EntryState.HELD: ("", _held_hint(feed, record.row_key, record.candidate)),
+        EntryState.REFUSED: ("", refused),
+        EntryState.DELIVERED: ("", ""),
+        EntryState.DELIVERED_UNCONFIRMED: ("the service has it; its id is not known", f"{looks} its id up; {named} tells it"),
+        EntryState.BLOCKED: ("", f"{access}; if the service goes on repeating its denial: {resend}"),
+        EntryState.UNCERTAIN: ("no answer that could be understood", f"{forgotten} {decides}"),
+        EntryState.CONFLICT: ("", f"this key was used for something else, or by a ledger that was lost: {decides}"),
+        EntryState.SUPERSEDED: ("", "a row that returns under this key is held"),
+    }[record.state]
+    if record.removed_at is not None:
+        problem = f"event {record.event_id} was removed by hand"
+    elif record.state is EntryState.SUPERSEDED:
+        problem = f"its event belongs to {record.candidate or 'another key'} now"
+    elif record.answer and (record.state is not EntryState.DELIVERED or record.decision is not None):
+        problem = in_short(record.answer) or problem
+    return problem, hint
 
 
 def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
@@ -367,18 +328,8 @@ def _held_hint(feed: str, row_key: RowKey, other: OtherEntry | None) -> str:
     return f"{same}\n`{resolve} --release` sends the row all the same\n`{resolve} --ignore` leaves it held, off this list"
 
 
-def _undo(feed: str, record: RowRecord) -> str:
-    """Return the hint for a row that a person has ignored, "" for any other."""
-    undo = f"ignored by {record.decided_by}: {_command('resolve', feed, record, '--undo')} lists it again"
-    return undo if record.is_set_aside else ""
-
-
 def _command(verb: str, feed: str, record: RowRecord, option: str = "") -> str:
     return f"`{' '.join(filter(None, ('eventsync', verb, feed, shlex.quote(record.row_key), option)))}`"
-
-
-def _event(record: RowRecord) -> str:
-    return "the event" if record.event_id is None else f"event {record.event_id}"
 
 
 _ADDED = ("place", "problem", "hint")
@@ -400,27 +351,25 @@ class CsvRow(NamedTuple):
 
 def csv_row(place: str, reasons: Sequence[Reason], cells: Mapping[str, str]) -> CsvRow:
     """Put a rejected row's reasons into words."""
-    columns = [f"{reason.column}: " if reason.column else "" for reason in reasons]
-    problems = " ".join(column + REASON_TEXTS[reason.code] for column, reason in zip(columns, reasons, strict=True))
-    hints = "; ".join(column + reason.hint for column, reason in zip(columns, reasons, strict=True) if reason.hint)
-    return CsvRow(place, problems, hints, cells)
+    named = [(f"{reason.column}: " if reason.column else "", reason) for reason in reasons]
+    problems = " ".join(column + REASON_TEXTS[reason.code] for column, reason in named)
+    return CsvRow(place, problems, "; ".join(column + reason.hint for column, reason in named if reason.hint), cells)
 
 
-def _csv_of(row: Problem | Entry) -> CsvRow:
+def _csv_of(row: ProblemRow | Entry) -> CsvRow:
     """Return a row as it stands in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
     if "reasons" in row:
-        problem = cast("Problem", row)
+        problem = cast("ProblemRow", row)
         line = csv_row(problem["place"], problem["reasons"], problem["cells"])
         online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
         return line._replace(problem=line.problem + online)
-    entry = row
-    cells = {"row key": entry["row_key"], "state": entry["state"], "event": str(entry["event_id"] or "")}
-    cells |= {name: str(entry["event"].get(name, "")) for name in ("title", "startAt", "status")}
-    return CsvRow(entry["place"], entry["problem"], entry["hint"], cells)
+    cells = {"row key": row["row_key"], "state": row["state"], "event": str(row["event_id"] or "")}
+    cells |= {name: str(row["event"].get(name, "")) for name in ("title", "startAt", "status")}
+    return CsvRow(row["place"], row["problem"], row["hint"], cells)
 
 
-def write_csv(target: Path | TextIO, rows: Iterable[CsvRow]) -> int:
-    """Write one line per row to a file or a text stream; return how many there were.
+def write_csv(target: Path, rows: Iterable[CsvRow]) -> int:
+    """Write one line per row to a file; return how many there were.
 
     UTF-8 with a byte order mark, so that Excel reads it right. All columns must be known before the first line is written:
     rows lie in a file meanwhile, and memory does not grow with them. A partner's column called like one of ours keeps its name
@@ -429,30 +378,23 @@ def write_csv(target: Path | TextIO, rows: Iterable[CsvRow]) -> int:
     Raises:
         ConfigError: the file cannot be written.
     """
+    columns, count = dict[str, None](), 0
     try:
         with SpooledTemporaryFile(_IN_MEMORY, "w+", encoding="ascii") as shelf:
-            columns: dict[str, None] = {}
             for row in rows:
                 columns.update(dict.fromkeys(row.cells))
-                shelf.write(json.dumps([row.place, row.problem, row.hint, dict(row.cells)]) + "\n")
+                shelf.write(json.dumps([dict(row.cells), row.place, row.problem, row.hint]) + "\n")
             shelf.seek(0)
-            if not isinstance(target, Path):
-                return _write(target, shelf, list(columns))
             with target.open("w", encoding="utf-8", newline="", errors="replace") as file:
-                return _write(file, shelf, list(columns))
+                file.write(_BOM)
+                writer = csv_module.writer(file, quoting=csv_module.QUOTE_ALL)
+                added = (f"eventsync {name}" if name in columns else name for name in _ADDED)
+                writer.writerow(map(safe_cell, (*columns, *added)))
+                for count, line in enumerate(shelf, start=1):  # noqa: B007  # returned
+                    cells, *texts = json.loads(line)
+                    writer.writerow(map(safe_cell, (*(cells.get(column, "") for column in columns), *texts)))
     except OSError as error:
         raise ConfigError(f"{target} cannot be written: {error.strerror}", hint="choose another file for --csv") from error
-
-
-def _write(stream: TextIO, shelf: IO[str], columns: Sequence[str]) -> int:
-    stream.write(_BOM)
-    writer = csv_module.writer(stream, quoting=csv_module.QUOTE_ALL)
-    writer.writerow(map(safe_cell, [*columns, *(f"eventsync {name}" if name in columns else name for name in _ADDED)]))
-    count = 0
-    for line in shelf:
-        count += 1
-        *added, cells = json.loads(line)
-        writer.writerow(map(safe_cell, [*(cells.get(column, "") for column in columns), *added]))
     return count
 
 

@@ -9,8 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, NotRequired
 from uuid import uuid4
 
@@ -110,9 +109,8 @@ def run(  # the options of the surface
     """
     asked = {"limit": limit, "stage_only": stage_only, "publish_only": publish_only, "full": full, "wait": wait}
     options = options_of(keys=keys, accept=accept, status=status, **asked)
-    output = Output(json=as_json)
-    reports = ReportsSoFar(output)
-    with leaving_on_second_signal(reports.show_at_last):
+    output, reports = Output(json=as_json), list[RunReport]()
+    with leaving_on_second_signal(lambda: output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=reports))):
         try:
             with signals_raised():
                 settings = current_settings()
@@ -123,17 +121,20 @@ def run(  # the options of the surface
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output)
             notify_before(settings, mappings)
-            reports.collect(run_feeds(settings, mappings, options, output, uses_dagster=not no_dagster))
+            for report in Launcher(settings, options, output).run(mappings, uses_dagster=not no_dagster):
+                reports.append(report)
+                if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
+                    break
         except KeyboardInterrupt:
-            reports.show(ExitCode.INTERRUPTED)
+            show_reports(output, reports, ExitCode.INTERRUPTED)
             output.aside("interrupted; the state is intact: run again to go on")
             return ExitCode.INTERRUPTED
         broken = folder.broken if all_feeds else ()
-        exit_code = worst({report.exit_code for report in reports.reports} | ({2} if broken else set()))
-        reports.show(exit_code)
+        exit_code = worst({report.exit_code for report in reports} | ({2} if broken else set()))
+        show_reports(output, reports, exit_code)
         for error in broken:
             output.error(error)
-        notify_after(settings, mappings, reports.reports, broken if all_feeds else None)
+        notify_after(settings, mappings, reports, broken if all_feeds else None)
         return exit_code
 
 
@@ -243,137 +244,89 @@ def notify_after(
         notifier.notify(about.values(), {**crashes, **concerns})
 
 
-@dataclass(slots=True)
-class ReportsSoFar:
-    """The reports of the runs that have ended. They are printed once, however the command ends."""
-
-    output: Output
-    reports: list[RunReport] = field(default_factory=list)
-    is_shown: bool = False
-
-    def collect(self, reports: Iterable[RunReport]) -> None:
-        """Take the reports as they come; after an interruption no further feed is begun."""
-        for report in reports:
-            self.reports.append(report)
-            if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
-                break
-
-    def show(self, exit_code: int) -> None:
-        """Print what was done."""
-        self.is_shown = True
-        show_reports(self.output, self.reports, exit_code)
-
-    def show_at_last(self) -> None:
-        """Print the document of an interrupted command that does not end by itself."""
-        if not self.is_shown:
-            self.output.document(Runs(exit_code=int(ExitCode.INTERRUPTED), runs=self.reports))
-
-
-def run_feeds(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    *,
-    uses_dagster: bool,
-    launched_by: str = "cli",
-    title: str = "",
-) -> Iterator[RunReport]:
-    """Run feeds as asked for: by the engine alone, on a webserver that is there, or by Dagster in this process.
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Launches runs of feeds, one behind another, and reports each.
 
     `title`: what stands beside the bar of the engine, the feed's name without it.
     """
-    if not uses_dagster:
+
+    settings: Settings
+    options: RunOptions
+    output: Output
+    launched_by: str = "cli"
+    title: str = ""
+
+    def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
+        """Run feeds by the engine alone, on a webserver that is there, or by Dagster in this process."""
+        if not uses_dagster:
+            yield from (self._unless_at_fault(self._run_by_engine, mapping, new_run_id(now())) for mapping in feeds)
+            return
+        if url := webserver_url(self.settings):
+            server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
+            if server.is_there():
+                yield from self._run_on_webserver(server, feeds)
+                return
+            if self.settings.dagster_url:
+                self.output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+        yield from self.run_in_process(list(feeds))
+
+    def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
+        """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
+        settings, output = self.settings, self.output
+        prepare_dagster_home(settings.dagster_home)
+        with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
+            from pipelines.definitions import build_definitions  # Dagster takes seconds to import
+            from pipelines.launcher import run_job
+
+            wanted = {mapping.feed for mapping in feeds}
+            definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
+
+        def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
+            with output.progress(f"running {mapping.feed}", is_counted=False):
+                status = run_job(definitions, mapping, self.options, run_id, self.launched_by)
+            with open_context(settings) as context:
+                return report_of(context, mapping.feed, run_id, dagster_status=status)
+
+        yield from (self._unless_at_fault(run_one, mapping, str(uuid4())) for mapping in feeds)
+
+    def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
+        output, identity = self.output, RunIdentity(run_id, self.launched_by)
+        with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
+            watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
+            result = FeedRun(context, mapping, identity, self.options, watcher).run()
+            return report_of(context, mapping.feed, run_id, result.outcome)
+
+    def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
         for mapping in feeds:
-            identity = RunIdentity(new_run_id(now()), launched_by)
-            run_one = partial(_with_engine, settings, mapping, options, output, identity, title or mapping.feed)
-            yield _unless_at_fault(mapping.feed, identity.run_id, run_one)
-        return
-    if url := webserver_url(settings):
-        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
-        if server.is_there():
-            yield from _on_webserver(server, settings, feeds, options, output, launched_by)
-            return
-        if settings.dagster_url:
-            output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    yield from run_in_process(settings, feeds, options, output, launched_by=launched_by)
+            run_id = server.launch(mapping, self.options, self.launched_by)
+            try:
+                with signals_raised():
+                    status = server.follow(run_id, time.sleep, self.output.aside)  # noqa: TID251  # another process is asked
+            except KeyboardInterrupt:
+                page = server.http.base_url.join(f"/runs/{run_id}")
+                message = f"run {run_id} goes on without us, on the Dagster webserver"
+                left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
+                yield report_from_outcome(mapping.feed, run_id, left_alone)
+                return
+            with open_context(self.settings) as context:
+                yield report_of(context, mapping.feed, run_id, dagster_status=status)
 
-
-def _with_engine(
-    settings: Settings, mapping: FeedMapping, options: RunOptions, output: Output, identity: RunIdentity, title: str
-) -> RunReport:
-    with output.progress(title) as bar, open_context(settings, output.aside) as context:
-        result = FeedRun(context, mapping, identity, options, watcher_of(bar)).run()
-        return report_of(context, mapping.feed, identity.run_id, result.outcome)
-
-
-def _on_webserver(
-    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, launched_by: str
-) -> Iterator[RunReport]:
-    for mapping in feeds:
-        run_id = server.launch(mapping, options, launched_by)
+    @staticmethod
+    def _unless_at_fault(run_one: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
+        """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
         try:
-            with signals_raised():
-                status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
-        except KeyboardInterrupt:
-            page = server.http.base_url.join(f"/runs/{run_id}")
-            message = f"run {run_id} goes on without us, on the Dagster webserver"
-            left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
-            yield report_from_outcome(mapping.feed, run_id, left_alone)
-            return
-        with open_context(settings) as context:
-            yield report_of(context, mapping.feed, run_id, dagster_status=status)
-
-
-def run_in_process(
-    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, *, launched_by: str = "cli"
-) -> Iterator[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
-    prepare_dagster_home(settings.dagster_home)
-    with output.waiting("starting Dagster (--no-dagster does without it)"), signals_raised():
-        from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.launcher import run_job
-
-        wanted = {mapping.feed for mapping in feeds}
-        definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
-
-    def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.waiting(f"running {mapping.feed}"):
-            status = run_job(definitions, mapping, options, run_id, launched_by)
-        with open_context(settings) as context:
-            return report_of(context, mapping.feed, run_id, dagster_status=status)
-
-    for mapping in feeds:
-        run_id = str(uuid4())
-        yield _unless_at_fault(mapping.feed, run_id, partial(run_one, mapping, run_id))
-
-
-def _unless_at_fault(feed: FeedName, run_id: str, run_one: Callable[[], RunReport]) -> RunReport:
-    """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
-    try:
-        with faults_as_errors(lambda: "at work", run_id):
-            return run_one()
-    except FaultError as fault:
-        return report_from_outcome(feed, run_id, outcome_of(fault))
-
-
-def watcher_of(bar: Progress) -> Watcher:
-    """Return what moves a bar forward while a run works: by each row that is read, then by each that is owed and settled."""
-    read = 0
-
-    def advance(rows: int) -> None:
-        nonlocal read
-        read += rows
-        bar.advance(rows)
-
-    return Watcher(read=advance, owed=lambda rows: bar.expect(read + rows), settled=bar.advance)
+            with faults_as_errors(lambda: "at work", run_id):
+                return run_one(mapping, run_id)
+        except FaultError as fault:
+            return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
 
 
 _SHOWN = 10
 """So many of the rows to be sent are shown, and so many rejected ones."""
 _CLAIMED_AT_ONCE = 500
 _SENDING_COLUMNS = ("place", "row key", "status", "startAt", "title")
-REHEARSED = "a rehearsal"
+_REHEARSED = "a rehearsal"
 """Who launched a run that only rehearses."""
 
 
@@ -396,52 +349,67 @@ def rehearse_feeds(settings: Settings, feeds: Sequence[FeedMapping], options: Ru
 
 
 def _rehearse(settings: Settings, mapping: FeedMapping, options: RunOptions, bar: Progress) -> Rehearsal:
+    feed = mapping.feed
     try:
         with (
             faults_as_errors(lambda: "rehearsing"),
             existing_database(settings.state_url) as engine,
-            rehearsal_copy(engine, settings.destination, mapping.feed) as copy,
+            rehearsal_copy(engine, settings.destination, feed) as copy,
         ):
-            identity, watcher = RunIdentity(new_run_id(now()), REHEARSED), Watcher(read=bar.advance)
-            return _on_copy(FeedRun(RunContext(settings, copy), mapping, identity, options, watcher))
-    except SyncError as error:
-        return _document(mapping.feed, outcome_of(error))
-    except KeyboardInterrupt:
-        interrupted = InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
-        return _document(mapping.feed, outcome_of(interrupted))
-
-
-def _on_copy(run: FeedRun) -> Rehearsal:
-    feed, context = run.mapping.feed, run.context
-    staged = None if run.options.publish_only else run.stage()
-    rehearsed = RunOutcome("rehearsed", ExitCode.DONE)
-    if staged and staged.stopping:
-        return _document(feed, outcome_of(brake_error(staged.stopping, feed)), staged)
-    if run.options.stage_only:
-        return _document(feed, rehearsed, staged)
-    try:
-        pass_the_gate(context.ledger(run.mapping), run.mapping, run.options, REHEARSED)
+            context = RunContext(settings, copy)
+            outcome, staged = rehearse_stage(context, mapping, options, Watcher(read=bar.advance))
+            if outcome.exit_code is not ExitCode.DONE or options.stage_only:
+                return _document(feed, outcome, staged)
+            pass_the_gate(context.ledger(mapping), mapping, options, _REHEARSED)
+            would_send, first, standing = _owed(_rehearsal(context, mapping, options))
+            ended = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=standing), mapping)
+            if ended.exit_code is ExitCode.DONE:
+                ended = replace(ended, name=outcome.name)
+            (status,) = LedgerQueries(copy, now).status(destination=settings.destination, feed=feed)
+            return _document(feed, ended, staged, would_send=would_send, first=first, waiting=status.waiting)
     except BrakeError as closed:
         return _document(feed, outcome_of(closed), staged)
-    would_send, first, standing = _owed(run)
-    outcome = outcome_of_publish(PublishReport(PublishAccount(), None, 0.0, standing=standing), run.mapping)
-    if outcome.exit_code is ExitCode.DONE:
-        outcome = replace(outcome, name=rehearsed.name)
-    (status,) = LedgerQueries(context.engine, context.now).status(destination=context.settings.destination, feed=feed)
-    return _document(feed, outcome, staged, would_send=would_send, first=first, waiting=status.waiting)
+    except SyncError as error:
+        return _document(feed, outcome_of(error))
+    except KeyboardInterrupt:
+        return _document(feed, outcome_of(_interrupted()))
+
+
+def _interrupted() -> SyncError:
+    return InterruptedRunError("interrupted; nothing was written or sent", hint="rehearse it again")
+
+
+def _rehearsal(context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None) -> FeedRun:
+    return FeedRun(context, mapping, RunIdentity(new_run_id(now()), _REHEARSED), options, watcher or Watcher())
+
+
+def rehearse_stage(
+    context: RunContext, mapping: FeedMapping, options: RunOptions, watcher: Watcher | None = None
+) -> tuple[RunOutcome, Staged | None]:
+    """Stage into a copy of the state DB; return how that ended, and what was staged, None where nothing was read."""
+    staged = None
+    try:
+        staged = None if options.publish_only else _rehearsal(context, mapping, options, watcher).stage()
+    except SyncError as error:
+        return outcome_of(error), None
+    except KeyboardInterrupt:
+        return outcome_of(_interrupted()), None
+    if staged and staged.stopping:
+        return outcome_of(brake_error(staged.stopping, mapping.feed)), staged
+    return RunOutcome("rehearsed", ExitCode.DONE), staged
 
 
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
     queries, scope = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
-    with run.context.lease(run.mapping, REHEARSED, is_patient=False) as lease:
+    with run.context.lease(run.mapping, _REHEARSED, is_patient=False) as lease:
         outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), _SHOWN)
         first = []
         for intent in intents:
-            place = queries.rows(scope, RowFilter(row_key=intent.row_key))[0].origin
-            first.append(Sending(place, intent.row_key, intent.key, json.loads(intent.body)))
+            (row,) = queries.rows(scope, RowFilter(row_key=intent.row_key))
+            first.append(Sending(row.origin, intent.row_key, intent.key, json.loads(intent.body)))
         if not run.options.keys:
             return min(owed, run.options.limit or owed), first, outbox.standing()
         count = len(intents)  # of keys that a person has picked, what is left is counted by taking it out
@@ -495,7 +463,7 @@ def play_round(settings: Settings, output: Output, title: str, show: Callable[[O
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = folder_of(settings).feeds
-    reports = list(run_in_process(settings, feeds, RunOptions(), output))
+    reports = list(Launcher(settings, RunOptions(), output).run_in_process(feeds))
     for report in reports:
         show(output, report)
     return reports

@@ -13,11 +13,11 @@ from pipelines.cli.options import IS_WORKING, AsJson, feed_words, run_words
 if IS_WORKING:
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS
+    from mappings.row_key import FeedName
     from mappings.strict import written
     from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
     from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state
-    from pipelines.settings import current_settings
     from state.ledger.accounts import StageReport
     from state.queries import RunRecord
 
@@ -47,8 +47,8 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
+    output = Output(json=as_json)
+    with open_state() as reader:
         name = None if feed is None else reader.feed_name(feed)
         if run is not None:
             return _show_one(output, _found(reader, run, name))
@@ -82,7 +82,7 @@ _HELD_COLUMNS = ("place", "row key", "looks like a copy of")
 _REASONS_SHOWN = 20
 
 
-def _found(reader: StateReader, word: str, feed: str | None) -> RunRecord:
+def _found(reader: StateReader, word: str, feed: FeedName | None) -> RunRecord:
     """Return the run of an id, or of its beginning.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -12,9 +12,9 @@ from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage, PageBody, read_page
-from connectors.event_api.transport import key_tail, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.event_api.transport import open_http
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.errors import SyncError
 from mappings.event import Directory
 from pipelines.clock import monotonic_s, now
@@ -47,43 +47,29 @@ class ServiceAnswers:
         return None
 
 
-def ask_everything(settings: Settings, *, is_probing: bool) -> ServiceAnswers:
-    """Ask for the lists and for the service's own page; with `is_probing`, also send an event without any field.
+def ask_service(settings: Settings, *, is_page_asked: bool = False, is_probing: bool = False) -> ServiceAnswers:
+    """Ask for the lists, and for the service's own page; with `is_probing`, also send an event without any field.
 
-    Never raises for an answer.
+    Never raises for an answer. Where neither list is answered, nothing more is asked.
     """
-    from pipelines.run.service import require_service  # only `check --live` loads what runs need
 
-    async def ask(api: EventApi) -> ServiceAnswers:
-        lists = await _lists(api)
-        if lists.refusal is not None:
-            return lists
-        answer = await api.contract()
-        page = read_page(answer.body) if isinstance(answer, PageBody) else answer or _UNASKED
-        return replace(lists, page=page, probe=await api.probe() if is_probing else None)
-
-    try:
-        require_service(settings)
-    except SyncError as error:
-        return ServiceAnswers(error, error)
-    return _ask(settings, ask)
-
-
-def _ask(settings: Settings, ask: Callable[[EventApi], Awaitable[ServiceAnswers]]) -> ServiceAnswers:
-    async def ask_over_http() -> ServiceAnswers:
+    async def ask() -> ServiceAnswers:
         async with open_http(settings.base_url, settings.api_key, in_flight=2) as http:
             limiter = RateLimiter(Timing(monotonic_s, asyncio.sleep, random.random, now), max_pause_s=_MAX_PAUSE_S)
-            api = EventApi(http, limiter=limiter, policy=_POLICY, now=now, sleep=asyncio.sleep, random=random.random)
-            return replace(await ask(api), key_tail=key_tail(http))
+            api = EventApi(http, limiter=limiter, policy=_POLICY)
+            answers = ServiceAnswers(
+                await _or_error(api.channels()), await _or_error(api.classifications()), key_tail=http.key_tail
+            )
+            if answers.refusal is not None or not is_page_asked:
+                return answers
+            answer = await api.contract()
+            page = read_page(answer.body) if isinstance(answer, PageBody) else answer or _UNASKED
+            return replace(answers, page=page, probe=await api.probe() if is_probing else None)
 
     try:
-        return asyncio.run(ask_over_http())
+        return asyncio.run(ask())
     except SyncError as error:
         return ServiceAnswers(error, error)
-
-
-async def _lists(api: EventApi) -> ServiceAnswers:
-    return ServiceAnswers(await _or_error(api.channels()), await _or_error(api.classifications()))
 
 
 async def _or_error(question: Awaitable[T]) -> T | SyncError:
@@ -116,7 +102,7 @@ def known_lists(settings: Settings) -> ResolvedLists:
     """Ask the service, if one is configured; one that does not answer is no error here, and its list accepts everything."""
     if not settings.base_url or not settings.api_key.get_secret_value():
         return ResolvedLists(Directory(), "no service is configured")
-    answers = _ask(settings, _lists)
+    answers = ask_service(settings)
     channels = None if isinstance(answers.channels, SyncError) else answers.channels
     slugs = None if isinstance(answers.classifications, SyncError) else answers.classifications.slugs
     return ResolvedLists(Directory(channels, slugs), " ".join(str(answers.refusal).split()) if answers.refusal else "")

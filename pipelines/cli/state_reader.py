@@ -9,16 +9,17 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from mappings.delivery import split_destination
 from mappings.errors import ConfigError
+from mappings.reasons import did_you_mean
 from mappings.row_key import FeedName, RowKey
 from mappings.spec.feed import PublishPolicy
 from mappings.yaml.loader import load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
-from pipelines.settings import Settings
+from pipelines.settings import Settings, current_settings
 from state.database import StateDb
 from state.enums import EntryState
 from state.errors import HeldByAnotherError
@@ -31,31 +32,32 @@ if TYPE_CHECKING:
     from state.ledger.decisions import Decisions
     from state.ledger.ledger import Ledger
 
-_ALIKE = 60.0
-
 
 @dataclass(frozen=True, slots=True)
 class StateReader:
-    """What a command may read. `queries` is None where nothing was ever run; `destination` None: all."""
+    """What a command may read. `engine` is None where nothing was ever run; `destination` None: all."""
 
     settings: Settings
-    queries: LedgerQueries | None
+    engine: StateDb | None
     destination: str | None
 
-    def statuses(self, feed: str | None = None) -> tuple[FeedStatus, ...]:
-        """Return where each feed stands, or one feed, at every destination in question."""
-        name = None if feed is None else FeedName(feed)
-        return self.queries.status(destination=self.destination, feed=name) if self.queries else ()
+    @property
+    def queries(self) -> LedgerQueries:
+        """What the ledger shows of feeds; only to be asked about one that was run."""
+        return LedgerQueries(cast("StateDb", self.engine), now)
 
-    def runs(self, feed: str | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
+    def statuses(self, feed: FeedName | None = None) -> tuple[FeedStatus, ...]:
+        """Return where each feed stands, or one feed, at every destination in question."""
+        return self.queries.status(destination=self.destination, feed=feed) if self.engine else ()
+
+    def runs(self, feed: FeedName | None = None, limit: int = 20) -> tuple[RunRecord, ...]:
         """Return the latest runs, youngest first."""
-        name = None if feed is None else FeedName(feed)
-        return self.queries.runs(destination=self.destination, feed=name, limit=limit) if self.queries else ()
+        return self.queries.runs(destination=self.destination, feed=feed, limit=limit) if self.engine else ()
 
     def elsewhere(self) -> tuple[str, ...]:
         """Return the destinations that the state DB knows beside the one in question."""
-        known = self.queries.known() if self.queries and self.destination else ()
-        return tuple(sorted({scope.destination for scope in known} - {self.destination or ""}))
+        known = self.queries.known() if self.engine and self.destination else ()
+        return tuple(sorted({scope.destination for scope in known} - {self.destination}))
 
     def elsewhere_sentence(self) -> str:
         """Say where else there is something to see, "" if nowhere."""
@@ -64,7 +66,7 @@ class StateReader:
 
     def estranged(self) -> tuple[str, ...]:
         """Say which rows are delivered under a feed's name or a namespace that is not used any more, and how to go on there."""
-        if self.queries is None or self.destination is None or not self.settings.feeds.is_dir():
+        if self.engine is None or self.destination is None or not self.settings.feeds.is_dir():
             return ()
         folder = load_folder(self.settings.feeds)
         if folder.broken:
@@ -75,24 +77,24 @@ class StateReader:
             f" {one.namespace}: set EVENTSYNC_NAMESPACE={one.namespace}"
             if one.namespace
             else f"{one.rows:,} events to come are of feed {one.feed}, which has no mapping file: put `feed: {one.feed}` back"
-            for one in find_orphaned_feeds(self.queries.engine, self.destination, feeds, now())
+            for one in find_orphaned_feeds(self.engine, self.destination, feeds, now())
         )
 
-    def has_delivered(self, feed: str) -> bool:
+    def has_delivered(self, feed: FeedName) -> bool:
         """Whether rows of a feed have ever been let out here."""
         return any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed))
 
-    def feed_name(self, word: str) -> str:
+    def feed_name(self, word: str) -> FeedName:
         """Return the feed that a word means: one that was run, or one of the configured folder.
 
         Raises:
             ConfigError: there is no such feed.
         """
-        return word if self.scopes_of(word) else str(one_feed(self.settings, word).feed)
+        return FeedName(word) if self.scopes_of(word) else one_feed(self.settings, word).feed
 
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in question."""
-        return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.queries else ()
+        return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.engine else ()
 
     def scope(self, feed: str) -> FeedScope | None:
         """Return the ledger of one feed, None if it never ran.
@@ -108,15 +110,16 @@ class StateReader:
 
 
 @contextmanager
-def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateReader]:
+def open_state(*, upgrades: bool = True) -> Iterator[StateReader]:
     """Open what there is for the length of the block; `upgrades` False leaves the schema of the state DB as it is.
 
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
     """
+    settings = current_settings()
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
-        yield StateReader(settings, None if engine is None else LedgerQueries(engine, now), destination)
+        yield StateReader(settings, engine, destination)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,32 +176,27 @@ class FeedSession:
 
     def unknown(self, row_keys: Iterable[str]) -> ConfigError:
         """Return the error that there are no such rows, with those that are spelt alike."""
-        from rapidfuzz import fuzz, process
-
         feed, missing, known = self.scope.feed, list(row_keys), list(self.queries.row_keys(self.scope))
-        hints = []
-        for word in missing:
-            near = [one for one, *_ in process.extract(word, known, scorer=fuzz.ratio, limit=3, score_cutoff=_ALIKE)]
-            hints += [f"{word}: did you mean {', '.join(near)}?"] if near else []
-        hint = " ".join(hints) or f"`eventsync rows {feed}` shows the keys; a rejected row is mended in its source"
+        near = " ".join(f"{key}: {hint}" for key in missing if (hint := did_you_mean(key, known)))
+        hint = near or f"`eventsync rows {feed}` shows the keys; a rejected row is mended in its source"
         return ConfigError(f"{feed} has no row {', '.join(missing)} in the ledger, nor held", hint=hint)
 
 
 @contextmanager
-def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
+def open_feed_session(word: str) -> Iterator[FeedSession]:
     """Open a feed by a person's word for the length of the block.
 
     Raises:
         ConfigError: there is no such feed, or nothing of it was ever staged here.
         SyncError: the state DB cannot be opened.
     """
-    with open_state(settings) as reader:
+    with open_state() as reader:
         name = reader.feed_name(word)
         scope = reader.scope(name)
-        if reader.queries is None or scope is None:
+        if scope is None:
             hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
             raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
-        yield FeedSession(settings, reader.queries, scope)
+        yield FeedSession(reader.settings, reader.queries, scope)
 
 
 def typed_key(word: str) -> RowKey:

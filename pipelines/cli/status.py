@@ -16,7 +16,6 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.notifications.notices import HELP
     from pipelines.run.outcome import ExitCode
-    from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.ledger.gate import Gate
     from state.queries import FeedStatus, LeaseHolder, RunRecord
@@ -45,25 +44,21 @@ def status(
     Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
     --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
+    output = Output(json=as_json)
+    with open_state() as reader:
         name = None if feed is None else reader.feed_name(feed)
         if runs is None:  # for people the last one, of one feed only
             runs = int(name is not None) if not as_json else _RUNS_OF_ALL if name is None else _RUNS_OF_ONE
-        statuses, last_runs = reader.statuses(name), []
-        for status in statuses:
-            scope = status.book
-            found = (
-                reader.queries.runs(destination=scope.destination, feed=scope.feed, limit=runs) if reader.queries and runs else ()
-            )
-            last_runs.append(found)
+        feeds = [
+            (one, reader.queries.runs(destination=one.book.destination, feed=one.book.feed, limit=runs) if runs else ())
+            for one in reader.statuses(name)
+        ]
         elsewhere, estranged = reader.elsewhere(), reader.estranged()
         advice = reader.elsewhere_sentence()
-    feeds = list(zip(statuses, last_runs, strict=True))
     output.document(Status(feeds=[_document(*one) for one in feeds], elsewhere=elsewhere, estranged=estranged))
     output.note(*estranged)
     if feeds and name is None:
-        _show_all(output, statuses)
+        _show_all(output, [status for status, _ in feeds])
     for status, some in feeds:
         if name is not None or some:
             _show(output, status, some)
@@ -72,7 +67,7 @@ def status(
     return 0
 
 
-class Standing(TypedDict):
+class FeedStanding(TypedDict):
     """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
     would `help`; `set_aside`: entries that a person has
     ignored. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
@@ -102,7 +97,7 @@ class Status(TypedDict):
     `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
     """
 
-    feeds: Sequence[Standing]
+    feeds: Sequence[FeedStanding]
     elsewhere: Sequence[str]
     estranged: tuple[str, ...]
 
@@ -116,53 +111,41 @@ if IS_WORKING:
     """Exit codes of runs that need no person: the next run goes on."""
 
 
-def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> Standing:
+def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
+    scope, documents = status.book, [run_document(run) for run in runs]
     return document_from(
-        Standing,
-        status,
-        feed=status.book.feed,
-        destination=status.book.destination,
-        help={what: _help(status, what) for what in status.waiting},
-        runs=[run_document(run) for run in runs],
+        FeedStanding, status, feed=scope.feed, destination=scope.destination, help=dict(_helps(status)), runs=documents
     )
+
+
+def _helps(status: FeedStatus) -> Iterator[tuple[str, str]]:
+    """Yield for each thing that waits for a person what would help."""
+    return ((what, HELP[what].format(feed=status.book.feed)) for what in status.waiting)
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:
     """Show a line for each feed, then how many need attention and how to see why."""
     is_one_service = len({status.book.destination for status in feeds}) == 1
-    output.table("where the feeds stand", _COLUMNS, [_row(status, is_one_service=is_one_service) for status in feeds])
-    needy = [status.book.feed for status in feeds if _needs_attention(status)]
-    of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} somebody"
+    needy, lines = [], []
+    for status in feeds:
+        last, waiting = status.last_run, _counts(status.waiting)
+        if waiting or not status.gate.is_open or (last is not None and last.exit_code not in _FINE):
+            needy.append(str(status.book.feed))
+        started, ended = (f"{last.started_at:%Y-%m-%d %H:%M}", run_outcome(last)) if last else ("never", "")
+        name = status.book.feed if is_one_service else _at_service(status)
+        lines.append((name, started, ended, waiting, "; ".join(_besides(status))))
+    output.table("where the feeds stand", _COLUMNS, lines)
+    of_all = f"{len(needy):,} of {counted(len(feeds), 'feed')} need{'s' * (len(needy) == 1)} a person"
     named = ", ".join(needy[:_NAMED]) + (", …" if len(needy) > _NAMED else "")
-    output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` tells what would help" if needy else of_all)
-
-
-def _needs_attention(status: FeedStatus) -> bool:
-    last = status.last_run
-    return bool(status.waiting) or not status.gate.is_open or (last is not None and last.exit_code not in _FINE)
-
-
-def _row(status: FeedStatus, *, is_one_service: bool) -> tuple[object, ...]:
-    last = status.last_run
-    return (
-        status.book.feed if is_one_service else _at_service(status),
-        f"{last.started_at:%Y-%m-%d %H:%M}" if last else "never",
-        run_outcome(last) if last else "",
-        _waiting(status),
-        "; ".join(_besides(status)),
-    )
+    output.note(f"{of_all}: {named}; `eventsync status {needy[0]}` shows what would help" if needy else of_all)
 
 
 def _at_service(status: FeedStatus) -> str:
     return f"{status.book.feed} at {status.book.destination.partition('#')[0] or 'no service'}"
 
 
-def _waiting(status: FeedStatus) -> str:
-    return counts_line({spelt(what): count for what, count in status.waiting.items()})
-
-
-def _help(status: FeedStatus, what: str) -> str:
-    return HELP[what].format(feed=status.book.feed)
+def _counts(counts: Mapping[str, int] | Mapping[EntryState, int]) -> str:
+    return counts_line({spelt(what): count for what, count in counts.items()})
 
 
 def _besides(status: FeedStatus) -> Iterator[str]:
@@ -188,7 +171,7 @@ def _show(output: Output, status: FeedStatus, runs: Sequence[RunRecord]) -> None
 
 def _lines(status: FeedStatus) -> Iterator[str]:
     feed = status.book.feed
-    yield f"rows: {counts_line({spelt(state): count for state, count in status.counts.items()}) or 'none yet'}"
+    yield f"rows: {_counts(status.counts) or 'none yet'}"
     if status.drifted:
         by_hand = f", {status.to_publish:,} of them drafts to be published by hand" if status.to_publish else ""
         off = f", {status.cancelled:,} cancelled at the source, to be withdrawn by hand" if status.cancelled else ""
@@ -196,19 +179,16 @@ def _lines(status: FeedStatus) -> Iterator[str]:
         yield f"drift: {status.drifted:,} changed since they were sent{by_hand}{off}{back}"
     if status.vanished:
         yield f"vanished: {status.vanished:,} gone from the source"
-    waiting = _waiting(status)
+    waiting = _counts(status.waiting)
     yield f"waits for a person: {waiting}; see `eventsync rows {feed}`" if waiting else "waits for a person: nothing"
-    yield from (f"  {spelt(what)}: {_help(status, what)}" for what in status.waiting)
+    yield from (f"  {spelt(what)}: {help_}" for what, help_ in _helps(status))
     if status.set_aside:
         yield f"ignored: {status.set_aside:,}: `eventsync rows {feed} --state ignored` lists them"
     yield "brakes: nothing is held back" if status.gate.is_open else f"brakes: nothing may be sent: {status.gate.reason}"
     if status.slices_left:
         yield f"backfill: {status.slices_left:,} slices are left: `eventsync backfill {feed} --list` shows them, --resume goes on"
-    yield f"held by: {_holder(status.lease)}"
-
-
-def _holder(lease: LeaseHolder | None) -> str:
-    if lease is None:
-        return "nobody"
-    held = f"{lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC"
-    return f"{held}; that process is gone: the next run takes over" if lease.is_gone else held
+    if (lease := status.lease) is None:
+        yield "held by: nobody"
+    else:
+        gone = "; that process is gone: the next run takes over" if lease.is_gone else ""
+        yield f"held by: {lease.name} (process {lease.pid} on {lease.host}) since {lease.acquired_at:%Y-%m-%d %H:%M:%S} UTC{gone}"

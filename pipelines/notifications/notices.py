@@ -13,22 +13,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Self
 
 import structlog
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from connectors.notify import Deliver, Message, Tone, deliver_over
 from mappings.errors import MappingFileError, SyncError
 from mappings.row_key import FeedName
-from mappings.spec.feed import Schedule
+from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import readable_document
 from pipelines.clock import now
 from pipelines.control_characters import replaced
 from pipelines.run.context import BACKFILL
-from pipelines.run.outcome import ExitCode, message_and_hint
+from pipelines.run.outcome import STANDING_TEXTS, ExitCode, message_and_hint
+from pipelines.run.service import read_note, write_note
 from pipelines.run.signals import is_stop_asked, signals_raised
-from pipelines.run.standing import STANDING_TEXTS
 from pipelines.settings import Channels, Recipient, Settings
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
@@ -55,33 +55,53 @@ HELP = {
 
 
 class Cause(StrEnum):
-    """Causes of runs first; those of rows are the words of `rows --state`."""
+    """Causes of runs first; those of rows are the words of `rows --state`. Each has a heading for titles of messages."""
 
-    FILE = "file"
-    BRAKE = "brake"
-    KEY = "key"
-    SET_UP = "set-up"
-    AWAY = "away"
-    FAILED = "failed"
-    LOST = "lost"
-    OVERDUE = "overdue"
-    CONFLICT = "conflict"
-    REFUSED = "refused"
-    BLOCKED = "blocked"
-    UNCERTAIN = "uncertain"
-    REJECTED = "rejected"
-    HELD = "held"
-    DRIFT = "drift"
-    VANISHED = "vanished"
-    EARLIER = "earlier"
+    heading: str
+
+    def __new__(cls, word: str, heading: str = "") -> Self:
+        """Return the member; its value is the word alone."""
+        cause = str.__new__(cls, word)
+        cause._value_, cause.heading = word, heading
+        return cause
+
+    FILE = "file", "its mapping file is broken"
+    BRAKE = "brake", "stopped by a brake"
+    KEY = "key", "the service refuses us"
+    SET_UP = "set-up", "cannot run as it is set up"
+    AWAY = "away", "paused"
+    FAILED = "failed", "the run failed"
+    LOST = "lost", "a run was lost"
+    OVERDUE = "overdue", "no run has come"
+    CONFLICT = "conflict", "rows in conflict"
+    REFUSED = "refused", "rows refused"
+    BLOCKED = "blocked", "rows blocked"
+    UNCERTAIN = "uncertain", "rows uncertain"
+    REJECTED = "rejected", "rows rejected"
+    HELD = "held", "rows held back"
+    DRIFT = "drift", "rows changed"
+    VANISHED = "vanished", "rows gone"
+    EARLIER = "earlier", "earlier events to remove"
 
 
+MOST_AN_HOUR = 6
+AN_HOUR = timedelta(hours=1)
+FIRST_PAUSE = timedelta(minutes=5)
+"""Exponential backoff for a recipient that cannot be reached, up to an hour."""
+LONGEST = timedelta(seconds=30)
+"""After so long, no further message is begun: it is due the next time."""
+MOST_FEEDS = 15
+"""Feeds shown at length; of more only the names are listed."""
+MOST_NAMED = 50
+MOST_CHARS = 600
+"""Characters of one sentence of a message."""
+_RUNS_READ = (3, 100)
+"""So many runs are read for the last one with an end of its own, and so many where none of those has one."""
+_MENTIONS = re.compile(r"(?<!\w)@(?=\w)|<(?=[!@#])")
+_UNSEEN = "\N{ZERO WIDTH SPACE}"
 _TIME = "%Y-%m-%d %H:%M UTC"
 _GRACE = timedelta(minutes=5)
 """A lease counts for so much longer: clocks of machines differ, and a machine that slept goes on with its own."""
-CAUSES_OF_RUNS = frozenset(
-    {Cause.FILE, Cause.BRAKE, Cause.KEY, Cause.SET_UP, Cause.AWAY, Cause.FAILED, Cause.LOST, Cause.OVERDUE}
-)
 _CAUSES = {
     ExitCode.CONFIG: Cause.SET_UP,
     ExitCode.REFUSED: Cause.KEY,
@@ -131,15 +151,6 @@ def is_conclusive(run: RunRecord) -> bool:
     return run.exit_code is not None and run.exit_code not in SILENT
 
 
-def runs_came(engine: StateDb, destination: str) -> Mapping[FeedName, datetime]:
-    """Return when each feed last ran; backfills do not count.
-
-    Raises:
-        SyncError: the state DB cannot be read.
-    """
-    return last_came(engine, destination, SILENT, BACKFILL)
-
-
 def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, now: datetime) -> Concern | None:
     """Return the concern that a feed's run did not come; None where it did, or without a schedule.
 
@@ -157,22 +168,6 @@ def overdue(feed: FeedName, schedule: Schedule | None, came: datetime | None, no
     return Concern(Cause.OVERDUE, text, f"{hint}; `eventsync run {feed}` runs it now")
 
 
-class Owned(Protocol):
-    """A feed's mapping, or a file that should be one."""
-
-    @property
-    def feed(self) -> FeedName: ...
-
-    @property
-    def owner(self) -> str: ...
-
-    @property
-    def notify(self) -> Sequence[str]: ...
-
-    @property
-    def schedule(self) -> Schedule | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FileOfFeed:
     """What can still be read of a broken mapping file."""
@@ -181,6 +176,9 @@ class FileOfFeed:
     owner: str = ""
     notify: tuple[str, ...] = ()
     schedule: Schedule | None = None
+
+
+Owned = FeedMapping | FileOfFeed
 
 
 def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -> Iterator[tuple[FileOfFeed, Concern]]:
@@ -196,51 +194,14 @@ def broken_files(errors: Collection[MappingFileError], taken: Collection[str]) -
         yield FileOfFeed(feed, owner if isinstance(owner, str) else "", channels), Concern(Cause.FILE, text, error.hint)
 
 
-MOST_AN_HOUR = 6
-PACE_HOUR = timedelta(hours=1)
-FIRST_PAUSE = timedelta(minutes=5)
-"""Exponential backoff for a recipient that cannot be reached, up to an hour."""
-LONGEST = timedelta(seconds=30)
-"""After so long, no further message is begun: it is due the next time."""
-MOST_FEEDS = 15
-"""Feeds shown at length; of more only the names are listed."""
-MOST_NAMED = 50
-MOST_CHARS = 600
-"""Characters of one sentence of a message."""
-_RUNS_READ = (3, 100)
-"""So many runs are read for the last one with an end of its own, and so many where none of those has one."""
-_MENTIONS = re.compile(r"(?<!\w)@(?=\w)|<(?=[!@#])")
-_UNSEEN = "\N{ZERO WIDTH SPACE}"
-_TITLES = {
-    Cause.FILE: "its mapping file is broken",
-    Cause.BRAKE: "stopped by a brake",
-    Cause.KEY: "the service refuses us",
-    Cause.SET_UP: "cannot run as it is set up",
-    Cause.AWAY: "paused",
-    Cause.FAILED: "the run failed",
-    Cause.LOST: "a run was lost",
-    Cause.OVERDUE: "no run has come",
-    Cause.CONFLICT: "rows in conflict",
-    Cause.REFUSED: "rows refused",
-    Cause.BLOCKED: "rows blocked",
-    Cause.UNCERTAIN: "rows uncertain",
-    Cause.REJECTED: "rows rejected",
-    Cause.HELD: "rows held back",
-    Cause.DRIFT: "rows changed",
-    Cause.VANISHED: "rows gone",
-    Cause.EARLIER: "earlier events to remove",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class FeedNews:
+class FeedNews(NamedTuple):
     """News of one feed for one recipient: what is `new`, what is `over`, and what was reported before and still stands."""
 
     feed: FeedName
     owner: str
-    new: tuple[Concern, ...]
-    over: tuple[Notice, ...] = ()
-    standing: tuple[Concern, ...] = ()
+    new: Sequence[Concern]
+    over: Sequence[Notice] = ()
+    standing: Sequence[Concern] = ()
 
     @property
     def text(self) -> str:
@@ -250,9 +211,9 @@ class FeedNews:
             lines.append(f"- {harmless(concern.text)}")
             lines += [f"  What would help: {harmless(concern.hint)}"] if concern.hint else []
         for notice in self.over:
-            lines.append(f"- Over, told on {notice.told_at or notice.noted_at:%Y-%m-%d %H:%M} UTC: {harmless(notice.words)}")
+            lines.append(f"- Over, told on {notice.told_at or notice.noted_at:{_TIME}}: {harmless(notice.words)}")
         if self.standing:
-            open_ones = (f"{_TITLES[one.cause]}{f' ({one.rows:,})' if one.rows else ''}" for one in self.standing)
+            open_ones = (f"{one.cause.heading}{f' ({one.rows:,})' if one.rows else ''}" for one in self.standing)
             lines.append(f"Still open, told before: {'; '.join(open_ones)}")
         return "\n".join(lines)
 
@@ -260,30 +221,28 @@ class FeedNews:
 def message_of(news: Sequence[FeedNews], service: str, page: str = "") -> Message:
     """Return the message about all these feeds. `service`: where events are sent; `page`: where runs are shown."""
     order = [*Cause]
-    gravest_first = sorted(
-        news, key=lambda one: (min((order.index(concern.cause) for concern in one.new), default=len(order)), one.feed)
-    )
+
+    def gravity(one: FeedNews) -> tuple[int, str]:
+        return min((order.index(concern.cause) for concern in one.new), default=len(order)), one.feed
+
+    gravest_first = sorted(news, key=gravity)
     shown, others = gravest_first[:MOST_FEEDS], gravest_first[MOST_FEEDS:]
-    foot = [f"Service: {service}"] if service else []
-    if others:
-        named = ", ".join(one.feed for one in others[:MOST_NAMED]) + (", …" if len(others) > MOST_NAMED else "")
-        foot.insert(0, f"And {len(others)} more feeds: {named}: `eventsync status` tells of each")
-    if page:
-        foot.append(f"Runs: {page}")
-    causes = {concern.cause for one in news for concern in one.new}
-    tone = Tone.ALARM if causes & CAUSES_OF_RUNS else Tone.WARNING if causes else Tone.RELIEF
-    return Message(_title(news), "\n\n".join(filter(None, [*(one.text for one in shown), "\n".join(foot)])), tone)
-
-
-def _title(news: Sequence[FeedNews]) -> str:
-    concerned = [one for one in news if one.new]
-    if len(concerned) > 1:
-        return f"eventsync: {len(concerned)} feeds need somebody"
+    named = ", ".join(one.feed for one in others[:MOST_NAMED]) + (", …" if len(others) > MOST_NAMED else "")
+    foot = [
+        f"And {len(others)} more feeds: {named}: `eventsync status` tells of each" if others else "",
+        f"Service: {service}" if service else "",
+        f"Runs: {page}" if page else "",
+    ]
+    concerned = [one for one in gravest_first if one.new]
     if not concerned:
-        return f"eventsync: {news[0].feed}: over" if len(news) == 1 else f"eventsync: over at {len(news)} feeds"
-    (one,) = concerned
-    more = f", and {len(one.new) - 1} more" if len(one.new) > 1 else ""
-    return f"eventsync: {one.feed}: {_TITLES[one.new[0].cause]}{more}"
+        title, tone = f"{news[0].feed}: over" if len(news) == 1 else f"over at {len(news)} feeds", Tone.RELIEF
+    else:
+        gravest = concerned[0].new
+        title = f"{concerned[0].feed}: {gravest[0].cause.heading}{f', and {len(gravest) - 1} more' if len(gravest) > 1 else ''}"
+        title = f"{len(concerned)} feeds need somebody" if len(concerned) > 1 else title
+        tone = Tone.WARNING if gravity(concerned[0])[0] >= order.index(Cause.CONFLICT) else Tone.ALARM
+    body = [*(one.text for one in shown), "\n".join(filter(None, foot))]
+    return Message(f"eventsync: {title}", "\n\n".join(filter(None, body)), tone)
 
 
 def harmless(text: str) -> str:
@@ -302,37 +261,24 @@ class SentMessages:
     failed_at: datetime | None = None
 
     def may_go(self, now: datetime) -> bool:
-        """Whether another message may go now; a failure in the future is of a clock that was set back since."""
-        pause = min(FIRST_PAUSE * 2 ** max(self.failures - 1, 0), PACE_HOUR)
+        """Whether another message may go now. A time in the future is of a clock that was set back since, and does not count."""
+        pause = min(FIRST_PAUSE * 2 ** max(self.failures - 1, 0), AN_HOUR)
         if self.failed_at is not None and self.failed_at <= now < self.failed_at + pause:
             return False
-        return len(self._of_the_hour(now)) < MOST_AN_HOUR
+        return len(_of_last_hour(self.accepted, now)) < MOST_AN_HOUR
 
-    def with_accepted(self, now: datetime) -> SentMessages:
-        """Return the same after a message that was accepted."""
-        return SentMessages((*self._of_the_hour(now), now))
-
-    def with_failure(self, now: datetime) -> SentMessages:
-        """Return the same after a message that was not."""
+    def after(self, now: datetime, *, is_accepted: bool) -> SentMessages:
+        """Return the same after one more message."""
+        if is_accepted:
+            return SentMessages((*_of_last_hour(self.accepted, now), now))
         return replace(self, failures=min(self.failures + 1, 10), failed_at=now)
 
-    def __str__(self) -> str:
-        return _SENT_MESSAGES.dump_json(self).decode()
 
-    def _of_the_hour(self, now: datetime) -> tuple[datetime, ...]:
-        """Return the messages that still count; one of a clock that was wrong does not."""
-        return tuple(at for at in self.accepted if now - PACE_HOUR < at <= now)
+def _of_last_hour(times: Sequence[datetime], now: datetime) -> list[datetime]:
+    return [at for at in times if now - AN_HOUR < at <= now]
 
 
 _SENT_MESSAGES = TypeAdapter(SentMessages)
-
-
-def sent_messages_of(text: str | None) -> SentMessages:
-    """Return what `str` wrote; nothing where it was not written, or cannot be read."""
-    try:
-        return _SENT_MESSAGES.validate_json(text or "{}")
-    except ValidationError:
-        return SentMessages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +287,7 @@ class Notifier:
 
     What is due is remembered in the state DB, so that runs and the sensor can both notify. A message that does not get through
     fails nothing: it stays due. `page`: the address at which a person looks at runs, "" if there is none.
+    Every method raises `SyncError` where the state DB cannot be read or written.
     """
 
     engine: StateDb
@@ -357,11 +304,8 @@ class Notifier:
 
         `crashes`: concerns that the state DB does not know of. `late`: feeds that may be reported overdue; of others only the
         end of that is reported. A recipient that cannot be reached, or got enough messages for now, gets the rest later.
-
-        Raises:
-            SyncError: the state DB cannot be read or written.
         """
-        began, noted, came = self.now(), _by_feed(self._sent.all()), runs_came(self.engine, self.destination)
+        began, noted, came = self.now(), _by_feed(self._sent.all()), self._runs_came()
         owners: dict[FeedName, str] = {}
         concerns: dict[FeedName, tuple[Concern, ...]] = {}
         audience: dict[Recipient, list[FeedName]] = defaultdict(list)
@@ -369,11 +313,13 @@ class Notifier:
             for name in self.channels.unknown(one.notify):
                 log = structlog.get_logger()
                 log.warning("a feed names a channel that EVENTSYNC_NOTIFY does not", feed=one.feed, channel=name)
-            known = noted.get(one.feed, ())
+            known = noted.get(one.feed, [])
             may_be_late = one.feed in late or any(notice.cause == Cause.OVERDUE.value for notice in known)
             missed = overdue(one.feed, one.schedule, came.get(one.feed), self.now()) if may_be_late else None
+            found = self._concerns(one.feed)
+            more = [concern for concern in ((crashes or {}).get(one.feed), missed) if concern is not None]
+            concerns[one.feed] = (*(each for each in more if each.cause not in {other.cause for other in found}), *found)
             owners[one.feed] = one.owner
-            concerns[one.feed] = self._concerns(one.feed, filter(None, ((crashes or {}).get(one.feed), missed)))
             recipients = self.channels.recipients(one.owner, one.notify)
             self._note(one.feed, {recipient.name for recipient in recipients}, concerns[one.feed], known)
             for recipient in recipients:
@@ -383,11 +329,7 @@ class Notifier:
                 self._send(recipient, about, owners, concerns)
 
     def notify_of_lost_runs(self, feeds: Iterable[Owned]) -> None:
-        """Notify of feeds whose last run was lost, before the next run begins.
-
-        Raises:
-            SyncError: as `notify`.
-        """
+        """Notify of feeds whose last run was lost, before the next run begins."""
         runs = LedgerQueries(self.engine).runs
         last = [(one, runs(destination=self.destination, feed=one.feed, limit=1)) for one in feeds]
         open_ones = [one for one, found in last if found and found[0].finished_at is None]
@@ -396,11 +338,7 @@ class Notifier:
     def files(
         self, broken: Collection[MappingFileError], sound: Iterable[Owned]
     ) -> tuple[Sequence[Owned], Mapping[FeedName, Concern]]:
-        """Return, as `notify` takes them, the mapping files that cannot be used and those that were reported and are mended.
-
-        Raises:
-            SyncError: as `notify`.
-        """
+        """Return, as `notify` takes them, the mapping files that cannot be used and those that were reported and are mended."""
         feeds = {one.feed: one for one in sound}
         found = {file.feed: (file, concern) for file, concern in broken_files(broken, feeds)}
         former = {one.feed for one in self._sent.all() if one.cause == Cause.FILE.value}
@@ -408,12 +346,8 @@ class Notifier:
         return [*(file for file, _ in found.values()), *mended], {feed: concern for feed, (_, concern) in found.items()}
 
     def newly_overdue(self, feeds: Iterable[Owned]) -> frozenset[FeedName]:
-        """Return the feeds with recipients whose runs no longer come, and that were not reported yet.
-
-        Raises:
-            SyncError: as `notify`.
-        """
-        came = runs_came(self.engine, self.destination)
+        """Return the feeds with recipients whose runs no longer come, and that were not reported yet."""
+        came = self._runs_came()
         noted = {one.feed for one in self._sent.all() if one.cause == Cause.OVERDUE.value}
         maybe = (one for one in feeds if one.feed not in noted and self.channels.recipients(one.owner, one.notify))
         return frozenset(one.feed for one in maybe if overdue(one.feed, one.schedule, came.get(one.feed), self.now()))
@@ -422,16 +356,14 @@ class Notifier:
         """Return the feeds of which a notification is due."""
         return self._sent.unfinished()
 
-    def _concerns(self, feed: FeedName, more: Iterable[Concern]) -> tuple[Concern, ...]:
-        """Return the concerns of the feed's latest runs and of its rows, after `more` that they do not have."""
+    def _concerns(self, feed: FeedName) -> list[Concern]:
+        """Return the concerns of the feed's latest runs and of its rows."""
         runs: tuple[RunRecord, ...] = ()
         for limit in _RUNS_READ:
             runs = LedgerQueries(self.engine).runs(destination=self.destination, feed=feed, limit=limit)
             if len(runs) < limit or any(map(is_conclusive, runs)):
                 break
-        found = [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
-        known = {concern.cause for concern in found}
-        return (*(concern for concern in more if concern.cause not in known), *found)
+        return [concern for status in self._status(feed) for concern in concerns_of(status, runs, self.now())]
 
     def _note(self, feed: FeedName, recipients: Collection[str], concerns: Sequence[Concern], known: Sequence[Notice]) -> None:
         """Write down what each recipient should know, where that differs from what is written."""
@@ -456,10 +388,10 @@ class Notifier:
         log = structlog.get_logger().bind(recipient=recipient.name)
         if not due:
             return
-        if not sent_messages_of(notes.read(name)).may_go(self.now()):
+        if not (read_note(notes, name, _SENT_MESSAGES) or SentMessages()).may_go(self.now()):
             log.info("a notice is held back: its recipient is told with the next one")
             return
-        claimed = tuple(notice for feed in sorted(due) for notice in self._sent.claim(feed, recipient.name))
+        claimed = [notice for feed in sorted(due) for notice in self._sent.claim(feed, recipient.name)]
         if not claimed:
             return
         problem = "interrupted"
@@ -471,13 +403,17 @@ class Notifier:
         finally:
             if problem:
                 self._sent.release(claimed)
-        sent = sent_messages_of(notes.read(name))
         if problem:
             log.warning("a notice could not be sent; it is tried again after a later run", problem=problem)
         else:
             self._sent.settle(claimed)
             log.info("a notice was sent", title=message.title)
-        notes.write(name, str(sent.with_failure(self.now()) if problem else sent.with_accepted(self.now())))
+        sent = read_note(notes, name, _SENT_MESSAGES) or SentMessages()
+        write_note(notes, name, _SENT_MESSAGES, sent.after(self.now(), is_accepted=not problem))
+
+    def _runs_came(self) -> Mapping[FeedName, datetime]:
+        """Return when each feed last ran; backfills do not count."""
+        return last_came(self.engine, self.destination, SILENT, BACKFILL)
 
     def _status(self, feed: FeedName) -> tuple[FeedStatus, ...]:
         return LedgerQueries(self.engine, self.now).status(destination=self.destination, feed=feed)
@@ -491,13 +427,13 @@ def _news(feed: FeedName, owner: str, notices: Sequence[Notice], concerns: Seque
     """Return what these notices say of a feed."""
     by_cause = {concern.cause: concern for concern in concerns}
     words = {Cause(one.cause): one.words for one in notices}
-    new = sorted((Cause(one.cause) for one in notices if one.told_at is None), key=[*Cause].index)
+    unsent = {Cause(one.cause) for one in notices if one.told_at is None}
     return FeedNews(
         feed,
         owner,
-        new=tuple(by_cause.get(cause) or Concern(cause, words[cause], "") for cause in new),
-        over=tuple(one for one in notices if one.told_at is not None),
-        standing=tuple(concern for cause, concern in by_cause.items() if cause not in words),
+        new=[by_cause.get(cause) or Concern(cause, words[cause], "") for cause in Cause if cause in unsent],
+        over=[one for one in notices if one.told_at is not None],
+        standing=[concern for cause, concern in by_cause.items() if cause not in words],
     )
 
 
@@ -515,7 +451,7 @@ def notifier_of(settings: Settings, engine: StateDb, now: Callable[[], datetime]
 
 
 def notify_of_lost_state_db(feeds: Iterable[Owned], settings: Settings, trouble: SyncError) -> bool:
-    """Notify everybody that the state DB cannot be used; return whether any message got through."""
+    """Notify every recipient that the state DB cannot be used; return whether any message got through."""
     audience = {one for mapping in feeds for one in settings.channels.recipients(mapping.owner, mapping.notify)}
     help_ = f"\nWhat would help: {harmless(trouble.hint)}" if trouble.hint else ""
     body = f"No feed can run.\n{harmless(str(trouble))}{help_}"

@@ -12,26 +12,24 @@ from functools import partial
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.event_api.media import ImageFetcher
 from connectors.sources.catalogue import open_source
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import compile_feed
 from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
-from pipelines.clock import monotonic_s
 from pipelines.run.backfill import narrow_to
 from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
-from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
-from pipelines.run.publish import PublishJob, PublishReport, outcome_of_publish, publish
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of, outcome_of_standing
+from pipelines.run.preflight import Preflight
+from pipelines.run.publish import GRACE_S, Drain, PublishReport, SystemicFailure, outcome_of_publish, patience_with, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
-from pipelines.run.stage import ChangeProbe, ReadInputs, Staged, StageJob, plan_read, stage
-from pipelines.run.standing import outcome_of_standing
-from pipelines.run.systemic_failure import Preflight, SystemicFailure, patience_with
+from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
@@ -81,8 +79,7 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        published: PublishReport | None = None
-        outcome = RunOutcome("done", ExitCode.DONE)
+        published, outcome = None, RunOutcome("done", ExitCode.DONE)
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
@@ -163,12 +160,10 @@ class FeedRun:
     def _stage(self, lease: LeaseKeeper) -> Staged:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            job = self._stage_job(lease)
-            staged = stage(job)
-            of_reading = staged.notices[len(job.notices) :]
-            for notice in of_reading:
+            staged = stage(self._stage_job(lease))
+            for notice in staged.notices:
                 structlog.get_logger().info("how the source was read", notice=notice)
-            self._add_notices([*of_reading, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
+            self._add_notices([*staged.notices, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             self.context.telemetry.count(asdict(staged.report.account))
@@ -189,19 +184,18 @@ class FeedRun:
         notices = (change,) if change else ()
         self._warn(notices)
         ledger = context.ledger(mapping)
-        known = ReadInputs(mapping, mapper, lists.evidence, context.now())
-        plan = plan_read(known, options, ledger.bookmark())
+        plan = plan_read(mapping, mapper, lists.evidence, context.now(), options, ledger.bookmark())
         spec, folder = narrow_to(mapping, options.window, mapper).source, mapping.path.parent
         with signals_raised():
             source = open_source(spec, folder, mapper.columns, access=context.settings.access, since=plan.since)
-        snapshot = partial(take_snapshot, mapping.source, folder)
-        probe = ChangeProbe(snapshot, known.fit_today, known.began) if context.leaves_traces else None
         advance = context.telemetry.reading(self.watcher.read)
+        snapshot = partial(take_snapshot, mapping.source, folder) if context.leaves_traces else None
         run_id = self.identity.run_id
-        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, notices, plan, probe)
+        return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
 
     def _publish(self, lease: LeaseKeeper) -> PublishReport:
         context, mapping, run_id = self.context, self.mapping, self.identity.run_id
+        settings, policy = context.settings, mapping.publish
         outbox: Outbox | None = None
 
         def account() -> PublishAccount | None:
@@ -210,41 +204,33 @@ class FeedRun:
             except SyncError:
                 return None
 
+        def open_covers() -> CoverImages:
+            allows_private = settings.allow_private_images
+            fetcher = ImageFetcher(sleep=asyncio.sleep, random=random.random, allows_private=allows_private)
+            return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
+
         with context.telemetry.phase("publish"), self._closed_if_left("publishing", account):
             self._begin_phase("publishing")
             pass_the_gate(context.ledger(mapping), mapping, self.options, f"run {run_id}")
             outbox = self.open_outbox(lease)
             self.watcher.owed(outbox.owed)
-            published = replace(publish(self._publish_job(lease, outbox)), written_back=self._write_back())
+            drain = Drain(
+                outbox,
+                policy.most_in_flight,
+                GRACE_S,
+                context.telemetry.settling(self.watcher.settled),
+                assure=lease.assure,
+                systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected), outbox.owed),
+                report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
+                on_loss=lease.on_loss,
+            )
+            preflight, is_traced = Preflight(context.notes, mapping), context.telemetry.seen is not None
+            published = publish(drain, partial(context.api, mapping), open_covers, preflight, is_traced=is_traced)
+            published = replace(published, written_back=self._write_back())
             self._warn(published.outlook.notices)
-            put_pace(context.engine, context.settings.destination, mapping.feed, run_id, published.pace)
+            put_pace(context.engine, settings.destination, mapping.feed, run_id, published.pace)
             self._close(self._unless_missing(outcome_of_publish(published, mapping)), published.account)
             return published
-
-    def _publish_job(self, lease: LeaseKeeper, outbox: Outbox) -> PublishJob:
-        """Prepare a drain; the client is opened when it begins."""
-        context, mapping = self.context, self.mapping
-        settings, policy = context.settings, mapping.publish
-
-        def open_covers() -> CoverImages:
-            limits = ImageLimits(allows_private=settings.allow_private_images)
-            fetcher = ImageFetcher(limits, sleep=asyncio.sleep, random=random.random, in_flight=policy.most_in_flight)
-            return CoverImages(fetcher, MediaMemory(context.engine, settings.destination), settings.namespace, context.now)
-
-        return PublishJob(
-            outbox=outbox,
-            open_api=partial(context.api, mapping),
-            open_covers=open_covers,
-            assure=lease.assure,
-            on_loss=lease.on_loss,
-            report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
-            is_traced=context.telemetry.seen is not None,
-            in_flight=policy.most_in_flight,
-            advance=context.telemetry.settling(self.watcher.settled),
-            clock_s=monotonic_s,
-            preflight=Preflight(context.notes, mapping),
-            systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected)),
-        )
 
     def _outcome_of_stage(self, staged: Staged) -> RunOutcome:
         """Return the outcome of a stage: by its brakes and, where the run ends with it, by what waits for a person."""

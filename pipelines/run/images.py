@@ -151,7 +151,7 @@ class CoverImages:
         found: int | ImageProblem = ImageProblem("The image was not uploaded.")
         for revision in range(KEYS_OF_AN_IMAGE):
             key = idempotency_key(self._namespace, _MEDIA, RowKey(image.digest.hex()), action="upload", revision=revision)
-            found = await api.upload(image, key)
+            found = await api.uploader.upload(image, key)
             if found not in self._gone and (isinstance(found, int) or not found.is_key_used):
                 break
         if isinstance(found, int):

@@ -1,36 +1,46 @@
 """Publish what is owed: open the client, check the contract, then claim, deliver and settle with several requests in flight.
 
 COMMIT POINT 2 of a run. A slot claims its next intent in the very transaction that makes its last answer durable, so that a
-kill leaves at most as many unanswered rows as there were slots. Never needs the source.
+kill leaves at most as many unanswered rows as there were slots. Never needs the source. A drain whose answers show together that
+the mapping or the key is wrong, and not single rows, is stopped.
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from connectors.errors import OutageError
+from connectors.errors import OutageError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage
 from connectors.rate_limit import RateReport
-from mappings.delivery import Answer, Intent, Postponed, Receipt, Superseded, Verdict
+from mappings.delivery import Answer, Blocked, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
 from mappings.spec.feed import FeedMapping
+from pipelines.clock import monotonic_s
 from pipelines.run.images import CoverImages, CoverProblem
 from pipelines.run.options import Advance
-from pipelines.run.outcome import ExitCode, RunOutcome, outcome_of
+from pipelines.run.outcome import (
+    NAMED,
+    BrakeError,
+    ExitCode,
+    RunOutcome,
+    copies_line,
+    joined_lines,
+    outcome_of,
+    outcome_of_standing,
+)
+from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
 from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
-from pipelines.run.standing import NAMED, copies_line, joined_lines, outcome_of_standing
-from pipelines.run.systemic_failure import CLEAR, CautiousStart, Outlook, Preflight, SameRefusalError, SystemicFailure
 from pipelines.run.write_back import WrittenBack
 from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount
@@ -52,10 +62,139 @@ _TURNED_AWAY_S = 1.3
 """How long it may take until every row that waits for a slot has been turned away."""
 _MOST_USED = 1.05
 """A bucket that was full lets through a little more than its rate."""
+SAME_REFUSALS = 25
+"""After so many first answers that are the same refusal (field and issue), the mapping is considered wrong."""
+MOST_IN_A_ROW = 1000
+"""So many equal refusals in a row stop any run, however long it is and even after deliveries. And after so many rows in a row for
+whose channels the key lacks the scope, it is considered to lack it for all.
+"""
+PATIENT_ANSWERS = 10
+"""After so many rows that neither pass nor are refused as announced, the page is ignored."""
+_ROUNDING = 1e-9
+"""Shares are binary fractions: 29 % of 100 must not be a little less than 29."""
 T = TypeVar("T")
 Task = asyncio.Task[Any]
 Deliver = Callable[[Intent], Awaitable[Verdict]]
-OnLoss = Callable[[SyncError], None]
+OpenApi = Callable[[Passage], AbstractAsyncContextManager[EventApi]]
+OpenCovers = Callable[[], CoverImages]
+
+
+class SameRefusalError(BrakeError):
+    """Rows are refused for a reason that is not their own. `reason` is equal for equal refusals."""
+
+    def __init__(self, which: str, reason: str) -> None:
+        super().__init__(
+            f"{which} refused for the same reason: {reason}",
+            brakes=("same refusal",),
+            hint="mend the mapping, then run again: refused rows are sent anew when their payload changes; "
+            "if it was the service that was wrong, `eventsync retry FEED` lets them go out as they are; "
+            "the next run sends one row first, and the others once it has passed",
+        )
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class SystemicFailure:
+    """Stops a drain that is refused as a whole: by the same refusal again and again, as the page announced, or for every channel.
+
+    `patience`: so many equal refusals in a row stop a run in which other rows have passed before. `stopped_by`: the reason for
+    which an earlier run was stopped, `expected`: the refusals that the service's page announces; for either, rows are sent one
+    by one until one has passed. `owed`: rows that the drain would send. `scope_cause`: why rows of a drain that sent everything
+    are still pending. `has_disproved`: a row has passed in spite of the page, which alone stops nothing.
+    """
+
+    patience: int = MOST_IN_A_ROW
+    owed: int = 0
+    stopped_by: str = ""
+    expected: tuple[ExpectedRefusal, ...] = ()
+    scope_cause: SyncError | None = None
+    has_disproved: bool = False
+    _has_passed: bool = False
+    _answers: int = 0
+    _conclusive: int = 0
+    _are_all_equal: bool = True
+    _refusals: int = 0
+    _in_a_row: int = 0
+    _issue: str | None = None
+    _out_of_scope: int = 0
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether an earlier run was stopped, and no row has passed since."""
+        return bool(self.stopped_by) and not self._has_passed
+
+    @property
+    def is_cautious(self) -> bool:
+        """Whether rows are sent one by one."""
+        return self.is_doubtful or self._heeds_page
+
+    @property
+    def _heeds_page(self) -> bool:
+        return bool(self.expected) and not self.has_disproved and self._conclusive < PATIENT_ANSWERS
+
+    def cause(self, intent: Intent, verdict: Verdict) -> SyncError | None:
+        """Take one more verdict into account; return why the run must stop, if it must."""
+        if isinstance(verdict, Superseded):
+            self._out_of_scope = 0
+            return None  # an old refusal that is repeated is not final: the row is sent once more under its next key
+        if self._heeds_page and (cause := self._announced(intent, verdict)):
+            return cause
+        if isinstance(verdict, Postponed):
+            if not isinstance(verdict.cause, ScopeMissingError):
+                return verdict.cause
+            self._out_of_scope, self.scope_cause = self._out_of_scope + 1, verdict.cause
+            return verdict.cause if self._out_of_scope >= MOST_IN_A_ROW else None
+        if not isinstance(verdict, Uncertain):
+            self._out_of_scope = 0
+        # A refusal of our own (a broken image in many rows) was never sent: it proves nothing about the mapping.
+        if isinstance(verdict, Refusal) and verdict.attempts:
+            return self._after_refusal(verdict.answer)
+        if not isinstance(verdict, Uncertain | Refusal):
+            self._has_passed = self._has_passed or isinstance(verdict, Receipt | Unconfirmed)
+            self._in_a_row = 0
+        return None
+
+    def _announced(self, intent: Intent, verdict: Verdict) -> SyncError | None:
+        """Return why the drain must stop, if a row was refused as the page announces.
+
+        An intent that an earlier run may have sent proves nothing by passing: its answer may be that of the earlier attempt,
+        under an earlier contract.
+        """
+        self._answers += 1
+        self._conclusive += not intent.is_unanswered
+        self.has_disproved = isinstance(verdict, Receipt) and not intent.is_unanswered
+        answer = verdict.answer
+        announced = next((one for one in self.expected if one.explains(answer)), None)
+        if announced is None or not isinstance(verdict, Refusal | Blocked):
+            return None
+        refusal = f"{answer.status} {': '.join(filter(None, (answer.field, answer.issue or answer.message)))}"
+        return BrakeError(
+            f"{announced.text}; a row was refused for it ({refusal}), {max(self.owed - self._answers, 0)} rows were not sent",
+            brakes=("contract",),
+            hint="see `eventsync check --live`, mend the mapping and run again: nothing is lost, every row keeps its key",
+        )
+
+    def _after_refusal(self, answer: Answer) -> SyncError | None:
+        issue = " ".join(filter(None, (answer.code, answer.field, answer.issue)))
+        if self.is_doubtful and issue == self.stopped_by:
+            return SameRefusalError("the row that was sent first after a stop was", issue)
+        self._are_all_equal = self._are_all_equal and self._issue in {None, issue}
+        self._refusals, self._in_a_row = self._refusals + 1, self._in_a_row + 1 if issue == self._issue else 1
+        self._issue = issue
+        if self._are_all_equal and not self._has_passed:
+            is_enough, which = self._refusals >= SAME_REFUSALS, f"the first {self._refusals} rows were all"
+        else:
+            is_enough, which = self._in_a_row >= self.patience, f"{self._in_a_row} rows in a row were all"
+        return SameRefusalError(which, issue) if is_enough else None
+
+
+def patience_with(owed: int, bad_share: float | None) -> int:
+    """Return how many equal refusals in a row stop a run that owes so many rows, once rows have passed.
+
+    A partner may have listed bad rows side by side: as many as the feed allows (`rejected`; None: any) are no sign of more.
+    """
+    beyond = MOST_IN_A_ROW if bad_share is None else int(owed * bad_share + _ROUNDING) + 1
+    return min(max(SAME_REFUSALS, beyond), MOST_IN_A_ROW)
 
 
 @dataclass(slots=True)
@@ -64,7 +203,7 @@ class Drain:
 
     `in_flight`: requests at a time. `grace_s`: how long requests in flight may take to finish once it is to stop. `advance` is
     called with the number of rows settled. `assure` is awaited right before each request leaves, and may raise: then nothing
-    leaves. After `run`, `cause` says why the drain ended early, if it did.
+    leaves. `report` prints a sentence for the person who watches. After `run`, `cause` says why the drain ended early, if it did.
     """
 
     outbox: Outbox
@@ -73,10 +212,16 @@ class Drain:
     advance: Advance
     deliver: Deliver | None = None
     assure: Callable[[], Awaitable[None]] | None = None
-    api: EventApi | None = None
     systemic: SystemicFailure = field(default_factory=SystemicFailure)
-    caution: CautiousStart = field(default_factory=CautiousStart)
+    report: Callable[[str], None] = lambda _sentence: None
+    on_loss: Callable[[Callable[[SyncError], None]], None] = lambda _leave: None
+    """Registers what is called once another run has taken the feed over."""
     cause: SyncError | None = None
+    outlook: Outlook = CLEAR
+    pace: RateReport | None = None
+    cover_problems: list[CoverProblem] = field(default_factory=list)
+    _api: EventApi | None = None
+    _preflight: asyncio.Task[Outlook] | None = None
     _answered: list[Settled] = field(default_factory=list)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: dict[Task, Intent] = field(default_factory=dict)
@@ -84,6 +229,57 @@ class Drain:
     _has_left: set[Task | None] = field(default_factory=set)
     _deadline: float = inf
     _patience_until: float = inf
+
+    async def publish(
+        self,
+        open_api: OpenApi,
+        open_covers: Callable[[], CoverImages],
+        preflight: Preflight | None = None,
+        *,
+        is_traced: bool = False,
+    ) -> None:
+        """Open the client, check the contract, and run, each intent with its image.
+
+        `is_traced`: requests are traced, each with the key of its row.
+        """
+        outbox, systemic = self.outbox, self.systemic
+        async with open_api(self.passage) as api:
+            covers = open_covers()
+            self._api, self.cover_problems = api, covers.problems
+            self.deliver = _logged(partial(_deliver, api, covers, outbox), is_traced=is_traced)
+            api.delivery.on_aside, api.delivery.record = self.wake, self.record
+            if outbox.stopped_by == OUTAGE:
+                api.circuit.begin_open()
+            else:
+                systemic.stopped_by = outbox.stopped_by
+            self.on_loss(partial(call_in_loop, asyncio.get_running_loop(), self.leave))
+            try:
+                if preflight is not None and outbox.owed:
+                    await self._check_contract(preflight, api)
+                await self.run()
+                if preflight is not None and systemic.has_disproved:
+                    preflight.disprove()
+                cause = self.cause or api.stopped
+                # After these stops the next run sends one row first, until one has passed.
+                if isinstance(cause, OutageError):
+                    outbox.note_stop(OUTAGE)
+                elif isinstance(cause, SameRefusalError):
+                    outbox.note_stop(cause.reason)
+                elif not api.circuit.is_open and not systemic.is_doubtful:
+                    outbox.note_stop("")
+                self.cause = cause or systemic.scope_cause
+            finally:
+                self.pace = api.limiter.report
+                await covers.close()
+
+    async def _check_contract(self, preflight: Preflight, api: EventApi) -> None:
+        """Compare the mapping with the service's page, unless a signal cuts it short."""
+        self._preflight = asyncio.create_task(preflight.compare(api))
+        await asyncio.wait({self._preflight})
+        if not self._preflight.cancelled():
+            self.outlook = self._preflight.result()
+            api.uploader.expect(self.outlook.upload_field)
+            self.systemic.expected = self.outlook.expected
 
     @asynccontextmanager
     async def passage(self) -> AsyncIterator[None]:
@@ -105,6 +301,18 @@ class Drain:
             if task not in self._tasks:
                 self._has_left.discard(task)
 
+    def on_signal(self, count: int) -> None:
+        """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
+        if count > 1:
+            self.leave()
+            return
+        if self._preflight is not None:
+            self._preflight.cancel()
+        in_flight = len(self._at_service & self._tasks.keys())
+        waiting = f"{in_flight} request{'s' * (in_flight != 1)} in flight, up to {self.grace_s:.0f} s"
+        self.report(f"stopping: {waiting}; press Ctrl-C again to leave at once")
+        self.stop()
+
     def stop(self, cause: SyncError | None = None) -> None:
         """Take no new rows, for `cause` or because of a signal; in the event loop's thread."""
         hint = "run again to go on: what was in flight keeps its key and body"
@@ -119,10 +327,6 @@ class Drain:
     def wake(self) -> None:
         """Compute again how many rows may be in hand; in the event loop's thread."""
         self._changed.set()
-
-    def count_in_flight(self) -> int:
-        """Return how many rows have a request at the service now."""
-        return len(self._at_service & self._tasks.keys())
 
     async def record(self, intent: Intent) -> None:
         """Record that one more attempt of an intent in hand begins, before it leaves."""
@@ -150,9 +354,14 @@ class Drain:
             wait_s = min(wait_s * 2, _LONGEST_WAIT_S)
 
     def _settle_and_send(self) -> bool:
-        settled = list(self._answered)
-        self.cause = self.cause or (self.api.stopped if self.api else None)
-        want = 0 if self.cause else max(self._free_slots(), 0)
+        settled, api = list(self._answered), self._api
+        self.cause = self.cause or (api.stopped if api else None)
+        slots = min(self.in_flight, api.limiter.concurrency.room) if api else self.in_flight
+        if self.systemic.is_cautious or (api and api.circuit.is_open):
+            slots = min(1, slots)
+        # Rows that wait before they ask about a 409 need no slot.
+        in_hand = len(self._tasks) - (len(api.delivery.aside) if api else 0)
+        want = 0 if self.cause else max(slots - in_hand, 0)
         if settled or want:
             # In the loop's own thread: handing the transaction to another one costs more than the transaction itself.
             intents = self.outbox.settle_and_claim(settled, want)
@@ -161,19 +370,12 @@ class Drain:
             self._tasks.update({asyncio.create_task(self._send(intent)): intent for intent in intents})
         return bool(self._tasks or self._answered)
 
-    def _free_slots(self) -> int:
-        """Return how many rows more may be in hand; those that wait before they ask about a 409 need no slot."""
-        slots = min(self.in_flight, self.api.room) if self.api else self.in_flight
-        if self.caution.is_on or self.systemic.is_doubtful or (self.api and self.api.circuit.is_open):
-            slots = min(1, slots)
-        return slots - len(self._tasks) + (len(self.api.delivery.aside) if self.api else 0)
-
     async def _send(self, intent: Intent) -> None:
         task = asyncio.current_task()
         try:
             verdict = await self.deliver(intent)  # type: ignore[misc]  # set before the drain runs
             self._answered.append(Settled(intent, verdict))
-            self.cause = self.cause or self.caution.cause(intent, verdict) or self.systemic.cause(verdict)
+            self.cause = self.cause or self.systemic.cause(intent, verdict)
             self._tasks.pop(task, None)  # type: ignore[arg-type]  # a coroutine that runs has a task
         finally:
             self._has_left.discard(task)
@@ -185,8 +387,8 @@ class Drain:
         if self.cause and self._patience_until == inf:
             self._deadline = min(self._deadline, loop.time() + self.grace_s)
             self._patience_until = loop.time() + _TURNED_AWAY_S
-            if self.api:
-                self.api.stop(self.cause)
+            if self._api:
+                self._api.limiter.close(self.cause)
         if loop.time() > self._patience_until and not self._answered:
             await self._dismiss()
         with suppress(TimeoutError):
@@ -194,18 +396,14 @@ class Drain:
                 await self._changed.wait()
         if loop.time() >= self._deadline:
             await self._cancel(list(self._tasks))
-        await self._gather()
-        self._changed.clear()
-        for task in [task for task in self._tasks if task.done()]:
-            task.result()
-
-    async def _gather(self) -> None:
-        """Collect the answers that are on their way through the loop: settling many costs hardly more than one."""
-        quiet = 0
+        quiet = 0  # collect the answers that are on their way through the loop: settling many costs hardly more than one
         while quiet < _QUIET_PASSES and self._answered and self._tasks:
             known = len(self._answered)
             await asyncio.sleep(0)
             quiet = quiet + 1 if len(self._answered) == known else 0
+        self._changed.clear()
+        for task in [task for task in self._tasks if task.done()]:
+            task.result()
 
     async def _dismiss(self) -> None:
         """Cancel rows that wait for a slot, a pause or another attempt. What never left is as good as not claimed."""
@@ -226,26 +424,33 @@ class Drain:
             self._tasks.pop(task, None)
 
 
-@dataclass(frozen=True, slots=True)
-class PublishJob:
-    """All that one drain needs.
+async def _deliver(api: EventApi, covers: CoverImages, outbox: Outbox, intent: Intent) -> Verdict:
+    return await api.deliver(intent) if intent.cover is None else await covers.deliver(api, outbox, intent, intent.cover)
 
-    `on_loss` registers what is called once another run has taken the feed over; `report` prints a sentence for the person who
-    watches. `is_traced`: requests are traced, each with the key of its row.
+
+def _logged(deliver: Deliver, *, is_traced: bool) -> Deliver:
+    """Return `deliver` with a log line before and after each row at level debug, and as it is where neither is wanted.
+
+    Of an answer, the status, the code and the request id are logged, never the row's content.
     """
+    log = structlog.get_logger()
+    if not is_traced and not log.is_enabled_for(logging.DEBUG):
+        return deliver
 
-    outbox: Outbox
-    open_api: Callable[[Passage], AbstractAsyncContextManager[EventApi]]
-    open_covers: Callable[[], CoverImages]
-    in_flight: int
-    advance: Advance
-    clock_s: Callable[[], float]
-    preflight: Preflight | None = None
-    systemic: SystemicFailure = field(default_factory=SystemicFailure)
-    assure: Callable[[], Awaitable[None]] | None = None
-    on_loss: Callable[[OnLoss], None] = lambda _stop: None
-    report: Callable[[str], None] = lambda _sentence: None
-    is_traced: bool = False
+    async def logged(intent: Intent) -> Verdict:
+        with bound_contextvars(row_key=intent.row_key):
+            log.debug("row is sent", idempotency_key=intent.key, channel_id=intent.channel_id)
+            verdict = await deliver(intent)
+            answer = verdict.answer
+            fields: dict[str, object] = {"status": answer.status, "code": answer.code, "request_id": answer.request_id}
+            if isinstance(verdict, Receipt):
+                fields["event_id"] = verdict.event_id
+            elif isinstance(verdict, Postponed):
+                fields["cause"] = str(verdict.cause)
+            log.debug("row has its answer", verdict=type(verdict).__name__.lower(), attempts=verdict.attempts, **fields)
+        return verdict
+
+    return logged
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,133 +469,23 @@ class PublishReport:
     written_back: WrittenBack = field(default_factory=WrittenBack)
 
 
-def publish(job: PublishJob) -> PublishReport:
+def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight: Preflight, *, is_traced: bool) -> PublishReport:
     """Send what is owed, oldest first, several in flight.
 
     Raises:
         SyncError: the state DB cannot record, or the lease was lost; nothing was sent that was not recorded.
     """
-    publisher = Publisher(job)
-    started = job.clock_s()
-    run_async(publisher.run, publisher.stop)
-    cause = publisher.drain.cause
-    if isinstance(cause, LeaseLostError):
-        raise cause
-    account = job.outbox.account()
+    started = monotonic_s()
+    run_async(lambda: drain.publish(open_api, open_covers, preflight, is_traced=is_traced), drain.on_signal)
+    if isinstance(drain.cause, LeaseLostError):
+        raise drain.cause
+    account = drain.outbox.account()
     account.check()
-    duration_s = job.clock_s() - started
+    duration_s = monotonic_s() - started
     settled = account.new + account.carried_over - account.pending
-    pace = pace_numbers(publisher.pace, settled, duration_s) if publisher.pace else {}
-    problems = tuple(publisher.cover_problems)
-    return PublishReport(account, cause, duration_s, problems, job.outbox.standing(), publisher.outlook, pace)
-
-
-class Publisher:
-    """One drain with its client: the contract first, then each intent with its image."""
-
-    def __init__(self, job: PublishJob) -> None:
-        self._job = job
-        self.drain = Drain(job.outbox, job.in_flight, GRACE_S, job.advance, assure=job.assure, systemic=job.systemic)
-        self.cover_problems: list[CoverProblem] = []
-        self.outlook = CLEAR
-        self.pace: RateReport | None = None
-        self._preflight: asyncio.Task[Outlook] | None = None
-
-    async def run(self) -> None:
-        """Open the client and drain, until all is sent or another run has the feed."""
-        job, drain = self._job, self.drain
-        async with job.open_api(drain.passage) as api:
-            covers = job.open_covers()
-            self.cover_problems = covers.problems
-            drain.api, drain.deliver = api, self._logged(functools.partial(_deliver, api, covers, job.outbox))
-            api.delivery.on_aside, api.delivery.record = drain.wake, drain.record
-            if job.outbox.stopped_by == OUTAGE:
-                api.circuit.begin_open()
-            else:
-                drain.systemic.stopped_by = job.outbox.stopped_by
-            loop = asyncio.get_running_loop()
-            job.on_loss(functools.partial(call_in_loop, loop, drain.leave))
-            try:
-                if job.preflight is not None and job.outbox.owed:
-                    await self._check_contract(job.preflight, api)
-                await drain.run()
-                if job.preflight is not None and drain.caution.has_passed:
-                    job.preflight.disprove()
-                self._note_stop(api)
-                drain.cause = drain.cause or api.stopped or drain.systemic.scope_cause
-            finally:
-                self.pace = api.pace
-                await covers.close()
-
-    def stop(self, signals: int) -> None:
-        """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
-        if signals > 1:
-            self.drain.leave()
-            return
-        if self._preflight is not None:
-            self._preflight.cancel()
-        count = self.drain.count_in_flight()
-        waiting = f"{count} request{'s' * (count != 1)} in flight, up to {GRACE_S:.0f} s"
-        self._job.report(f"stopping: {waiting}; press Ctrl-C again to leave at once")
-        self.drain.stop()
-
-    async def _check_contract(self, preflight: Preflight, api: EventApi) -> None:
-        """Compare the mapping with the service's page, unless a signal cuts it short."""
-        self._preflight = asyncio.create_task(preflight.compare(api))
-        await asyncio.wait({self._preflight})
-        if not self._preflight.cancelled():
-            self.outlook = self._preflight.result()
-            api.expect_upload_in(self.outlook.upload_field)
-            self.drain.caution = CautiousStart(self.outlook.doubts, self._job.outbox.owed)
-
-    def _note_stop(self, api: EventApi) -> None:
-        """Remember a stop after which the next run sends one row first, and forget it once a row has passed."""
-        cause = self.drain.cause or api.stopped
-        if isinstance(cause, OutageError):
-            self._job.outbox.note_stop(OUTAGE)
-        elif isinstance(cause, SameRefusalError):
-            self._job.outbox.note_stop(cause.reason)
-        elif not api.circuit.is_open and not self.drain.systemic.is_doubtful:
-            self._job.outbox.note_stop("")
-
-    def _logged(self, deliver: Deliver) -> Deliver:
-        """Return `deliver` with a log line before and after each row at level debug, and as it is where neither is wanted.
-
-        Of an answer, the status, the code and the request id are logged, never the row's content.
-        """
-        log = structlog.get_logger()
-        is_debugging = log.is_enabled_for(logging.DEBUG)
-        if not is_debugging and not self._job.is_traced:
-            return deliver
-
-        async def logged(intent: Intent) -> Verdict:
-            with bound_contextvars(row_key=intent.row_key):
-                log.debug("row is sent", idempotency_key=intent.key, channel_id=intent.channel_id)
-                verdict = await deliver(intent)
-                log.debug("row has its answer", **_loggable(verdict) if is_debugging else {})
-            return verdict
-
-        return logged
-
-
-async def _deliver(api: EventApi, covers: CoverImages, outbox: Outbox, intent: Intent) -> Verdict:
-    return await api.deliver(intent) if intent.cover is None else await covers.deliver(api, outbox, intent, intent.cover)
-
-
-def _loggable(verdict: Verdict) -> dict[str, object]:
-    answer = verdict.answer
-    fields: dict[str, object] = {
-        "verdict": type(verdict).__name__.lower(),
-        "status": answer.status,
-        "code": answer.code,
-        "request_id": answer.request_id,
-        "attempts": verdict.attempts,
-    }
-    if isinstance(verdict, Receipt):
-        fields["event_id"] = verdict.event_id
-    elif isinstance(verdict, Postponed):
-        fields["cause"] = str(verdict.cause)
-    return fields
+    pace = pace_numbers(drain.pace, settled, duration_s) if drain.pace else {}
+    standing = drain.outbox.standing()
+    return PublishReport(account, drain.cause, duration_s, tuple(drain.cover_problems), standing, drain.outlook, pace)
 
 
 def pace_numbers(pace: RateReport, rows: int, duration_s: float) -> dict[str, float]:

@@ -20,8 +20,8 @@ from connectors.errors import RequestRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications
 from connectors.event_api.transport import Passage, Seen, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Sharing
+from connectors.retry import RetryPolicy, Timing
 from mappings.errors import ConfigError, SyncError
 from mappings.event import Directory
 from mappings.outgoing import outgoing_of
@@ -68,7 +68,7 @@ async def open_api(  # noqa: PLR0913  # a client has as many parts
         limiter = RateLimiter(timing, max_pause_s=policy.max_pause_s, sharing=sharing, concurrency=concurrency)
         bounded = replace(retries or RetryPolicy(), key_memory_s=policy.key_memory_s, longest_probe_wait_s=policy.max_pause_s)
         try:
-            yield EventApi(http, limiter=limiter, policy=bounded, now=now, sleep=asyncio.sleep, random=random.random)
+            yield EventApi(http, limiter=limiter, policy=bounded)
         finally:
             limiter.leave()
 
@@ -200,20 +200,19 @@ def change_between(before: Classifications, now: Classifications, mapping: FeedM
     """Return how the list of classifications differs, and which slugs of a mapping it no longer has."""
     sent = outgoing_of(mapping).fields.get("classifications")
     named = {str(value) for value in (sent.item.values if sent and sent.item else None) or ()}
-    gone, new = sorted(before.slugs - now.slugs), sorted(now.slugs - before.slugs)
-    renamed = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in gone[:_SHOWN]]
-    more = [f"and {len(gone) - _SHOWN} more"] if len(gone) > _SHOWN else []
+    new = sorted(now.slugs - before.slugs)
+    gone = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in sorted(before.slugs - now.slugs)]
+    lost = sorted(named - now.slugs)
     version = f"from {before.version} to {now.version}" if before.version != now.version else f"and is still called {now.version}"
-    parts = [f"the list of classifications changed {version}"]
-    if gone:
-        parts.append(f"gone: {', '.join([*renamed, *more])}")
-    if new:
-        parts.append(f"new: {_some(new)}")
-    if lost := sorted(named - now.slugs):
-        parts.append(f"this mapping names {_some(lost)}: such rows are rejected until it is mended")
-    return "; ".join(parts)
+    parts = (
+        f"the list of classifications changed {version}",
+        f"gone: {_first(gone)}" if gone else "",
+        f"new: {_first(new)}" if new else "",
+        f"this mapping names {_first(lost)}: such rows are rejected until it is mended" if lost else "",
+    )
+    return "; ".join(filter(None, parts))
 
 
-def _some(slugs: Sequence[str]) -> str:
-    shown = ", ".join(slugs[:_SHOWN])
-    return f"{shown} and {len(slugs) - _SHOWN} more" if len(slugs) > _SHOWN else shown
+def _first(slugs: Sequence[str]) -> str:
+    more = [f"and {len(slugs) - _SHOWN} more"] if len(slugs) > _SHOWN else []
+    return ", ".join([*slugs[:_SHOWN], *more])

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
@@ -46,24 +46,26 @@ _EARLY = 0.05
 yesterday would else be due every other day."""
 _MUCH_SHORTER = 0.5
 """The share of the rows of the last whole read that may not be missing where nothing proves that the source came whole."""
-_UNITS = (("w", 604_800), ("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """How much of a source is read, and from where.
+    """How much of a source is read, from where, and by what its rows are mapped.
 
-    `since`: the source's cursor to go on from, "" for its start; `fit`: what the rows are mapped by; `began`: when;
-    `full_read_at`: when the full read began that this one builds on. `because`: why a feed that could be read incrementally is
-    not, "" where there is no reason to name. `moves_bookmark`: the next read may go on from where this one ends.
+    `began`: when; `since`: the source's cursor to go on from, "" for its start. `fit`: a digest of all that rows are read and
+    mapped by, while it is the same, an unchanged row gives the same event; `fit_today`: the same with what else may change the
+    event of an unchanged row, "" where any moment may. `full_read_at`: when the full read began that this one builds on.
+    `because`: why a feed that could be read incrementally is not, "" where there is no reason to name. `moves_bookmark`: the
+    next read may go on from where this one ends.
     """
 
+    began: datetime
+    fit: str = ""
+    fit_today: str = ""
     kind: ReadKind = ReadKind.FULL
     since: str = ""
-    fit: str = ""
-    began: datetime | None = None
     full_read_at: datetime | None = None
     because: str = ""
     moves_bookmark: bool = False
@@ -78,85 +80,52 @@ class ReadPlan:
         return Bookmark(cursor, self.fit, self.began if is_full else self.full_read_at) if cursor else NO_BOOKMARK
 
 
-@dataclass(frozen=True, slots=True)
-class ReadInputs:
-    """What is known before a read: the feed, its compiled mapper, evidence of the service's lists, the time."""
-
-    mapping: FeedMapping
-    mapper: RowMapper
-    lists: str
-    began: datetime
-
-    @property
-    def fit(self) -> str:
-        """A digest of all that rows are read and mapped by: while it is the same, an unchanged row gives the same event."""
-        policy = self.mapping.publish
-        return self._digest(self.lists, policy.on_change, policy.on_vanish)
-
-    @property
-    def fit_today(self) -> str:
-        """The same with what else may change the event of an unchanged row: the day, our own version. "" where any moment may."""
-        seen_on = self.mapper.seen_on
-        return "" if seen_on is None else self._digest(self.fit, seen_on, version("eventsync"))
-
-    def _digest(self, *parts: str) -> str:
-        digest = hashlib.blake2b(self.mapping.digest, digest_size=16)
-        for part in parts:
-            digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
-
-
-def plan_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK) -> ReadPlan:
-    """Decide how a run reads its source.
+def plan_read(
+    mapping: FeedMapping,
+    mapper: RowMapper,
+    lists: str,
+    began: datetime,
+    options: RunOptions,
+    bookmark: Bookmark = NO_BOOKMARK,
+) -> ReadPlan:
+    """Decide how a run reads its source. `lists`: evidence of the service's lists.
 
     Rows that are picked by their keys, or by a window of days, neither start from the bookmark nor move it, nor do drafts only:
     their rows must be read again, to be sent as the mapping says. Where several rows make one event, those that changed mean
     nothing without the others: such a feed is always read whole. What a delivery has beyond a horizon would never be read again
     without a daily whole read.
     """
-    source = known.mapping.source
+    source, publish = mapping.source, mapping.publish
+    fit, seen_on = _digest(mapping, lists, publish.on_change, publish.on_vanish), mapper.seen_on
+    plan = ReadPlan(began, fit, "" if seen_on is None else _digest(mapping, fit, seen_on, version("eventsync")))
+    if options.window is not None or options.keys:
+        is_by_file = options.window is not None and options.window.by == "file"
+        return replace(plan, kind=ReadKind.CHOSEN, since=NO_FILES if is_by_file else "")
     are_deliveries = isinstance(source, FileSource) and source.files == "new"
-    if options.window is not None:
-        return ReadPlan(ReadKind.CHOSEN, since=NO_FILES if options.window.by == "file" else "")
-    if options.keys:
-        return ReadPlan(ReadKind.CHOSEN)
-    full_every = timedelta(days=1) if are_deliveries and known.mapping.leaves_for_later else source.full_every
+    full_every = timedelta(days=1) if are_deliveries and mapping.leaves_for_later else source.full_every
     if full_every is None:
-        return ReadPlan()
-    needs_whole = known.mapper.needs_all_rows and source.gives_single_rows
-    plan = ReadPlan(
-        since=NO_FILES if are_deliveries and bookmark.full_read_at is not None else "",
-        fit=known.fit,
-        began=known.began,
-        because=_reason_for_whole_read(known, options, bookmark, full_every),
-        moves_bookmark=options.status is None and not needs_whole,
-    )
-    if plan.because or needs_whole or not bookmark.cursor:
+        return plan
+    needs_whole = mapper.needs_all_rows and source.gives_single_rows
+    since = NO_FILES if are_deliveries and bookmark.full_read_at is not None else ""
+    because = _reason_for_whole_read(plan, options, bookmark, full_every)
+    plan = replace(plan, since=since, because=because, moves_bookmark=options.status is None and not needs_whole)
+    if because or needs_whole or not bookmark.cursor:
         return plan
     return replace(plan, kind=ReadKind.INCREMENTAL, since=bookmark.cursor, full_read_at=bookmark.full_read_at)
 
 
-def _reason_for_whole_read(known: ReadInputs, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> str:
+def _reason_for_whole_read(plan: ReadPlan, options: RunOptions, bookmark: Bookmark, full_every: timedelta) -> str:
     if options.full:
         return "asked for"
     if bookmark.full_read_at is None:
         return ""
     if not bookmark.cursor:
         return "what an earlier read has staged or held waits to be judged"
-    if bookmark.fit != known.fit:
+    if bookmark.fit != plan.fit:
         return "the mapping, the source or the service's lists are not those of the last read"
-    if known.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
-        return f"the last whole read is {_format_length(full_every)} old, or nearly so"
+    if plan.began - bookmark.full_read_at >= full_every * (1 - _EARLY):
+        return f"the last whole read is {str(full_every).removesuffix(', 0:00:00')} old, or nearly so"
     return ""
-
-
-def _format_length(length: timedelta) -> str:
-    """Format a length as mapping files do: 1d12h."""
-    rest, text = round(length.total_seconds()), ""
-    for unit, seconds in _UNITS:
-        count, rest = divmod(rest, seconds)
-        text += f"{count}{unit}" if count else ""
-    return text or "0s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,45 +150,34 @@ class SourceFingerprint:
 _FINGERPRINT = TypeAdapter(SourceFingerprint)
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeProbe:
-    """Finds out whether a source has changed since its last whole read, for a run that `began` then and maps rows by `fit`."""
+def parse_fingerprint(stored: str, plan: ReadPlan) -> SourceFingerprint | None:
+    """Return the fingerprint that the last read left, None where it is worth nothing: too old, or of another mapping."""
+    try:
+        last = _FINGERPRINT.validate_json(stored)
+    except ValidationError:
+        return None
+    return last if last.fit == plan.fit_today and timedelta() <= plan.began - last.read_at < MAP_EVERY else None
 
-    take_snapshot: TakeSnapshot
-    fit: str
-    began: datetime
 
-    def snapshot(self) -> FileSnapshot | None:
-        """Return the files as they are now, None where every row has to be mapped in any case."""
-        return self.take_snapshot() if self.fit else None
+def match_fingerprint(snapshot: FileSnapshot, last: SourceFingerprint | None) -> SourceFingerprint | None:
+    """Return the fingerprint to store from now on, None if the source has changed since the last one.
 
-    def last(self, stored: str) -> SourceFingerprint | None:
-        """Return the fingerprint that the last read left, None where it is worth nothing: too old, or of another mapping."""
-        try:
-            last = _FINGERPRINT.validate_json(stored)
-        except ValidationError:
-            return None
-        return last if last.fit == self.fit and timedelta() <= self.began - last.read_at < MAP_EVERY else None
+    The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
+    """
+    if last is None:
+        return None
+    stamp = snapshot.stamp if snapshot.is_settled else ""
+    if stamp and stamp == last.stamp:
+        return last
+    is_same = last.content and snapshot.size == last.size and snapshot.digest() == last.content
+    return replace(last, stamp=stamp) if is_same else None
 
-    def match(self, snapshot: FileSnapshot, stored: str) -> SourceFingerprint | None:
-        """Return the fingerprint to store from now on, None if the source or its mapping has changed since the stored one.
 
-        The bytes are digested only where the stamp proves nothing: the file was touched, or written anew.
-        """
-        last = self.last(stored)
-        if last is None:
-            return None
-        stamp = snapshot.stamp if snapshot.is_settled else ""
-        if stamp and stamp == last.stamp:
-            return last
-        is_same = last.content and snapshot.size == last.size and snapshot.digest() == last.content
-        return replace(last, stamp=stamp) if is_same else None
-
-    def fingerprint(self, snapshot: FileSnapshot) -> SourceFingerprint | None:
-        """Digest the content, in one pass over the bytes, before its rows are read."""
-        content = snapshot.digest()
-        stamp = snapshot.stamp if snapshot.is_settled else ""
-        return SourceFingerprint(stamp, snapshot.size, content, self.fit, self.began) if content else None
+def fingerprint_of(snapshot: FileSnapshot, plan: ReadPlan) -> SourceFingerprint | None:
+    """Digest the content, in one pass over the bytes, before its rows are read."""
+    content = snapshot.digest()
+    stamp = snapshot.stamp if snapshot.is_settled else ""
+    return SourceFingerprint(stamp, snapshot.size, content, plan.fit_today, plan.began) if content else None
 
 
 @dataclass(slots=True)
@@ -229,13 +187,30 @@ class WindowFilter:
     window: Window
     without_day: int = 0
 
-    def rows(self, rows: Iterable[SourceRow]) -> Iterable[SourceRow]:
-        """Return the rows of the window, where a column says which they are: an ISO date, or the day in UTC of an ISO moment."""
-        return self._changed_in(rows) if self.window.column else rows
+    def rows(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
+        """Yield the rows of the window, where a column says which they are: an ISO date, or the day in UTC of an ISO moment."""
+        column = self.window.column
+        for row in rows:
+            try:
+                moment = datetime.fromisoformat(row.cells[column].strip()) if column else None
+            except ValueError:
+                self.without_day += 1
+                continue
+            if moment is None or self.window.holds((moment.astimezone(UTC) if moment.tzinfo else moment).date()):
+                yield row
 
-    def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterable[RowOutcome]:
-        """Return the outcomes of the window, where their events say which they are; an event counts as a row then."""
-        return self._starting_in(outcomes) if self.window.by == "event" else outcomes
+    def outcomes(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
+        """Yield the outcomes of the window, where their events say which they are; an event counts as a row then."""
+        for outcome in outcomes:
+            if self.window.by != "event":
+                yield outcome
+            elif isinstance(outcome, Rejection):
+                self.without_day += not outcome.part.is_further
+            elif isinstance(outcome, MappedRow):
+                event = json.loads(outcome.body)
+                start = datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"]))
+                if self.window.holds(start.date()):
+                    yield replace(outcome, part=WHOLE_ROW)
 
     def notices(self) -> Iterator[str]:
         """Say what was left out."""
@@ -245,28 +220,6 @@ class WindowFilter:
             yield f"rows without a day in {self.window.column}, such as 2026-05-03, which belong to no window: {self.without_day}"
         elif self.without_day:
             yield f"rejected rows, which tell no day and belong to no window: {self.without_day}; `eventsync preview` shows them"
-
-    def _changed_in(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-        for row in rows:
-            try:
-                moment = datetime.fromisoformat(row.cells[self.window.column].strip())
-            except ValueError:
-                self.without_day += 1
-                continue
-            if self.window.holds((moment if moment.tzinfo is None else moment.astimezone(UTC)).date()):
-                yield row
-
-    def _starting_in(self, outcomes: Iterable[RowOutcome]) -> Iterator[RowOutcome]:
-        for outcome in outcomes:
-            if isinstance(outcome, Rejection):
-                self.without_day += not outcome.part.is_further
-            elif isinstance(outcome, MappedRow) and self.window.holds(_local_start(outcome.body)):
-                yield replace(outcome, part=WHOLE_ROW)
-
-
-def _local_start(body: bytes) -> date:
-    event = json.loads(body)
-    return datetime.fromisoformat(event["startAt"]).astimezone(ZoneInfo(event["timezone"])).date()
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +246,7 @@ class Staged:
 class StageJob:
     """One stage: where rows come from, what maps them, where they are recorded. The source was opened as `plan` says.
 
-    `probe` recognises an unchanged source and unchanged rows; None: every row is mapped.
+    `take_snapshot` shows whether the source is unchanged; None: every row is mapped.
     """
 
     run_id: str
@@ -304,9 +257,9 @@ class StageJob:
     ledger: Ledger
     options: RunOptions
     advance: Advance
+    plan: ReadPlan
     notices: tuple[str, ...] = ()
-    plan: ReadPlan = ReadPlan()
-    probe: ChangeProbe | None = None
+    take_snapshot: TakeSnapshot | None = None
 
     def policy(self, kind: ReadKind) -> StagePolicy:
         """Return how a read of this kind is recorded."""
@@ -319,16 +272,16 @@ class StageJob:
             days=self.mapper.days,
             kind=kind,
             row_parts=len(keys) if self.mapping.is_expanding else None,
-            key_definition=_digest(json.dumps([part.column for part in keys]), 16),
+            key_definition=_digest_of(json.dumps([part.column for part in keys]), 16),
         )
 
-    def finish(
+    def staged(
         self, report: StageReport, brakes: list[BrakeResult], notices: Iterable[str], stamp: str, missing: Iterable[str] = ()
     ) -> Staged:
         """Return the stage that ended so, with all notices in their order."""
         whole = [f"read whole: {self.plan.because}"] if self.plan.because else []
         every_notice = (*self.notices, *whole, *notices)
-        return Staged(report, tuple(brakes), every_notice, tuple(sorted(missing)), _digest(stamp, 8) if stamp else "")
+        return Staged(report, tuple(brakes), every_notice, tuple(sorted(missing)), _digest_of(stamp, 8) if stamp else "")
 
 
 def stage(job: StageJob) -> Staged:
@@ -340,15 +293,18 @@ def stage(job: StageJob) -> Staged:
     Raises:
         SyncError: the source cannot be read, or the state DB cannot record; what was staged so far is not published.
     """
-    options, probe = job.options, job.probe
+    options, plan = job.options, job.plan
     is_usual = not options.keys and options.status is None and options.window is None
-    with signals_raised():
-        snapshot = probe.snapshot() if probe is not None and is_usual else None
-    if probe is None or snapshot is None:
+    snapshot = None
+    if job.take_snapshot is not None and is_usual and plan.fit_today:
+        with signals_raised():
+            snapshot = job.take_snapshot()
+    if snapshot is None:
         return _read(job)
     last_stamp = "" if options.full else job.ledger.stamp()
+    last = parse_fingerprint(last_stamp, plan)
     with signals_raised():
-        unchanged = probe.match(snapshot, last_stamp)
+        unchanged = match_fingerprint(snapshot, last)
     if unchanged is not None:
         brakes: list[BrakeResult] = []
         policy, brake = job.policy(ReadKind.FULL), _brake(job, brakes)
@@ -356,9 +312,9 @@ def stage(job: StageJob) -> Staged:
         if report is not None:
             job.advance(report.account.read)
             notice = f"unchanged since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
-            return job.finish(report, brakes, [notice], snapshot.read_as)
+            return job.staged(report, brakes, [notice], snapshot.read_as)
     with signals_raised():
-        fingerprint, last = probe.fingerprint(snapshot), probe.last(last_stamp)
+        fingerprint = fingerprint_of(snapshot, plan)
     if fingerprint is None or last is None or not job.mapper.takes_rows_alone:
         return _read(job, snapshot, fingerprint)
     return _read(job, snapshot, replace(fingerprint, read_at=last.read_at), last_stamp)
@@ -412,7 +368,10 @@ def _read(
             gc.freeze()
             stack.callback(gc.unfreeze)
             _write_changed(job, reading.rows, staging)
-        for chunk in read_chunks(_map_rows(job, reading.rows, window)):
+        outcomes: Iterable[RowOutcome] = job.mapper.over(window.rows(reading.rows) if window else reading.rows)
+        outcomes = window.outcomes(outcomes) if window else outcomes
+        outcomes = _picked(outcomes, frozenset(map(RowKey, options.keys)), row_parts) if options.keys else outcomes
+        for chunk in read_chunks(outcomes):
             staging.write(chunk)
             job.advance(sum(not outcome.part.is_further for outcome in chunk))
             if missing:
@@ -429,7 +388,7 @@ def _read(
         notices.append("rows that an earlier run staged were not among those that changed: the next run reads the source whole")
     if window:
         notices += window.notices()
-    return job.finish(report, brakes, notices, reading.stamp, missing)
+    return job.staged(report, brakes, notices, reading.stamp, missing)
 
 
 def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> None:
@@ -447,13 +406,6 @@ def _write_changed(job: StageJob, rows: Iterator[SourceRow], staging: Stage) -> 
         map_all: Callable[[], list[RowOutcome]] = partial(list, map_rows(map(plain.row, chunk)))
         staging.write(list(map_rows(changed)), list(filter(None, entries)), map_all)
         job.advance(len(chunk))
-
-
-def _map_rows(job: StageJob, rows: Iterable[SourceRow], window: WindowFilter | None) -> Iterable[RowOutcome]:
-    map_rows = job.mapper.over
-    outcomes = window.outcomes(map_rows(window.rows(rows))) if window else map_rows(rows)
-    wanted = frozenset(map(RowKey, job.options.keys))
-    return _picked(outcomes, wanted, len(job.mapping.key_columns)) if wanted else outcomes
 
 
 def _picked(outcomes: Iterable[RowOutcome], wanted: frozenset[RowKey], row_parts: int) -> Iterator[RowOutcome]:
@@ -477,5 +429,12 @@ def read_chunks(items: Iterable[T]) -> Iterator[list[T]]:
         del chunk
 
 
-def _digest(text: str, size: int) -> str:
+def _digest(mapping: FeedMapping, *parts: str) -> str:
+    digest = hashlib.blake2b(mapping.digest, digest_size=16)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "big") + part.encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _digest_of(text: str, size: int) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=size).hexdigest()

@@ -13,7 +13,6 @@ from xml.etree import ElementTree as ET
 from architecture.places import ROOT
 
 _BENCH = ROOT / "benchmarks"
-_MODULES = sorted(path for folder in ("", "measures", "peers") for path in (_BENCH / folder).glob("*.py"))
 _README = (_BENCH / "README.md").read_text("utf-8")
 
 
@@ -21,12 +20,6 @@ def _python(code: str, *words: str) -> str:
     """What a piece of code prints that imports the bench's modules, which are on no path of ours."""
     command = [sys.executable, "-c", code, *words]
     return subprocess.run(command, cwd=_BENCH, check=True, capture_output=True, text=True).stdout
-
-
-def test_every_module_opens_with_its_door_sign_and_can_be_read_at_one_go() -> None:
-    signs = {path: ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "" for path in _MODULES}
-    assert [path.name for path, sign in signs.items() if not re.search(r"[.:?)]$", sign.partition("\n\n")[0])] == []
-    assert [path.name for path in _MODULES if len(path.read_text("utf-8").splitlines()) > 350] == []
 
 
 def test_the_readme_names_each_measurement() -> None:
@@ -48,7 +41,6 @@ def test_rows_are_written_as_their_cells_say(tmp_path: Path) -> None:
     code = """
 import json, sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
 import rows
 rows.write_rows(Path(sys.argv[1]), 3000, edition=7, edited=20, is_shuffled=True)
 print(json.dumps([rows.cells(number) for number in range(3000)]))
@@ -92,7 +84,6 @@ def test_what_a_built_in_function_takes_is_its_callers_work(tmp_path: Path) -> N
     code = """
 import cProfile, json, sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
 from kinds import _kind, own_s
 
 profile = cProfile.Profile()

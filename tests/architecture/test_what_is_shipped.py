@@ -13,6 +13,7 @@ from architecture.places import ROOMS, ROOT
 from pipelines.orchestration.names import LOCATION
 
 LOCKS = ("requirements.lock", "requirements-test.lock")
+IMAGE = "deploy/requirements.lock"
 
 
 def _pyproject() -> dict[str, dict[str, object]]:
@@ -42,36 +43,31 @@ def test_the_workspace_file_names_the_location_that_launches_ask_for() -> None:
     assert place["python_module"]["module_name"] == "pipelines.definitions"
 
 
-@pytest.mark.parametrize("name", LOCKS)
-def test_every_locked_requirement_is_pinned_and_hashed(name: str) -> None:
+@pytest.mark.parametrize("name", [*LOCKS, IMAGE])
+def test_every_locked_requirement_is_pinned_and_hashed_and_none_names_an_address_or_a_path(name: str) -> None:
+    pinned = r"[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ;.*?)?\s+--hash=sha256:[0-9a-f]{64}"
     requirements = _requirements(name)
     assert len(requirements) > 30
-    for requirement in requirements:
-        assert re.match(r"[a-z0-9._-]+(\[[a-z0-9,._-]+\])?==[^\s;]+( ;.*?)?\s+--hash=sha256:[0-9a-f]{64}", requirement), (
-            requirement
-        )
-
-
-@pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_file_names_no_address_and_no_path(name: str) -> None:
+    assert [one for one in requirements if not re.match(pinned, one)] == []
     text = (ROOT / name).read_text("utf-8")
     assert not re.search(r"://|file:|\s@\s|^\s*-(e|i|f|r)\b|--(index|extra-index|find-links|trusted)", text, re.MULTILINE)
     assert not re.search(r"(^|\s)[./~]+/", text, re.MULTILINE)
 
 
-def test_the_locks_hold_what_the_project_asks_for() -> None:
+def _pins(name: str) -> dict[str, str]:
+    return {_called(one): re.sub(r"\[.*?\]", "", one.split()[0]) for one in _requirements(name)}
+
+
+def test_the_locks_hold_what_the_project_asks_for_in_the_versions_that_are_tried() -> None:
     project = _pyproject()["project"]
-    extras = project["optional-dependencies"]
-    assert isinstance(extras, dict)
-    asked = {_called(one) for one in (*project["dependencies"], *extras["sheets"], *extras["salesforce"])}  # type: ignore[misc]
-    locked, tested = ({_called(one) for one in _requirements(name)} for name in LOCKS)
-    assert asked <= locked
-    assert {_called(one) for one in (*extras["test"], *extras["docs"])} | locked <= tested  # type: ignore[misc]
-
-
-def test_what_the_tests_need_installs_over_what_the_worker_needs() -> None:
-    pinned, tested = ({_called(one): one.split()[0] for one in _requirements(name)} for name in LOCKS)
-    assert {name: tested[name] for name in pinned} == pinned
+    extras: dict[str, list[str]] = project["optional-dependencies"]  # type: ignore[assignment]
+    locked, tested, image = map(_pins, (*LOCKS, IMAGE))
+    asked = [*project["dependencies"], *extras["sheets"], *extras["salesforce"]]  # type: ignore[misc]
+    assert {_called(one) for one in asked} <= locked.keys()
+    assert {_called(one) for one in (*extras["test"], *extras["docs"])} <= tested.keys()
+    assert locked.items() <= tested.items()
+    assert locked.items() <= image.items()
+    assert {_called(one) for name, some in extras.items() if name not in {"test", "docs"} for one in some} <= image.keys()
 
 
 def test_continuous_integration_runs_what_people_run() -> None:

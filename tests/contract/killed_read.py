@@ -24,7 +24,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
 from mappings.yaml.loader import parse_feed
 from pipelines.run.options import Advance, RunOptions
-from pipelines.run.stage import ReadInputs, Staged, StageJob, plan_read, stage
+from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from state.database import StateDb
 from state.ledger.ledger import Ledger
 from state.opening import open_database
@@ -67,11 +67,11 @@ class SourceToRead:
         """Stage as a run does."""
         mapping, ledger, asked = self.mapping, self.ledger(engine), options or RunOptions()
         mapper = compile_feed(mapping, Directory(), now())
-        plan = plan_read(ReadInputs(mapping, mapper, "", now()), asked, ledger.bookmark())
+        plan = plan_read(mapping, mapper, "", now(), asked, ledger.bookmark())
         source = open_source(self.spec, self.base, mapper.columns, access=self.access, since=plan.since, clock=in_no_time())
         with ledger.acquire_lease(run_id) as lease:
             ledger.begin_run(run_id, launched_by="a test")
-            return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, plan=plan))
+            return stage(StageJob(run_id, lease.token, mapping, source, mapper, ledger, asked, advance, plan))
 
 
 def _die(_rows: int) -> None:

@@ -17,9 +17,9 @@ from unit.connectors_api.wired import SECRET
 
 from connectors.event_api.answers import Meaning
 from connectors.event_api.delivery import EventApi
-from connectors.event_api.transport import Exchange, ServiceHttp, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.event_api.transport import ServiceHttp, open_http
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 
 T = TypeVar("T")
 PATIENCE_S = 60.0
@@ -119,19 +119,11 @@ def wired(http: ServiceHttp, *, attempts: int = 2, attempt_s: float = 90.0) -> E
     async def no_wait(_: float) -> None:
         await asyncio.sleep(0)
 
-    limiter = RateLimiter(Timing(clock, asyncio.sleep, lambda: 0.0, now))
-    return EventApi(
-        http,
-        limiter=limiter,
-        policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s),
-        now=now,
-        sleep=no_wait,
-        random=lambda: 0.0,
-    )
+    limiter = RateLimiter(Timing(clock, no_wait, lambda: 0.0, now))
+    return EventApi(http, limiter=limiter, policy=RetryPolicy(attempts=attempts, attempt_s=attempt_s))
 
 
 async def asked_once(url: str, *, attempt_s: float = PATIENCE_S, **timeouts: float) -> object:
-    async with opened(url) as http:
-        http.timeouts = httpx.Timeout(PATIENCE_S, **timeouts)
-        exchange = Exchange(http, attempt_s=attempt_s)
-        return await exchange(exchange.request("POST", exchange.url("/events"), content=b"x" * 1_000_000))
+    async with open_http(url, SecretStr(SECRET), timeouts=httpx.Timeout(PATIENCE_S, **timeouts)) as http:
+        request = http.request("POST", http.url("/events"), content=b"x" * 1_000_000)
+        return await http.exchange(request, attempt_s=attempt_s)

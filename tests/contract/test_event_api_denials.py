@@ -18,8 +18,7 @@ from mappings.delivery import Denial, Postponed, Receipt, Superseded
 from mappings.errors import SyncError, TransientError
 from mappings.outcome import MappedRow
 from mappings.row_key import RowKey
-from pipelines.run.publish import Drain
-from pipelines.run.systemic_failure import OUT_OF_SCOPE_IN_A_ROW
+from pipelines.run.publish import MOST_IN_A_ROW, Drain
 from state.enums import Decision, EntryState
 from state.ledger.choices import Change, Choice, Option
 from state.ledger.decisions import Decisions, Retried
@@ -242,7 +241,7 @@ def test_other_channels_are_served_however_many_rows_of_a_barred_one_stand_befor
 
 
 def test_where_every_row_is_out_of_scope_the_drain_ends_early(world: World) -> None:
-    cause, asked = _sent_to(world, [BARRED] * (OUT_OF_SCOPE_IN_A_ROW + 50))
+    cause, asked = _sent_to(world, [BARRED] * (MOST_IN_A_ROW + 50))
     assert isinstance(cause, ScopeMissingError)
     assert len(asked) <= 4
 

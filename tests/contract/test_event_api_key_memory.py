@@ -19,7 +19,7 @@ from connectors.retry import RetryPolicy
 from mappings.delivery import Conflict, Intent, Postponed, Receipt, Uncertain, Unconfirmed, Verdict
 from mappings.errors import SyncError
 from pipelines.run.images import CoverImages
-from pipelines.run.publish import Publisher, PublishJob
+from pipelines.run.publish import GRACE_S, Drain
 
 SILENCE = httpx.ReadTimeout("no answer")
 
@@ -120,10 +120,9 @@ async def published(world: World, service: Handler, *, in_flight: int) -> tuple[
         async with http:
             yield api
 
-    job = PublishJob(world.outbox(), open_api, lambda: cast("CoverImages", NoCovers()), in_flight, lambda _: None, clock)
-    sending = Publisher(job)
-    await sending.run()
-    return clock(), sending.drain.cause
+    drain = Drain(world.outbox(), in_flight, GRACE_S, lambda _: None)
+    await drain.publish(open_api, lambda: cast("CoverImages", NoCovers()))
+    return clock(), drain.cause
 
 
 @pytest.mark.parametrize("times", [4, 12])

@@ -17,7 +17,7 @@ from unit.connectors_api.wired import SECRET, Service, ask, page, told
 from connectors.addresses import is_public
 from connectors.errors import KeyRefusedError
 from connectors.event_api.delivery import EventApi
-from connectors.event_api.media import Image, ImageFetcher, ImageLimits, ImageProblem, ImageUnchanged
+from connectors.event_api.media import Image, ImageFetcher, ImageProblem, ImageUnchanged
 from mappings.errors import SyncError
 
 T = TypeVar("T")
@@ -64,7 +64,8 @@ def fetched(
     url: str,
     *,
     etag: str = "",
-    limits: ImageLimits | None = None,
+    timeout_s: float = 60,
+    allows_private: bool = True,
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None,
 ) -> Image | ImageUnchanged | ImageProblem:
     """Fetch `url`, in which PORT stands for the site's."""
@@ -74,9 +75,9 @@ def fetched(
         port = str(server.sockets[0].getsockname()[1])
         site.answers = {path: answer.replace(b"PORT", port.encode()) for path, answer in site.answers.items()}
         options = {"resolve": resolve} if resolve else {}
-        bounds = limits or ImageLimits(allows_private=True, timeout_s=60)
+        options |= {"timeout_s": timeout_s, "allows_private": allows_private}
         try:
-            async with ImageFetcher(bounds, sleep=no_wait, random=lambda: 0.0, **options) as fetcher:
+            async with ImageFetcher(sleep=no_wait, random=lambda: 0.0, **options) as fetcher:
                 return await fetcher.fetch_image(url.replace("PORT", port), etag=etag)
         finally:
             server.close()
@@ -94,9 +95,7 @@ def fetched(
 def test_an_image_is_what_its_bytes_say(content: bytes, kind: str) -> None:
     site = Site({"/x.html": ok(content, "content-type: text/html", 'etag: "v1"')})
     image = fetched(site, "http://127.0.0.1:PORT/x.html")
-    assert image == Image(
-        content, kind, {"image/jpeg": "jpg"}.get(kind, kind[6:]), hashlib.blake2b(content, digest_size=16).digest(), '"v1"'
-    )
+    assert image == Image(content, kind, hashlib.blake2b(content, digest_size=16).digest(), '"v1"')
 
 
 def test_fetching_carries_no_secret() -> None:
@@ -127,13 +126,13 @@ PROBLEMS = {
 
 @pytest.mark.parametrize(("answer", "reason"), PROBLEMS.values(), ids=PROBLEMS.keys())
 def test_each_problem_is_a_value_with_a_reason(answer: bytes, reason: str) -> None:
-    problem = fetched(Site({"/a": answer}), "http://127.0.0.1:PORT/a", limits=ImageLimits(allows_private=True))
+    problem = fetched(Site({"/a": answer}), "http://127.0.0.1:PORT/a")
     assert isinstance(problem, ImageProblem)
     assert reason in problem.reason
 
 
 def test_a_slow_server_is_not_waited_for() -> None:
-    problem = fetched(Site({}), "http://127.0.0.1:PORT/a", limits=ImageLimits(allows_private=True, timeout_s=0.05))
+    problem = fetched(Site({}), "http://127.0.0.1:PORT/a", timeout_s=0.05)
     assert isinstance(problem, ImageProblem)
     assert problem.is_passing
 
@@ -207,7 +206,7 @@ SNEAKY = {
 @pytest.mark.parametrize("host", [host for hosts in SNEAKY.values() for host in hosts])
 def test_no_spelling_leads_into_our_own_network(host: str) -> None:
     site = Site({"/a": ok(PNG)})
-    outcome = fetched(site, f"http://{host}:PORT/a", limits=ImageLimits(timeout_s=60))
+    outcome = fetched(site, f"http://{host}:PORT/a", allows_private=False)
     assert isinstance(outcome, ImageProblem)
     assert not site.asked
 
@@ -224,7 +223,7 @@ def resolver(*answers: list[str]) -> Callable[[str, int], Awaitable[Sequence[str
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "127.0.0.1"], ["::1"], ["::ffff:127.0.0.1"]])
 def test_a_name_that_leads_into_our_own_network_is_refused(addresses: list[str]) -> None:
     site = Site({"/a": ok(PNG)})
-    outcome = fetched(site, "http://images.example.org:PORT/a", limits=ImageLimits(timeout_s=60), resolve=resolver(addresses))
+    outcome = fetched(site, "http://images.example.org:PORT/a", allows_private=False, resolve=resolver(addresses))
     assert outcome == ImageProblem("The image's address leads into a private network.")
     assert not site.asked
 
@@ -240,7 +239,7 @@ def walked(*answers: httpx.Response, url: str = "https://images.example.org/a") 
 
     async def main() -> object:
         transport = httpx.MockTransport(web)
-        async with ImageFetcher(ImageLimits(), sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
+        async with ImageFetcher(sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
             return await fetcher.fetch_image(url)
 
     return asyncio.run(main()), asked
@@ -319,8 +318,8 @@ def test_a_server_that_keeps_failing_is_not_asked_for_ever() -> None:
         return httpx.Response(503) if request.url.host == "down.example.org" else shown()
 
     async def main() -> list[object]:
-        limits, transport = ImageLimits(), httpx.MockTransport(web)
-        async with ImageFetcher(limits, sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
+        transport = httpx.MockTransport(web)
+        async with ImageFetcher(sleep=no_wait, random=lambda: 0.0, transport=transport) as fetcher:
             hosts = ["down"] * 9 + ["up"]
             return [await fetcher.fetch_image(f"https://{host}.example.org/{n}") for n, host in enumerate(hosts)]
 
@@ -341,7 +340,7 @@ def test_a_slow_drip_is_cut_off_in_time() -> None:
                     await writer.drain()
                     await asyncio.sleep(0.01)
 
-    outcome = fetched(Dripping({}), "http://127.0.0.1:PORT/a", limits=ImageLimits(allows_private=True, timeout_s=0.1))
+    outcome = fetched(Dripping({}), "http://127.0.0.1:PORT/a", timeout_s=0.1)
     assert isinstance(outcome, ImageProblem)
     assert "did not deliver it within" in outcome.reason
 
@@ -355,7 +354,7 @@ def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_name_that_answers_differently_the_second_time_gains_nothing() -> None:
     """What was looked at is what is connected to; and whatever is looked up anew is looked at anew."""
     site, resolve = Site({"/a": ok(PNG)}), resolver(["2a0f:ffff:ffff:ffff::1"], ["127.0.0.1"])
-    outcome = fetched(site, "http://images.example.org:PORT/a", limits=ImageLimits(timeout_s=0.2), resolve=resolve)
+    outcome = fetched(site, "http://images.example.org:PORT/a", allows_private=False, timeout_s=0.2, resolve=resolve)
     assert outcome == ImageProblem("The image's address leads into a private network.")
     assert not site.asked
 
@@ -376,7 +375,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to() -> None:
 
 
 def image_of(content: bytes) -> Image:
-    return Image(content, "image/png", "png", hashlib.blake2b(content, digest_size=16).digest())
+    return Image(content, "image/png", hashlib.blake2b(content, digest_size=16).digest())
 
 
 IMAGE = image_of(PNG)
@@ -385,7 +384,7 @@ UPLOADED = httpx.Response(201, json={"doc": {"id": 9}})
 
 def uploaded(service: Service, times: int = 1) -> list[int | ImageProblem]:
     async def upload(api: EventApi) -> list[int | ImageProblem]:
-        return [await api.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
+        return [await api.uploader.upload(IMAGE, f"es1-image-{number}") for number in range(times)]
 
     return ask(service, upload)
 
@@ -462,8 +461,10 @@ def _uploads(takes: Takes, images: int, shown_field: str = "") -> tuple[list[int
         return told(400, "invalid_request", field="file", issue="missing")
 
     async def upload(api: EventApi) -> list[int | ImageProblem]:
-        api.expect_upload_in(shown_field)
-        return await asyncio.gather(*(api.upload(image_of(b"\x89PNG %d" % number), f"key-{number}") for number in range(images)))
+        api.uploader.expect(shown_field)
+        return await asyncio.gather(
+            *(api.uploader.upload(image_of(b"\x89PNG %d" % number), f"key-{number}") for number in range(images))
+        )
 
     return ask(service, upload), requests
 

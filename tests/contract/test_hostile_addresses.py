@@ -18,12 +18,11 @@ from unit.connectors_sources.reading import SPEC
 from connectors.addresses import is_metadata
 from connectors.errors import BaseUrlError
 from connectors.event_api.answers import Kind
-from connectors.event_api.media import ImageLimits, ImageProblem
-from connectors.event_api.transport import Exchange, open_http
+from connectors.event_api.media import ImageProblem
+from connectors.event_api.transport import open_http
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import SourceRefusedError
-from connectors.sources.files.web import WebFiles
-from connectors.sources.files.web_requests import FetchLimits
+from connectors.sources.files.web import FetchLimits, WebFiles
 from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 
@@ -272,7 +271,7 @@ def test_a_certificate_is_checked_against_the_name_though_the_address_is_connect
 
 @pytest.mark.parametrize("host", SPELLINGS)
 def test_no_image_comes_from_a_metadata_service_even_where_private_images_are_allowed(host: str) -> None:
-    outcome = fetched(Site({}), f"http://{host}/a.png", limits=ImageLimits(allows_private=True, timeout_s=1))
+    outcome = fetched(Site({}), f"http://{host}/a.png", timeout_s=1)
     assert outcome == ImageProblem("The image's address leads to the metadata service of a cloud.")
 
 
@@ -282,8 +281,7 @@ def test_no_image_comes_by_a_name_from_a_metadata_service(address: str) -> None:
         return ["127.0.0.1", address]
 
     site = Site({"/a": ok(PNG)})
-    limits = ImageLimits(allows_private=True, timeout_s=1)
-    outcome = fetched(site, "http://images.example.org:PORT/a", limits=limits, resolve=resolve)
+    outcome = fetched(site, "http://images.example.org:PORT/a", timeout_s=1, resolve=resolve)
     assert outcome == ImageProblem("The image's address leads to the metadata service of a cloud.")
     assert not site.asked
 
@@ -300,8 +298,7 @@ def test_a_service_whose_name_leads_to_a_metadata_service_is_not_connected_to() 
 
     async def main() -> object:
         async with open_http("https://events.example", SecretStr("a-key-of-a-test"), resolve=resolve) as http:
-            exchange = Exchange(http, attempt_s=5)
-            return await exchange(exchange.request("GET", exchange.url("/channels")))
+            return await http.exchange(http.request("GET", http.url("/channels")))
 
     told = run(main)
     assert unanswered(told).kind is Kind.NOT_REACHED

@@ -177,7 +177,8 @@ from mappings.errors import ConfigError
 from mappings.spec.source import SalesforceSource
 sys.modules["simple_salesforce"] = None
 try:
-    open_source(SalesforceSource(kind="salesforce", object="Event__c"), Path(), frozenset({"Name"}))
+    with open_source(SalesforceSource(kind="salesforce", object="Event__c"), Path(), frozenset({"Name"})).read():
+        pass
 except ConfigError as error:
     print(error, "|", error.hint)
 """

@@ -18,7 +18,7 @@ from connectors.sources.contract import Access, BadSourceError, Reading, Salesfo
 from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.query import Shapes
-from connectors.sources.salesforce.source import SalesforceRecords
+from connectors.sources.salesforce.source import read_salesforce
 from mappings.spec.source import SalesforceSource
 
 RECORDED = Path(__file__).parent / "recorded" / "salesforce"
@@ -80,7 +80,7 @@ def repeating(script: dict[str, list[Answer]]) -> Iterator[tuple[Repeater, Acces
 
 def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, list[dict[str, str]]]:
     spec = SalesforceSource.model_validate({"kind": "salesforce", "api": "rest"} | words)
-    with SalesforceRecords(spec, ColumnRequest.of(spec, columns), access, "", VirtualClock().clockwork).read() as reading:
+    with read_salesforce(spec, ColumnRequest.of(spec, columns), access, "", VirtualClock().clockwork) as reading:
         return reading, [dict(row.cells) for row in reading.rows]
 
 

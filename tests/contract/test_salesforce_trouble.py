@@ -353,7 +353,7 @@ def test_a_job_that_fails_says_why_and_leaves_nothing_behind(said: str, kind: ty
 def test_a_reading_given_up_half_way_deletes_its_job() -> None:
     org = org_of(events(25))
     with reader_of(org) as reader:
-        with reader.source({"Name"}, api="bulk").read() as reading:
+        with reader.source({"Name"}, api="bulk") as reading:
             next(reading.rows)
             assert org.jobs
         assert org.jobs == {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from lookalikes.threaded import Answer, answering_by
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -59,34 +59,19 @@ class Collector:
 
 
 @contextmanager
-def collecting(status: int = 200) -> Iterator[Collector]:
-    """Collect for the length of the block, answering every request with `status`."""
+def collecting() -> Iterator[Collector]:
+    """Collect for the length of the block."""
 
-    class Door(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            plain = gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body
-            collector.raw.append(plain)
-            collector.headers.append({name.lower(): value for name, value in self.headers.items()})
-            if status == 200:
-                (collector.take_traces if self.path == "/v1/traces" else collector.take_metrics)(plain)
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
+    def take(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        plain = gzip.decompress(body) if request.headers["content-encoding"] == "gzip" else body
+        collector.raw.append(plain)
+        collector.headers.append({name.lower(): value for name, value in request.headers.items()})
+        (collector.take_traces if request.path == "/v1/traces" else collector.take_metrics)(plain)
+        return Answer()
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Door)
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    collector = Collector("")
+    with answering_by(take) as collector.url:
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _about(attributes: Any) -> dict[str, Any]:

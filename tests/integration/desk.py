@@ -17,7 +17,7 @@ from typing import Any
 
 from integration.service import SECRET, Service
 from integration.waiting import until
-from sqlalchemy import Engine, NullPool, create_engine, inspect, make_url, select, text
+from sqlalchemy import Engine, NullPool, create_engine, func, inspect, make_url, select, text
 
 from state.tables import ENTRY
 
@@ -74,6 +74,11 @@ class Said:
         """All that was said, on one line."""
         return " ".join(f"{self.out} {self.err}".split())
 
+    def assert_told(self, code: int, *words: str) -> None:
+        """Hold it to its code and to words that it says; a traceback is none of them."""
+        assert (self.code, "Traceback" in self.words) == (code, False), self.words
+        assert [word for word in words if word not in self.words] == [], self.words
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -97,12 +102,15 @@ class Command:
         self.signal(signal.SIGKILL)
         return self.ended()
 
-    def ended(self, within_s: float = 90.0) -> Said:
-        """Wait for the end."""
-        until(lambda: self.has_ended, within_s=within_s, what=f"the end of a command ({self._text('.err')})")
-        return Said(int(self._text(".code")), self._text(".out"), self._text(".err"))
+    def ended(self, code: int | None = None, *, within_s: float = 90.0) -> Said:
+        """Wait for the end, which must be with `code` where one is given."""
+        until(lambda: self.has_ended, within_s=within_s, what=f"the end of a command ({self.text('.err')})")
+        said = Said(int(self.text(".code")), self.text(".out"), self.text(".err"))
+        assert code in {None, said.code}, said.words
+        return said
 
-    def _text(self, suffix: str) -> str:
+    def text(self, suffix: str) -> str:
+        """What it has printed so far: `.out` or `.err`."""
         path = self.base.with_suffix(suffix)
         return path.read_text("utf-8") if path.exists() else ""
 
@@ -233,13 +241,13 @@ class Desk:
         self._started.append(command)
         return command
 
-    def command(self, *words: str, **env: str) -> Said:
-        """Run a command to its end."""
-        return self.start(*words, **env).ended()
+    def command(self, *words: str, code: int | None = None, **env: str) -> Said:
+        """Run a command to its end, which must be with `code` where one is given."""
+        return self.start(*words, **env).ended(code)
 
-    def run(self, *words: str, **env: str) -> Said:
+    def run(self, *words: str, code: int | None = None, **env: str) -> Said:
         """`eventsync run town-hall --no-dagster --json`, and further words."""
-        return self.command("run", FEED, "--no-dagster", "--json", *words, **env)
+        return self.command("run", FEED, "--no-dagster", "--json", *words, code=code, **env)
 
     def start_run(self, *words: str, **env: str) -> Command:
         """Start the same."""
@@ -250,6 +258,18 @@ class Desk:
         script = Path(sys.executable).with_name("eventsync")
         pipe = subprocess.PIPE
         return subprocess.Popen([script, *words], cwd=self.folder, env=self.env, stdout=pipe, stderr=pipe, text=True)
+
+    def edit(self, old: str, new: str) -> None:
+        """Change the feed's mapping file in one place."""
+        path = self.folder / "feeds" / "town.yaml"
+        text = path.read_text("utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new, 1), "utf-8")
+
+    def rows(self, *words: str, feed: str = FEED) -> list[Any]:
+        """What `eventsync rows` lists; of one state, if it is named."""
+        listed = self.command("rows", feed, *(("--state", *words) if words else ()), "--json", code=0)
+        return list(listed.document["rows"])
 
     def states(self) -> dict[str, str]:
         """The state of every entry in the ledger, by row key."""
@@ -287,6 +307,35 @@ def line(
 def lines(rows: int) -> list[str]:
     """So many good rows."""
     return [line(number) for number in range(rows)]
+
+
+def evenings(rows: int) -> list[str]:
+    """The titles of their events, sorted."""
+    return sorted(f"Evening {number}" for number in range(rows))
+
+
+def mid_way(desk: Desk, service: Service, rows: int) -> Command:
+    """Start a run, and wait until it has sent some of its rows and is at it."""
+    desk.source(lines(rows))
+    service.switch(latency_ms=300)
+    run = desk.start_run()
+    until(lambda: run.has_ended or len(service.requests()) > 40)
+    assert not run.has_ended
+    return run
+
+
+def assert_all_on_record(desk: Desk, service: Service) -> None:
+    """No request has left that the ledger does not know of."""
+    with desk.books.engine.connect() as connection:
+        attempts = connection.execute(select(func.coalesce(func.sum(ENTRY.c.attempts), 0))).scalar_one()
+    assert len(service.requests()) <= attempts
+
+
+def assert_delivered(desk: Desk, service: Service, rows: int) -> None:
+    """Each row is one event, and the books are sound and say so."""
+    assert service.titles() == evenings(rows)
+    assert set(desk.states().values()) == {"delivered"}
+    desk.command("state", "verify", code=0)
 
 
 @contextmanager

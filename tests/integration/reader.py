@@ -109,11 +109,10 @@ class Reader:
     def _said_first(self, words: list[str]) -> str:
         """Leave a command running once it is ready, and return what it has said until then."""
         command = self._left[words[0]] = self.desk.start(*words)
-        out = command.base.with_suffix(".out")
         ready = _LEFT_RUNNING[words[0]]
-        until(lambda: ready in _read(out), within_s=_PATIENCE_S, what=f"`{words[0]}` to be ready")
-        until(lambda: _read(out).endswith("\n"), what="the end of its line")
-        said = _read(out)
+        until(lambda: ready in command.text(".out"), within_s=_PATIENCE_S, what=f"`{words[0]}` to be ready")
+        until(lambda: command.text(".out").endswith("\n"), what="the end of its line")
+        said = command.text(".out")
         if words[0] == "sandbox":
             self._free_port = re.findall(r"127\.0\.0\.1:(\d+)", said)[0]
         return said
@@ -130,10 +129,6 @@ class Reader:
         done = subprocess.run(["sh", "-ec", text], cwd=self.desk.folder, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
-
-
-def _read(path: Path) -> str:
-    return path.read_text("utf-8") if path.exists() else ""
 
 
 def _edit(path: Path, shown: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +23,13 @@ class Service:
 
     state: Path | None = None
     switches: dict[str, str | int] = field(default_factory=dict)
+    key: str = SECRET
     port: int = 0
     base_url: str = ""
     process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
-        words = [sys.executable, "-m", "sandbox", "--port", str(self.port), "--key", SECRET]
+        words = [sys.executable, "-m", "sandbox", "--port", str(self.port), "--key", self.key]
         words += ["--state", str(self.state)] if self.state else []
         words += [word for name, value in self.switches.items() for word in ("--set", f"{name}={value}")]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
@@ -45,14 +47,14 @@ class Service:
         self.process = None
 
     def look(self, path: str = "", **query: str | int) -> Any:
-        with httpx.Client(base_url=self.base_url, trust_env=False, verify=False, timeout=30) as http:
-            answer = http.get(f"/_sandbox{path}", params=query)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
+        return self._asked("GET", path, params=query)
 
     def change(self, path: str, **wishes: object) -> Any:
+        return self._asked("POST", path, json=wishes)
+
+    def _asked(self, method: str, path: str, **words: Any) -> Any:
         with httpx.Client(base_url=self.base_url, trust_env=False, verify=False, timeout=30) as http:
-            answer = http.post(f"/_sandbox{path}", json=wishes)
+            answer = http.request(method, f"/_sandbox{path}", **words)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -70,6 +72,17 @@ class Service:
     def titles(self) -> list[str]:
         return sorted(event["title"] for event in self.events())
 
+    def outcomes(self) -> Counter[str]:
+        """How many requests for events came to what."""
+        return Counter(request["outcome"] for request in self.requests())
+
+    def bodies(self) -> dict[str, set[str]]:
+        """The digests of the bodies that were sent under each key; a limit turns requests away before their body is read."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for request in self.requests():
+            found[request["idempotency_key"]] |= {request["digest"]} - {""}
+        return {key: bodies for key, bodies in found.items() if bodies}
+
     def has_request_after(self, number: int) -> bool:
         """Whether a request of any route with a higher number was written down."""
         return bool(self.look("/requests", route="all", after=number, limit=1)["requests"])
@@ -79,9 +92,9 @@ class Service:
 
 
 @contextmanager
-def serving(state: Path | None = None, **switches: str | int) -> Iterator[Service]:
+def serving(state: Path | None = None, *, key: str = SECRET, **switches: str | int) -> Iterator[Service]:
     """A sandbox process for the length of the block."""
-    service = Service(state, switches)
+    service = Service(state, switches, key)
     service.start()
     try:
         yield service

@@ -31,8 +31,7 @@ def different(desk: Desk) -> dict[str, str]:
 
 def page(desk: Desk) -> str:
     """The partner's page as text."""
-    said = desk.command("report", FEED, "--html", "page.html", "--json")
-    assert said.code == 0, said.words
+    desk.command("report", FEED, "--html", "page.html", "--json", code=0)
     file = desk.folder / "page.html"
     text = re.sub(r"<style.*?</style>|<[^>]+>", " ", file.read_text("utf-8"), flags=re.DOTALL)
     file.unlink()
@@ -40,27 +39,25 @@ def page(desk: Desk) -> str:
 
 
 def decide(desk: Desk, *words: str) -> None:
-    said = desk.command("resolve", FEED, *words, "--yes")
-    assert said.code == 0, said.words
+    desk.command("resolve", FEED, *words, "--yes", code=0)
 
 
 def test_every_step_of_a_partners_year_is_told_as_it_is(desk: Desk, service: Service) -> None:
     # Delivered.
     desk.source(rows(1, 2, 3, 4, 5, 6, 7))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert (waiting(desk), different(desk), len(service.events())) == ({}, {}, 7)
 
     # The partner gives every row a new id: nothing is sent, the old rows are gone, the new ones are held.
     desk.source(rows(11, 12, 13, 14, 15, 16, 17))
-    said = desk.run()
-    assert said.code == 0, said.words
+    said = desk.run(code=0)
     assert (said.run["read"]["held"], len(service.events())) == (7, 7)
     assert waiting(desk) == {"held": 7, "vanished": 7}
     assert {kind for key, kind in different(desk).items() if key in "1234567"} == {"vanished"}
 
     # An edited row is still the same event under another id.
     desk.source(rows(11, 12, 13, 14, 15, 16, 17, titles={11: "Evening 1 in the big hall"}))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert (waiting(desk), len(service.events())) == ({"held": 7, "vanished": 7}, 7)
 
     # A person says that they are the same: the events move to the new ids.
@@ -89,7 +86,7 @@ def test_every_step_of_a_partners_year_is_told_as_it_is(desk: Desk, service: Ser
 
     # One row is taken out, and the person removes its event.
     desk.source(rows(11, 12, 13, 14, 15, 16))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert (waiting(desk), different(desk)) == ({"vanished": 1}, {"17": "vanished"})
     decide(desk, "17", "--removed")
     assert (waiting(desk), different(desk)) == ({}, {})
@@ -97,11 +94,10 @@ def test_every_step_of_a_partners_year_is_told_as_it_is(desk: Desk, service: Ser
 
     # It comes back.
     desk.source(rows(11, 12, 13, 14, 15, 16, 17))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert (waiting(desk), list(different(desk))) == ({"drift": 1}, ["17"])
     assert "removed by hand" in different(desk)["17"]
     decide(desk, "17", "--resend")
-    said = desk.run()
-    assert said.code == 0, said.words
+    said = desk.run(code=0)
     assert (waiting(desk), len(service.events())) == ({}, 8)
-    assert desk.command("state", "verify").code == 0
+    desk.command("state", "verify", code=0)

@@ -42,7 +42,6 @@ def test_the_page_shows_what_the_commands_say(desk: Desk, service: Service) -> N
         (desk.folder / "feeds" / "in" / f"{day}.csv").write_text("\n".join(lines) + "\n", "utf-8")
     for shown in re.split(r"^\$ ", block("console"), flags=re.MULTILINE)[1:]:
         command, _, words = shown.partition("\n")
-        said = desk.command(*shlex.split(command)[1:])
-        assert said.code == 0, said.words
+        said = desk.command(*shlex.split(command)[1:], code=0)
         assert still(said.out) == still(words)
     assert len(service.events()) == 5

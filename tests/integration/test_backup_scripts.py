@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from integration.desk import Desk, Said, lines
+from integration.desk import Desk, Said, evenings, lines
 from integration.service import Service
 from integration.waiting import until
 
@@ -63,15 +63,15 @@ def test_what_was_backed_up_while_a_run_was_at_work_is_restored_and_no_row_is_se
     known = any_desk.states()
     assert len(known) == 60
     assert {"pending", "delivered"} == set(known.values()), "the copy is of a moment in mid-run"
-    assert any_desk.command("state", "verify").code == 0
+    any_desk.command("state", "verify", code=0)
     again = any_desk.run()
     assert (again.code, again.run["publish"]["delivered"]) == (0, list(known.values()).count("pending"))
-    assert service.titles() == sorted(f"Evening {number}" for number in range(60))
+    assert service.titles() == evenings(60)
 
 
 def test_a_copy_is_one_file_that_its_owner_alone_can_read(any_desk: Desk, backups: Path) -> None:
     any_desk.source(lines(3))
-    assert any_desk.run().code == 0
+    any_desk.run(code=0)
     copy = backup(any_desk, backups)
     assert [copy] == list(backups.iterdir())
     assert re.fullmatch(r"eventsync-\d{8}T\d{6}Z\.(db|dump)", copy.name)
@@ -80,7 +80,7 @@ def test_a_copy_is_one_file_that_its_owner_alone_can_read(any_desk: Desk, backup
 
 def test_only_so_many_copies_are_kept_as_are_asked_for(desk: Desk, backups: Path) -> None:
     desk.source(lines(1))
-    assert desk.run().code == 0
+    desk.run(code=0)
     older = [backups / f"eventsync-2021010{day}T000000Z.db" for day in (1, 2, 3)]
     for path in (*older, backups / "of-somebody-else.db"):
         path.write_bytes(b"")
@@ -117,7 +117,7 @@ def test_a_wrong_call_says_what_is_right(desk: Desk, name: str, words: tuple[str
 
 def test_what_is_no_sound_ledger_does_not_take_its_place(desk: Desk) -> None:
     desk.source(lines(3))
-    assert desk.run().code == 0
+    desk.run(code=0)
     before = desk.states()
     (desk.folder / "letter.db").write_text("Dear partner", "utf-8")
     with closing(sqlite3.connect(desk.folder / "other.db")) as other:
@@ -130,7 +130,7 @@ def test_what_is_no_sound_ledger_does_not_take_its_place(desk: Desk) -> None:
 
 def test_a_ledger_in_use_is_not_replaced(desk: Desk, backups: Path) -> None:
     desk.source(lines(3))
-    assert desk.run().code == 0
+    desk.run(code=0)
     copy = backup(desk, backups)
     with closing(sqlite3.connect(desk.folder / "state.db", isolation_level=None)) as user:
         user.execute("BEGIN IMMEDIATE")
@@ -141,7 +141,7 @@ def test_a_ledger_in_use_is_not_replaced(desk: Desk, backups: Path) -> None:
 
 def test_a_ledger_on_a_server_is_not_replaced_while_somebody_has_it_open(desk_on_postgres: Desk, backups: Path) -> None:
     desk_on_postgres.source(lines(2))
-    assert desk_on_postgres.run().code == 0
+    desk_on_postgres.run(code=0)
     copy = backup(desk_on_postgres, backups)
     url = desk_on_postgres.books.url.replace("+psycopg", "")
     with psycopg.connect(url, application_name="eventsync"):
@@ -151,7 +151,7 @@ def test_a_ledger_on_a_server_is_not_replaced_while_somebody_has_it_open(desk_on
 
 def test_a_damaged_ledger_is_replaced_and_kept_beside(desk: Desk, backups: Path) -> None:
     desk.source(lines(3))
-    assert desk.run().code == 0
+    desk.run(code=0)
     before = desk.states()
     copy = backup(desk, backups)
     (desk.folder / "state.db").write_bytes(b"\0" * 5000)
@@ -163,12 +163,12 @@ def test_a_damaged_ledger_is_replaced_and_kept_beside(desk: Desk, backups: Path)
 
 def test_a_log_that_a_lost_ledger_has_left_is_not_played_into_the_copy(desk: Desk, backups: Path) -> None:
     desk.source(lines(3))
-    assert desk.run().code == 0
+    desk.run(code=0)
     copy = backup(desk, backups)
     desk.source(lines(60))
     with closing(sqlite3.connect(desk.folder / "state.db")) as reader:  # who has it open keeps the log
         reader.execute("SELECT count(*) FROM ledger_entry").fetchone()
-        assert desk.run().code == 0
+        desk.run(code=0)
         log = desk.folder / "state.db-wal"
         assert log.stat().st_size > 0
         kept = log.read_bytes()
@@ -177,7 +177,7 @@ def test_a_log_that_a_lost_ledger_has_left_is_not_played_into_the_copy(desk: Des
     log.write_bytes(kept)
     assert script(desk, "restore.sh", copy).code == 0
     assert len(desk.states()) == 3
-    assert desk.command("state", "verify").code == 0
+    desk.command("state", "verify", code=0)
     (beside,) = desk.folder.glob("state.db.before-*-wal")
     assert beside.read_bytes() == kept
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import sqlite3
+from contextlib import closing
 
 import pytest
-from integration.desk import FEED, Desk, line, lines
+from integration.desk import Desk, evenings, line, lines
 from integration.service import Service
 
 pytestmark = pytest.mark.slow
@@ -18,111 +19,94 @@ def _source(desk: Desk) -> None:
     desk.source(lines(ROWS))
 
 
-def _listed(desk: Desk, state: str) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = desk.command("rows", FEED, "--state", state, "--json").document["rows"]
-    return found
-
-
 def test_a_limit_sends_the_first_rows_and_keeps_the_rest_for_the_next_run(desk: Desk, service: Service) -> None:
-    said = desk.run("--limit", "5")
-    assert said.code == 0, said.words
-    assert service.titles() == [f"Evening {number}" for number in range(5)]
+    said = desk.run("--limit", "5", code=0)
+    assert service.titles() == evenings(5)
     assert said.run["publish"]["pending"] == ROWS - 5
-
-    said = desk.run()
-    assert said.code == 0, said.words
-    assert said.run["publish"]["carried_over"] == ROWS - 5
+    assert desk.run(code=0).run["publish"]["carried_over"] == ROWS - 5
     assert len(service.events()) == len(service.requests()) == ROWS
 
 
-def test_only_the_rows_of_the_given_keys_are_read_and_sent(desk: Desk, service: Service) -> None:
-    said = desk.run("--keys", "3,7")
-    assert said.code == 0, said.words
-    assert service.titles() == ["Evening 3", "Evening 7"]
-    assert desk.run().code == 0
+def test_only_the_rows_of_the_given_keys_are_sent_and_keys_that_the_source_does_not_have_are_named(
+    desk: Desk, service: Service
+) -> None:
+    said = desk.run("--keys", "1,77,3,nobody", code=1)
+    assert said.run["message"] == "keys that are not in the source: 77, nobody"
+    assert service.titles() == ["Evening 1", "Evening 3"]
+    desk.run("--keys", "1,3", code=0)
+    desk.run(code=0)
     assert len(service.events()) == len(service.requests()) == ROWS
+
+
+def test_publishing_where_nothing_was_staged_is_no_brake(desk: Desk, service: Service) -> None:
+    said = desk.run("--publish-only", code=2)
+    assert said.run["outcome"] != "stopped by a brake"
+    assert "nothing was staged yet" in said.run["message"]
+    assert "without `--publish-only`" in said.run["hint"]
+    assert service.requests() == []
 
 
 def test_a_run_of_drafts_leaves_its_events_to_be_published_by_hand(desk: Desk, service: Service) -> None:
-    assert desk.run("--status", "draft").code == 0
+    desk.run("--status", "draft", code=0)
     assert {event["status"] for event in service.events()} == {"draft"}
-
-    said = desk.run()
-    assert said.run["read"]["drifted"] == ROWS
+    assert desk.run().run["read"]["drifted"] == ROWS
     assert len(service.requests()) == ROWS, "there is no update endpoint: nothing is sent"
-    drift = _listed(desk, "drift")
-    assert len(drift) == ROWS
-    assert all("by hand" in str(row["hint"]) for row in drift)
+    assert ["by hand" in row["hint"] for row in desk.rows("drift")] == [True] * ROWS
 
 
 def test_an_edited_row_is_reported_as_drift_and_not_sent(desk: Desk, service: Service) -> None:
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.source([line(0, title="Another evening"), *lines(ROWS)[1:]])
-    said = desk.run()
-
-    assert said.code == 0, said.words
+    said = desk.run(code=0)
     assert said.run["read"] | {"drifted": 1, "unchanged": ROWS - 1} == said.run["read"]
-    assert len(service.requests()) == ROWS
-    (row,) = _listed(desk, "drift")
-    assert row["row_key"] == "0"
-    assert "title" in str(row["problem"])
-
+    assert [(row["row_key"], "title" in row["problem"]) for row in desk.rows("drift")] == [("0", True)]
     desk.source(lines(ROWS))
     assert desk.run().run["read"]["unchanged"] == ROWS
-    assert _listed(desk, "drift") == []
+    assert (desk.rows("drift"), len(service.requests())) == ([], ROWS)
 
 
 def test_a_row_that_is_gone_is_reported_and_welcome_back(desk: Desk, service: Service) -> None:
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.source(lines(ROWS)[2:])
-    said = desk.run()
-    assert said.code == 0, said.words
-    assert said.run["vanished"] == 2
-    assert {row["row_key"] for row in _listed(desk, "vanished")} == {"0", "1"}
-
+    assert desk.run(code=0).run["vanished"] == 2
+    assert {row["row_key"] for row in desk.rows("vanished")} == {"0", "1"}
     desk.source(lines(ROWS))
-    assert desk.run().code == 0
-    assert _listed(desk, "vanished") == []
-    assert len(service.requests()) == ROWS
-
-
-def test_a_rehearsal_writes_and_sends_nothing(desk: Desk, service: Service) -> None:
-    assert desk.run("--limit", "4").code == 0
-    before = desk.states()
-    said = desk.run("--dry-run")
-
-    assert said.code == 0, said.words
-    assert desk.states() == before
-    assert len(service.requests()) == 4
+    desk.run(code=0)
+    assert (desk.rows("vanished"), len(service.requests())) == ([], ROWS)
 
 
 def test_the_same_rows_in_another_order_or_from_a_reworded_mapping_change_nothing(desk: Desk, service: Service) -> None:
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.source(reversed(lines(ROWS)))
     desk.mapping(title="{from: TITLE, do: [trim, collapse]}")
-    said = desk.run()
-    assert said.run["read"]["unchanged"] == ROWS, said.words
+    assert desk.run().run["read"]["unchanged"] == ROWS
     assert len(service.requests()) == ROWS
 
 
 def test_rows_under_one_key_are_never_both_sent(desk: Desk, service: Service) -> None:
     desk.source([*lines(ROWS), line(3, title="A different evening")])
-    said = desk.run()
-
-    assert said.run["read"]["duplicate"] + said.run["read"]["rejected"] > 0
-    assert all(count == 1 for count in Counter(one["idempotency_key"] for one in service.requests()).values())
-    assert len(service.events()) <= ROWS
+    read = desk.run().run["read"]
+    assert read["duplicate"] + read["rejected"] > 0
+    assert len({one["idempotency_key"] for one in service.requests()}) == len(service.requests()) <= ROWS
 
 
 def test_namespaces_keep_two_deployments_at_one_account_apart(desk: Desk, service: Service) -> None:
-    assert desk.run().code == 0
-    assert desk.run(EVENTSYNC_NAMESPACE="staging").code == 5
-    assert desk.run("--accept", "scope", EVENTSYNC_NAMESPACE="staging").code == 0
+    desk.run(code=0)
+    desk.run(EVENTSYNC_NAMESPACE="staging", code=5)
+    desk.run("--accept", "scope", EVENTSYNC_NAMESPACE="staging", code=0)
     assert len({one["idempotency_key"] for one in service.requests()}) == 2 * ROWS
 
 
 def test_words_that_exclude_each_other_are_a_mistake_of_the_command(desk: Desk, service: Service) -> None:
     for words in (("--stage-only", "--publish-only"), ("--accept", "everything"), ("--status", "published")):
-        said = desk.run(*words)
-        assert said.code == 2, said.words
+        desk.run(*words, code=2)
     assert service.requests("all") == []
+
+
+def test_a_run_during_which_the_clock_was_set_back_shows_no_negative_length(desk: Desk) -> None:
+    run_id = desk.run().run["run_id"]
+    with closing(sqlite3.connect(desk.folder / "state.db")) as connection, connection:
+        connection.execute("UPDATE sync_run SET finished_at = '2020-01-01T12:00:00.000000+00:00'")
+    said = desk.command("runs", run_id, code=0)
+    assert "took an unknown time (the clock was set back meanwhile)" in said.words
+    assert "took -" not in said.words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from integration.desk import FEED, Desk, line, lines
+from integration.desk import FEED, Desk, evenings, line, lines
 from integration.service import Service
 from integration.waiting import until
 
@@ -31,8 +31,7 @@ def test_rows_too_old_to_be_sent_again_are_looked_for_decided_on_and_delivered_o
     desk = any_desk
     _killed_in_flight(desk, service)
     desk.mapping(in_flight=3, key_memory="0s")
-    said = desk.run()
-    assert said.code == 1, said.words
+    said = desk.run(code=1)
     uncertain = _listed(desk, "--state", "uncertain")
     assert 0 < len(uncertain) <= 3
     assert "uncertain for so long that the service may have forgotten their keys" in said.words
@@ -46,13 +45,11 @@ def test_rows_too_old_to_be_sent_again_are_looked_for_decided_on_and_delivered_o
     assert counts["sought"] == len(uncertain) == counts["found"] + counts["absent"]
     for row in found.document["rows"]:
         if row["verdict"] == "absent":
-            decided = desk.command("resolve", FEED, row["row_key"], "--resend", "--yes")
-            assert decided.code == 0, decided.words
-    said = desk.run()
-    assert said.code == 0, said.words
+            desk.command("resolve", FEED, row["row_key"], "--resend", "--yes", code=0)
+    said = desk.run(code=0)
     assert set(desk.states().values()) == {"delivered"}
-    assert service.titles() == sorted(f"Evening {number}" for number in range(ROWS))
-    assert desk.command("state", "verify").code == 0
+    assert service.titles() == evenings(ROWS)
+    desk.command("state", "verify", code=0)
 
 
 def test_nobody_decides_about_a_feed_while_a_run_holds_it(any_desk: Desk, service: Service) -> None:
@@ -63,8 +60,7 @@ def test_nobody_decides_about_a_feed_while_a_run_holds_it(any_desk: Desk, servic
     run = desk.start_run()
     until(lambda: bool(service.requests()))
     for words in (["resolve", FEED, "0", "--event-id", "7"], ["retry", FEED]):
-        said = desk.command(*words)
-        assert said.code == 4, said.words
+        said = desk.command(*words, code=4)
         assert "held by" in said.words
     run.kill()
 
@@ -78,7 +74,7 @@ def _three_held(desk: Desk, service: Service) -> list[str]:
     """Rows 1 to 3 are delivered, and stand under other numbers now; return the rows that nothing is odd about."""
     others = [line(number) for number in range(10, 16)]
     desk.source([line(1), line(2), line(3), *others])
-    assert desk.run().code == 0
+    desk.run(code=0)
     others += [line(number) for number in range(20, 26)]
     desk.source([*others, *(_renumbered(number, 100 + number) for number in (1, 2, 3))])
     assert desk.run().run["read"]["held"] == 3
@@ -89,21 +85,19 @@ def _three_held(desk: Desk, service: Service) -> list[str]:
 def test_held_rows_are_taken_over_sent_or_ignored_as_a_person_says(any_desk: Desk, service: Service) -> None:
     desk = any_desk
     others = _three_held(desk, service)
-    adopted = desk.command("resolve", FEED, "101", "--same-as", "--json")
-    assert adopted.code == 0, adopted.words
+    adopted = desk.command("resolve", FEED, "101", "--same-as", "--json", code=0)
     (row,) = adopted.document["rows"]
     assert (row["was"], row["state"], row["other_key"], row["is_changed"]) == ("held", "delivered", "1", True)
-    assert desk.command("resolve", FEED, "102", "--resend").code == 2
-    assert desk.command("resolve", FEED, "102", "--event-id", "9").code == 2
-    assert desk.command("resolve", FEED, "102", "--release").code == 0
-    assert desk.command("resolve", FEED, "103", "--ignore").code == 0
+    desk.command("resolve", FEED, "102", "--resend", code=2)
+    desk.command("resolve", FEED, "102", "--event-id", "9", code=2)
+    desk.command("resolve", FEED, "102", "--release", code=0)
+    desk.command("resolve", FEED, "103", "--ignore", code=0)
     assert len(service.events()) == 15, "a decision sends nothing"
 
     now = [*others, _renumbered(1, 101, genre="play"), _renumbered(2, 102), _renumbered(3, 103, genre="play")]
     desk.source(now)
     for _ in range(2):
-        said = desk.run()
-        assert said.code == 0, said.words
+        desk.run(code=0)
     states = desk.states()
     assert {key: states[key] for key in ("1", "101", "102", "103")} == {
         "1": "superseded",
@@ -114,9 +108,9 @@ def test_held_rows_are_taken_over_sent_or_ignored_as_a_person_says(any_desk: Des
     assert _listed(desk, "--state", "drift") == ["101"]
     assert (service.titles().count("Evening 2"), service.titles().count("Evening 3")) == (2, 1)
 
-    assert desk.command("resolve", FEED, "101", "--applied").code == 0
-    assert desk.command("resolve", FEED, "103", "--undo").code == 0
-    assert desk.run().code == 0
+    desk.command("resolve", FEED, "101", "--applied", code=0)
+    desk.command("resolve", FEED, "103", "--undo", code=0)
+    desk.run(code=0)
     assert _listed(desk, "--state", "drift") == []
     assert "103" in _listed(desk)
     assert len(service.events()) == 16
@@ -128,9 +122,9 @@ def test_all_held_rows_with_one_candidate_are_taken_over_at_once(desk: Desk, ser
     assert (unasked.code, "say --yes" in unasked.words) == (2, True)
     said = desk.command("resolve", FEED, "--state", "held", "--same-as", "--yes", "--json")
     assert [row["other_key"] for row in said.document["rows"]] == ["1", "2", "3"]
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert (len(service.events()), _listed(desk, "--state", "held")) == (15, [])
-    assert desk.command("resolve", FEED, "101", "102", "103", "--undo").code == 0
+    desk.command("resolve", FEED, "101", "102", "103", "--undo", code=0)
     assert {desk.states()[key] for key in ("101", "102", "103")} == {"held"}
 
 
@@ -138,7 +132,7 @@ def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(des
     desk.mapping(in_flight=1)
     desk.mapping(name="other.yaml", feed="other")
     desk.source([line(1), line(2)])
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.command("run", "other", "--no-dagster")
     assert [row["row_key"] for row in desk.command("rows", "other", "--state", "held", "--json").document["rows"]] == ["1", "2"]
     desk.source([line(number) for number in range(1, 40)])
@@ -149,16 +143,15 @@ def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(des
     said = desk.command("resolve", "other", "1", "--same-as")
     assert (said.code, "town-hall is held by" in said.words) == (4, True), said.words
     run.kill()
-    said = desk.command("resolve", "other", "1", "--same-as", "--json")
-    assert said.code == 0, said.words
+    said = desk.command("resolve", "other", "1", "--same-as", "--json", code=0)
     assert said.document["rows"][0]["other_key"] == "1 of town-hall"
-    assert desk.command("resolve", "other", "1", "--undo").code == 0
+    desk.command("resolve", "other", "1", "--undo", code=0)
 
 
 def test_an_event_that_was_removed_by_hand_is_created_again_only_on_a_persons_word(desk: Desk, service: Service) -> None:
     rows = [line(number) for number in range(1, 8)]
     desk.source(rows)
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.source(rows[1:])
     desk.run()
     assert _listed(desk, "--state", "vanished") == ["1"]
@@ -166,28 +159,27 @@ def test_an_event_that_was_removed_by_hand_is_created_again_only_on_a_persons_wo
     (row,) = said.document["rows"]
     assert row["removed_event_ids"] == [row["event_id"]]
     desk.source(rows)
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert (_listed(desk, "--state", "drift"), len(service.events())) == (["1"], 7)
-    assert desk.command("resolve", FEED, "1", "--resend").code == 0
+    desk.command("resolve", FEED, "1", "--resend", code=0)
     for _ in range(2):
-        assert desk.run().code == 0
+        desk.run(code=0)
     assert (service.titles().count("Evening 1"), _listed(desk)) == (2, [])
-    assert desk.command("state", "verify").code == 0
+    desk.command("state", "verify", code=0)
 
 
 def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk, service: Service) -> None:
     desk.source(lines(120))
     service.switch(event_items="full", idempotency="refuse")
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.forget()
-    said = desk.run()
-    assert said.code == 1, said.words
+    desk.run(code=1)
     assert set(desk.states().values()) == {"conflict"}
-    assert desk.command("reconcile", FEED).code == 0
-    assert desk.run().code == 0
+    desk.command("reconcile", FEED, code=0)
+    desk.run(code=0)
     assert set(desk.states().values()) == {"delivered"}
     assert len(service.events()) == 120
-    assert desk.command("state", "verify").code == 0
+    desk.command("state", "verify", code=0)
 
 
 def test_a_missing_scope_that_the_service_has_stored_is_overcome_by_the_next_run_once_the_scope_is_there(
@@ -197,12 +189,11 @@ def test_a_missing_scope_that_the_service_has_stored_is_overcome_by_the_next_run
     service.change("/channels/access", channel="city-agenda", allowed=False)
     desk.mapping(channel="101")
     desk.source(lines(9))
-    assert desk.run().code == 3
+    desk.run(code=3)
     service.change("/channels/access", channel="city-agenda", allowed=True)
-    said = desk.run()
-    assert said.code == 0, said.words
+    desk.run(code=0)
     assert (len(service.events()), set(desk.states().values())) == (9, {"delivered"})
-    assert desk.command("state", "verify").code == 0
+    desk.command("state", "verify", code=0)
 
 
 def test_refused_rows_whose_refusal_is_stored_go_out_under_the_next_key_after_a_retry(desk: Desk, service: Service) -> None:
@@ -211,9 +202,8 @@ def test_refused_rows_whose_refusal_is_stored_go_out_under_the_next_key_after_a_
     desk.run()
     assert set(desk.states().values()) == {"refused"}
     service.switch(max_title_chars=300)
-    assert desk.command("retry", FEED).code == 0
-    said = desk.run()
-    assert said.code == 0, said.words
+    desk.command("retry", FEED, code=0)
+    desk.run(code=0)
     assert len(service.events()) == 3
-    assert desk.command("state", "verify").code == 0
-    assert {row["attempts"] for row in desk.command("rows", FEED, "--state", "delivered", "--json").document["rows"]} == {1}
+    desk.command("state", "verify", code=0)
+    assert {row["attempts"] for row in desk.rows("delivered")} == {1}

@@ -36,8 +36,7 @@ def test_a_file_on_the_web_is_published_once_and_not_fetched_again_while_it_has_
 ) -> None:
     web.put("/agenda.csv", csv(lines(ROWS)))
     point_at(desk, web.address("/agenda.csv?token=hush-hush", user="anna:s3cret-word"))
-    first = desk.run()
-    assert first.code == 0, first.words
+    desk.run(code=0)
     assert len(service.events()) == ROWS
     web.asked.clear()
     second = desk.run()
@@ -54,13 +53,13 @@ def test_a_file_on_the_web_is_published_once_and_not_fetched_again_while_it_has_
 def test_a_server_in_trouble_leaves_everything_as_it_was(desk: Desk, service: Service, web: Web) -> None:
     web.put("/agenda.csv", csv(lines(ROWS)))
     point_at(desk, web.address("/agenda.csv"))
-    assert desk.run().code == 0
+    desk.run(code=0)
     web.files.clear()
     gone = desk.run()
     assert gone.code not in {0, 1}
     assert "there is no such file" in gone.words
     web.put("/agenda.csv", csv(lines(ROWS)))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert len(service.events()) == ROWS
 
 
@@ -70,7 +69,7 @@ def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Des
     folder.mkdir()
     point_at(desk, "../in/agenda-*.csv", "\n  files: new")
     (folder / "agenda-1.csv").write_text(csv(rows[:5]), "utf-8")
-    assert desk.run().code == 0
+    desk.run(code=0)
     (folder / "agenda-2.csv").write_text(csv(rows[5:]), "utf-8")
     second = desk.run()
     assert (second.code, second.run["read"]["read"], second.run["read"]["new"]) == (0, 3, 3), second.words
@@ -87,7 +86,7 @@ def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_t
     rows = lines(ROWS * 4)
     point_at(desk, web.address("/agenda.csv"))
     web.instead = untold(csv(rows).encode())
-    assert desk.run().code == 0
+    desk.run(code=0)
     web.instead = untold(csv(rows[:5]).encode())
     for words in ((), ("--accept", "shrink")):
         short = desk.run(*words)
@@ -105,4 +104,4 @@ def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_t
     web.instead = untold(csv(rows[:5]).encode())
     known = desk.run()
     assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
-    assert desk.run("--accept", "shrink").code == 0
+    desk.run("--accept", "shrink", code=0)

@@ -34,13 +34,17 @@ def _interrupted(words: list[str], module: str, folder: Path) -> subprocess.Comp
     return subprocess.run(words, capture_output=True, text=True, env=env, cwd=folder, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
-@pytest.mark.parametrize("words", [["--help"], ["run", "--help"], ["run", "town-hall"]], ids=" ".join)
-@pytest.mark.parametrize("module", ["pipelines.cli.app", "typer"])
-def test_a_command_that_is_still_imported_ends_silently(
-    command: list[str], words: list[str], module: str, tmp_path: Path
-) -> None:
-    ended = _interrupted([*command, *words], module, tmp_path)
+@pytest.mark.parametrize(
+    ("command", "words", "module"),
+    [
+        ("script", ["--help"], "pipelines.cli.app"),
+        ("script", ["run", "town-hall"], "typer"),
+        ("module", ["run", "--help"], "typer"),
+        ("module", ["run", "town-hall"], "pipelines.cli.app"),
+    ],
+)
+def test_a_command_that_is_still_imported_ends_silently(command: str, words: list[str], module: str, tmp_path: Path) -> None:
+    ended = _interrupted([*COMMANDS[command], *words], module, tmp_path)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 

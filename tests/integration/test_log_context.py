@@ -45,8 +45,7 @@ def test_above_debug_no_row_is_logged(desk: Desk) -> None:
 
 def test_a_run_that_is_refused_is_named_too(desk: Desk) -> None:
     desk.source(lines(1))
-    said = desk.run(EVENTSYNC_LOG="json debug", EVENT_API_KEY="sk-nobody-knows-this-one-0042")
-    assert said.code == 3
+    said = desk.run(EVENTSYNC_LOG="json debug", EVENT_API_KEY="sk-nobody-knows-this-one-0042", code=3)
     (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
     assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)
 

@@ -16,12 +16,11 @@ pytestmark = pytest.mark.slow
 
 def test_numbers_are_served_while_runs_are_at_work_until_it_is_told_to_stop(desk: Desk) -> None:
     serving = desk.start("metrics", "--port", "0", "--json")
-    said = serving.base.with_suffix(".out")
-    until(lambda: said.exists() and said.read_text("utf-8").endswith("}\n"), what="the address of the numbers")
-    url = httpx.URL(json.loads(said.read_text("utf-8"))["url"])
+    until(lambda: serving.text(".out").endswith("}\n"), what="the address of the numbers")
+    url = httpx.URL(json.loads(serving.text(".out"))["url"])
     assert httpx.get(url, trust_env=False, verify=False, timeout=60).text.count("eventsync_rows") == 0
     desk.source(lines(3))
-    assert desk.run().code == 0
+    desk.run(code=0)
     labels = {"feed": FEED, "destination": f"{desk.env['EVENT_API_BASE_URL']}#default", "state": "delivered"}
 
     def served() -> list[float]:

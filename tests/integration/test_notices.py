@@ -34,11 +34,14 @@ def _bad(rows: int) -> list[str]:
     return [line(number, genre="opera") for number in range(rows)]
 
 
+def _mostly_good() -> list[str]:
+    return [*_bad(3), *lines(20)[3:]]
+
+
 def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: Inbox) -> None:
     any_desk.env["EVENTSYNC_NOTIFY"] = hook.address()
-    file = any_desk.folder / "feeds" / "town.yaml"
-    file.write_text(file.read_text("utf-8").replace("source:", "owner: agenda@example.org\nsource:", 1), "utf-8")
-    any_desk.source([*_bad(3), *lines(20)[3:]])
+    any_desk.edit("source:", "owner: agenda@example.org\nsource:")
+    any_desk.source(_mostly_good())
     assert [any_desk.run().code for _ in range(2)] == [5, 5]
     (message,) = hook.told
     service = any_desk.env["EVENT_API_BASE_URL"]
@@ -58,19 +61,19 @@ def test_a_pause_of_a_few_runs_is_told_once_and_over_once(told_desk: Desk, servi
     assert hook.titles() == [f"{FEED}: paused"]
     assert "What would help" in message.body
     service.switch(rate_events="off")
-    assert told_desk.run().code == 0
+    told_desk.run(code=0)
     assert hook.titles() == [f"{FEED}: over"]
 
 
 def test_whoever_does_not_listen_fails_no_run(told_desk: Desk, hook: Inbox) -> None:
-    told_desk.source([*_bad(3), *lines(20)[3:]])
+    told_desk.source(_mostly_good())
     hook.status = 503
     said = told_desk.run()
     assert (said.code, said.run["outcome"]) == (5, "stopped by a brake")
     assert "a notice could not be sent" in said.words
     hook.status = 200
     told_desk.source(lines(20))
-    assert told_desk.run().code == 0
+    told_desk.run(code=0)
     assert hook.titles() == []
 
 
@@ -82,14 +85,14 @@ def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Serv
     run.kill()
     service.switch(latency_ms=0)
     assert hook.titles() == []
-    assert told_desk.run().code == 0
+    told_desk.run(code=0)
     assert hook.titles() == [f"{FEED}: a run was lost", f"{FEED}: over"]
 
 
 def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: Inbox) -> None:
     told_desk.source(lines(2))
     secret = "sk-nobody-knows-this-one-0042"
-    assert told_desk.run(EVENT_API_KEY=secret, EVENTSYNC_LOG="json debug").code == 3
+    told_desk.run(EVENT_API_KEY=secret, EVENTSYNC_LOG="json debug", code=3)
     (message,) = hook.told
     assert message.title == f"eventsync: {FEED}: the service refuses us"
     assert secret not in message.title + message.body
@@ -100,16 +103,14 @@ def test_neither_key_nor_address_is_anywhere_to_be_found(told_desk: Desk, hook: 
 
 
 def test_the_report_does_not_wait_for_whoever_is_told(told_desk: Desk, hook: Inbox) -> None:
-    told_desk.source([*_bad(3), *lines(20)[3:]])
+    told_desk.source(_mostly_good())
     hook.may_answer.clear()
     run = told_desk.start_run()
-    report = run.base.with_suffix(".out")
-    said = until(lambda: report.exists() and report.read_text("utf-8"), what="the report")
+    said = until(lambda: run.text(".out"), what="the report")
     assert json.loads(said)["exit_code"] == 5
     assert not run.has_ended
     hook.may_answer.set()
-    ended = run.ended()
-    assert ended.code == 5
+    ended = run.ended(5)
     assert "could not be sent" not in ended.words
     assert hook.titles() == [f"{FEED}: stopped by a brake, and 1 more"]
 
@@ -124,9 +125,9 @@ def test_a_backfill_tells_once_what_stopped_it_and_then_that_it_is_over(told_des
     assert hook.titles() == [f"{FEED}: paused"]
     assert "What would help" in message.body
     service.switch(rate_events="off")
-    assert told_desk.command(*window, "--dry-run").code == 0
+    told_desk.command(*window, "--dry-run", code=0)
     assert hook.titles() == []
-    assert told_desk.command(*window).code == 0
+    told_desk.command(*window, code=0)
     assert hook.titles() == [f"{FEED}: over"]
 
 
@@ -138,7 +139,7 @@ def test_a_rehearsal_tells_nobody(told_desk: Desk, hook: Inbox) -> None:
 
 def test_without_the_library_a_run_is_as_good_and_says_what_to_install(told_desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "apprise.py").write_text("raise ModuleNotFoundError(\"No module named 'apprise'\", name='apprise')\n", "utf-8")
-    told_desk.source([*_bad(3), *lines(20)[3:]])
+    told_desk.source(_mostly_good())
     told_desk.env["PYTHONPATH"] = str(tmp_path)
     run = told_desk.installed("run", FEED, "--no-dagster")
     said = " ".join(run.communicate(timeout=60))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from integration.desk import Command, Desk, Said, lines
+from integration.desk import Desk, assert_all_on_record, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 from postgres import Postgres
@@ -29,7 +28,7 @@ from state.errors import HeldByAnotherError
 from state.ledger.gate import GateClosedError
 from state.ledger.ledger import Ledger
 from state.opening import open_database
-from state.tables import ENTRY, LEASE, METADATA, SCOPE
+from state.tables import LEASE, METADATA, SCOPE
 
 pytestmark = pytest.mark.slow
 ROWS = 150
@@ -77,82 +76,37 @@ def server(desk: Desk) -> Server:
     return Server(desk.books.url)
 
 
-def _assert_told(said: Said, code: int, *words: str) -> None:
-    assert said.code == code, said.words
-    assert "Traceback" not in said.words
-    missing = [word for word in words if word not in said.words]
-    assert missing == [], said.words
-
-
-def _assert_all_on_record(desk: Desk, service: Service) -> None:
-    with desk.books.engine.connect() as connection:
-        attempts = connection.execute(select(func.coalesce(func.sum(ENTRY.c.attempts), 0))).scalar_one()
-    assert len(service.requests()) <= attempts
-
-
-def _assert_delivered(desk: Desk, service: Service) -> None:
-    assert service.titles() == sorted(f"Evening {number}" for number in range(ROWS))
-    assert set(desk.states().values()) == {"delivered"}
-    assert desk.command("state", "verify").code == 0
-
-
-def _mid_way(desk: Desk, service: Service) -> Command:
-    desk.source(lines(ROWS))
-    service.switch(latency_ms=150)
-    run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) > 40)
-    assert not run.has_ended
-    return run
-
-
 def test_connections_that_are_ended_in_mid_run_cost_nothing(desk: Desk, service: Service, server: Server) -> None:
-    run = _mid_way(desk, service)
+    run = mid_way(desk, service, ROWS)
     for requests in (45, 80, 110):
         until(lambda requests=requests: run.has_ended or len(service.requests()) > requests)
         server.do(*(f"SELECT pg_terminate_backend({pid})" for pid in server.ours()))
-    said = run.ended()
-
-    assert said.code == 0, said.words
-    assert Counter(one["outcome"] for one in service.requests()) == {"created": ROWS}
-    _assert_delivered(desk, service)
+    run.ended(0)
+    assert service.outcomes() == {"created": ROWS}
+    assert_delivered(desk, service, ROWS)
 
 
 def test_a_server_that_crashes_and_recovers_in_mid_run_costs_nothing(desk: Desk, service: Service, server: Server) -> None:
     server.do("CHECKPOINT")  # what other tests have written need not be recovered while the run waits
-    run = _mid_way(desk, service)
+    run = mid_way(desk, service, ROWS)
     os.kill(server.ours()[0], signal.SIGKILL)  # the server then ends all its processes, and recovers
-    said = run.ended()
-
-    assert said.code == 0, said.words
-    _assert_delivered(desk, service)
-    assert set(Counter(event["idempotencyKey"] for event in service.events()).values()) == {1}
+    run.ended(0)
+    assert_delivered(desk, service, ROWS)
+    assert len(service.bodies()) == ROWS
 
 
-def _nobody_there(server: Server) -> str:
-    return make_url(server.url).update_query_dict({"host": "/nowhere"}).render_as_string()
+def _with_query(**words: str) -> Callable[[Server], str]:
+    return lambda server: make_url(server.url).update_query_dict(words).render_as_string(hide_password=False)
 
 
-def _no_such_database(server: Server) -> str:
-    return server.with_url(database="nobody_made_it")
+def _with(*statements: str, **parts: object) -> Callable[[Server], str]:
+    """The address with other parts, once an administrator has executed these statements."""
 
+    def address(server: Server) -> str:
+        server.do(*(statement.format(server.name) for statement in statements))
+        return server.with_url(**parts)
 
-def _no_rights(server: Server) -> str:
-    server.do("DROP ROLE IF EXISTS guest", "CREATE ROLE guest LOGIN")
-    return server.with_url(username="guest")
-
-
-def _no_such_role(server: Server) -> str:
-    return server.with_url(username="nobody")
-
-
-def _read_only(server: Server) -> str:
-    server.do(f"ALTER DATABASE {server.name} SET default_transaction_read_only = on")
-    return server.url
-
-
-def _too_many(server: Server) -> str:
-    server.do("DROP ROLE IF EXISTS one_more", "CREATE ROLE one_more LOGIN CONNECTION LIMIT 0")
-    return server.with_url(username="one_more")
+    return address
 
 
 def _wrong_password(server: Server) -> str:
@@ -164,51 +118,51 @@ def _wrong_password(server: Server) -> str:
     return server.with_url(username="knocking", password=PASSWORD)
 
 
-def _bad_option(server: Server) -> str:
-    return make_url(server.url).update_query_dict({"sslmood": "require"}).render_as_string()
+_READ_ONLY = "ALTER DATABASE {} SET default_transaction_read_only = on"
+_NO_ROOM = ("DROP ROLE IF EXISTS one_more", "CREATE ROLE one_more LOGIN CONNECTION LIMIT 0")
 
 
 @pytest.mark.parametrize(
     ("address", "code", "words"),
     [
-        (_nobody_there, 6, ("cannot be reached", "check EVENTSYNC_STATE_URL")),
-        (_no_such_database, 2, ("does not exist on its server", "createdb")),
-        (_no_rights, 2, ("does not let our role", "GRANT")),
-        (_no_such_role, 2, ("does not let us in", "user and password")),
+        (_with_query(host="/nowhere"), 6, ("cannot be reached", "check EVENTSYNC_STATE_URL")),
+        (_with(database="nobody_made_it"), 2, ("does not exist on its server", "createdb")),
+        (_with("DROP ROLE IF EXISTS guest", "CREATE ROLE guest LOGIN", username="guest"), 2, ("does not let our role", "GRANT")),
+        (_with(username="nobody"), 2, ("does not let us in", "user and password")),
         (_wrong_password, 2, ("does not let us in", "user and password")),
-        (_read_only, 2, ("is read-only",)),
-        (_too_many, 6, ("no room for another connection", "run again later")),
-        (_bad_option, 2, ("cannot be connected to", "sslmood")),
+        (_with(_READ_ONLY), 2, ("is read-only",)),
+        (_with(*_NO_ROOM, username="one_more"), 6, ("no room for another connection", "run again later")),
+        (_with_query(sslmood="require"), 2, ("cannot be connected to", "sslmood")),
     ],
+    ids=["nobody there", "no database", "no rights", "no role", "wrong password", "read-only", "too many", "bad option"],
 )
 def test_a_server_that_turns_us_away_is_told_with_what_helps(
     desk: Desk, service: Service, server: Server, address: Callable[[Server], str], code: int, words: tuple[str, ...]
 ) -> None:
     desk.source(lines(3))
     said = desk.run(EVENTSYNC_STATE_URL=address(server))
-    _assert_told(said, code, "the state DB postgresql+psycopg://", *words)
+    said.assert_told(code, "the state DB postgresql+psycopg://", *words)
     assert PASSWORD not in said.words
     assert service.requests() == []
 
 
 def test_a_lock_that_somebody_keeps_is_worth_coming_back_for(desk: Desk, service: Service, server: Server) -> None:
     desk.source(lines(ROWS))
-    assert desk.run("--stage-only").code == 0
-    patient = make_url(server.url).update_query_dict({"options": "-c lock_timeout=300ms"})
+    desk.run("--stage-only", code=0)
+    patient = _with_query(options="-c lock_timeout=300ms")(server)
     with psycopg.connect(server.url.replace("+psycopg", "")) as other:
         other.execute("LOCK TABLE ledger_entry IN EXCLUSIVE MODE")
-        said = desk.run(EVENTSYNC_STATE_URL=patient.render_as_string(hide_password=False))
-        _assert_told(said, 6, "held by another process", "lock timeout")
+        said = desk.run(EVENTSYNC_STATE_URL=patient)
+        said.assert_told(6, "held by another process", "lock timeout")
         assert service.requests() == []
-    assert desk.run().code == 0
-    _assert_delivered(desk, service)
+    desk.run(code=0)
+    assert_delivered(desk, service, ROWS)
 
 
 @pytest.mark.parametrize("spelt", ["postgres", "postgresql"])
 def test_addresses_as_other_tools_spell_them_are_taken(desk: Desk, server: Server, spelt: str) -> None:
     desk.source(lines(3))
-    said = desk.run(EVENTSYNC_STATE_URL=server.url.replace("postgresql+psycopg", spelt))
-    assert said.code == 0, said.words
+    desk.run(EVENTSYNC_STATE_URL=server.url.replace("postgresql+psycopg", spelt), code=0)
 
 
 FULL = """
@@ -223,24 +177,24 @@ END $$"""
 
 def test_a_servers_full_disk_ends_the_run_and_the_next_one_goes_on(desk: Desk, service: Service, server: Server) -> None:
     desk.source(lines(ROWS))
-    assert desk.run("--stage-only").code == 0
+    desk.run("--stage-only", code=0)
     server.do(FULL, "CREATE TRIGGER full_disk BEFORE UPDATE ON ledger_entry FOR EACH ROW EXECUTE FUNCTION full_disk()")
-    _assert_told(desk.run(), 2, "no room is left", "make room on its disk")
-    _assert_all_on_record(desk, service)
+    desk.run().assert_told(2, "no room is left", "make room on its disk")
+    assert_all_on_record(desk, service)
     assert len(service.requests()) < ROWS
 
     server.do("DROP TRIGGER full_disk ON ledger_entry")
-    assert desk.run().code == 0
-    _assert_delivered(desk, service)
+    desk.run(code=0)
+    assert_delivered(desk, service, ROWS)
 
 
 def test_runs_that_come_to_an_empty_database_at_once_make_one_ledger(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
     runs = [desk.start_run("--wait") for _ in range(3)]
-    said = [run.ended() for run in runs]
-    assert [one.code for one in said] == [0, 0, 0], [one.words for one in said]
-    assert Counter(one["outcome"] for one in service.requests()) == {"created": ROWS}
-    _assert_delivered(desk, service)
+    for run in runs:
+        run.ended(0)
+    assert service.outcomes() == {"created": ROWS}
+    assert_delivered(desk, service, ROWS)
 
 
 def test_of_many_that_take_a_new_feed_at_once_one_has_it(postgres: Postgres) -> None:

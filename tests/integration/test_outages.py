@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from integration.desk import FEED, Desk, lines
+from integration.desk import Desk, lines
 from integration.service import Service
 
 ROWS, IN_FLIGHT, ATTEMPTS = 24, 4, 6
@@ -27,46 +27,26 @@ def outage(desk: Desk, service: Service) -> Iterator[Desk]:
 
 def _possible(desk: Desk) -> dict[str, int]:
     """How many events of each row may exist, by title, as the command says."""
-    return {
-        row["event"]["title"]: row["copies"] for row in desk.command("rows", FEED, "--state", "resent", "--json").document["rows"]
-    }
+    return {row["event"]["title"]: row["copies"] for row in desk.rows("resent")}
 
 
 def test_an_outage_costs_few_requests_and_the_run_after_it_sends_one_row_first(outage: Desk, service: Service) -> None:
-    said = outage.run()
-    assert said.code == 6, said.words
+    said = outage.run(code=6)
     assert "no usable answer" in said.words
     first, possible = Counter(service.titles()), _possible(outage)
     assert first.total() <= IN_FLIGHT + 1 + ATTEMPTS
     assert {title: count for title, count in first.items() if count > 1} == possible
     assert f"may exist up to {max(possible.values())} times" in said.words
 
-    said = outage.run()
-    assert said.code == 6, said.words
+    said = outage.run(code=6)
     second = Counter(service.titles()) - first
     assert len(second) == 1
     assert second.keys().isdisjoint(first), "a row that was never sent goes first"
     assert second.total() == ATTEMPTS
 
     service.switch(fault_per_mille=0)
-    said = outage.run()
-    assert said.code == 0, said.words
+    said = outage.run(code=0)
     events, possible = Counter(service.titles()), _possible(outage)
     assert len(events) == ROWS, "no row is lost"
     assert {title: count for title, count in events.items() if count > 1} == possible
     assert events.total() == first.total() + ATTEMPTS + ROWS
-
-
-def test_the_run_after_the_same_refusal_of_all_rows_sends_one_row_first(desk: Desk, service: Service) -> None:
-    desk.source(lines(60))
-    desk.mapping(in_flight=1)
-    service.switch(max_title_chars=1)
-    try:
-        assert desk.run().code == 5
-        sent = len(service.requests())
-        assert desk.run().code == 5
-        assert len([request for request in service.requests()[sent:] if request["idempotency_key"]]) == 1
-    finally:
-        service.switch(max_title_chars=300)
-    assert desk.run().code in {0, 1}
-    assert len(service.titles()) >= 30

@@ -35,8 +35,7 @@ def test_a_new_required_field_is_met_by_one_refused_row_out_of_ten_thousand(desk
     assert said.run["publish"]["pending"] == 9_999
 
     desk.mapping(more="organizer: The town", extra="organizer")
-    mended = desk.run("--limit", "50")
-    assert mended.code == 0
+    desk.run("--limit", "50", code=0)
     assert len(service.titles()) == 50
     assert len(_refused(service)) <= 2, "beside the first, at most its stored refusal under the same key"
 
@@ -45,8 +44,7 @@ def test_a_page_that_is_wrong_stops_nothing_and_is_not_believed_again(any_desk: 
     desk = any_desk
     desk.source(lines(ROWS))
     service.switch(contract="new_required_field", contract_rules="as_specified")
-    first = desk.run()
-    assert first.code == 0
+    first = desk.run(code=0)
     assert len(service.titles()) == ROWS
     (notice,) = first.run["notices"]
     assert "`organizer` is required" in notice
@@ -68,8 +66,7 @@ def test_rows_that_fail_for_reasons_of_their_own_are_not_taken_for_the_announced
 def test_a_renamed_field_is_told_with_both_of_its_names(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
     service.switch(contract="renamed_field")
-    said = desk.run()
-    assert said.code == 5
+    said = desk.run(code=5)
     assert len(_refused(service)) == 1
     assert "headline" in said.run["message"]
     assert any("perhaps `title` was renamed to it" in notice for notice in said.run["notices"])
@@ -78,12 +75,12 @@ def test_a_renamed_field_is_told_with_both_of_its_names(desk: Desk, service: Ser
 
 def test_the_page_is_asked_once_a_run_and_only_if_anything_is_owed(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert _pages(service) == 1
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert _pages(service) == 1
     desk.source(lines(ROWS + 1))
-    assert desk.run().code == 0
+    desk.run(code=0)
     assert [one["status"] for one in service.requests("openapi")] == [200, 304]
 
 
@@ -105,8 +102,7 @@ def test_check_live_tells_every_difference_and_ends_with_2(desk: Desk, service: 
     assert finding["difference"]["fields"] == ["organizer"]
     assert {"where", "page", "ours", "breaks", "helps"} < finding["difference"].keys()
     service.switch(contract="shorter_titles")
-    warned = desk.command("check", "--live")
-    assert warned.code == 0
+    warned = desk.command("check", "--live", code=0)
     assert "warning: contract: POST /events: title" in warned.out
     assert service.requests() == []
 
@@ -114,9 +110,7 @@ def test_check_live_tells_every_difference_and_ends_with_2(desk: Desk, service: 
 def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejected_with_a_hint(
     desk: Desk, service: Service
 ) -> None:
-    desk.mapping(more="")
-    path = desk.folder / "feeds" / "town.yaml"
-    path.write_text(path.read_text("utf-8").replace("play: theatre", "play: workshop"), "utf-8")
+    desk.edit("play: theatre", "play: workshop")
     rows = lines(40)
     desk.source(rows)
     assert desk.run().run["notices"] == []
@@ -134,14 +128,13 @@ def test_a_changed_list_of_classifications_is_told_once_and_its_rows_are_rejecte
 
 def test_check_live_compares_the_list_with_the_version_that_the_mapping_was_written_for(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
-    path = desk.folder / "feeds" / "town.yaml"
-    path.write_text("classifications_version: 2026-03-02\n" + path.read_text("utf-8"), "utf-8")
+    desk.edit("feed:", "classifications_version: 2026-03-02\nfeed:")
     assert "ok: classifications: version 2026-03-02" in desk.command("check", "--live").out
     service.switch(classification_list="revised")
     before = desk.command("check", "--live")
     assert "written for version 2026-03-02, the list is of 2026-10-01 by now" in before.out
     service.switch(classification_list="first")
-    assert desk.run().code == 0
+    desk.run(code=0)
     service.switch(classification_list="revised")
     after = desk.command("check", "--live")
     assert (before.code, after.code) == (0, 0)
@@ -181,9 +174,8 @@ def test_the_page_about_it_shows_what_the_command_says(desk: Desk, service: Serv
     shutil.copytree(ROOT / "mappings" / "feeds", desk.folder / "mappings" / "feeds")
     shutil.copytree(ROOT / "mappings" / "lookups", desk.folder / "mappings" / "lookups")
     desk.env["EVENTSYNC_FEEDS"] = "mappings/feeds"
-    assert desk.command("run", "lisbon-agenda", "--no-dagster").code == 0
+    desk.command("run", "lisbon-agenda", "--no-dagster", code=0)
     service.switch(contract="renamed_field", classification_list="revised")
-    said = desk.command(*found[1].split())
-    assert said.code == 2
+    said = desk.command(*found[1].split(), code=2)
     shown = re.sub(r"req_[0-9a-f]+", "req_41c7", said.out.replace(service.base_url, "http://127.0.0.1:8765"))
     assert shown == found[2]

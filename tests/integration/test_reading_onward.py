@@ -10,7 +10,7 @@ import pytest
 from contract.every_kind import INCREMENTAL_KINDS
 from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from contract.source_kinds import Stand
-from integration.desk import FEED, Desk, Said
+from integration.desk import Desk, Said
 from integration.service import Service
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ class Org:
         return said
 
     def rejected(self) -> list[str]:
-        return [row["row_key"] for row in self.desk.command("rows", FEED, "--state", "rejected", "--json").document["rows"]]
+        return [row["row_key"] for row in self.desk.rows("rejected")]
 
 
 @pytest.fixture

@@ -35,8 +35,7 @@ def test_each_day_is_delivered_once_however_often_the_run_is_killed(desk: Desk, 
         run = desk.start_run()
         until(lambda seen=seen: len(service.requests()) > seen, what="some requests")
         run.kill()
-    said = desk.run()
-    assert said.code == 0, said.words
+    desk.run(code=0)
     keys = [event["idempotencyKey"] for event in service.events()]
     assert len(keys) == len(set(keys)) == len(desk.states()) > 200
     read = desk.run().run["read"]
@@ -45,7 +44,7 @@ def test_each_day_is_delivered_once_however_often_the_run_is_killed(desk: Desk, 
 
 @pytest.mark.usefixtures("service")
 def test_a_row_that_is_taken_away_or_called_off_is_told_for_each_of_its_days(desk: Desk) -> None:
-    assert desk.run().code == 0
+    desk.run(code=0)
     kept = [line.replace("Evening 2", "off") for line in lines(ROWS)[1:]]
     desk.source(kept)
     desk.run()
@@ -64,7 +63,7 @@ def test_one_day_of_a_row_may_be_picked_by_its_key(desk: Desk, service: Service)
 
 
 def test_a_row_picked_by_its_own_key_is_sent_with_all_of_its_days(desk: Desk, service: Service) -> None:
-    assert desk.run("--stage-only").code == 0
+    desk.run("--stage-only", code=0)
     read = desk.run("--keys", "3,5|2031-03-03").run["read"]
     sent = {key for key, state in desk.states().items() if state == "delivered"}
     days = {key for key in desk.states() if key.startswith("3|")}

@@ -9,52 +9,23 @@ import resource
 import sqlite3
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from integration.desk import Books, Command, Desk, Said, lines
+from integration.desk import Books, Desk, assert_all_on_record, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import pause, until
-from sqlalchemy import func, select
-
-from state.tables import ENTRY
 
 pytestmark = pytest.mark.slow
 ROWS = 150
 
 
-def _assert_told(said: Said, code: int, *words: str) -> None:
-    assert said.code == code, said.words
-    assert "Traceback" not in said.words
-    missing = [word for word in ("state.db", *words) if word not in said.words]
-    assert missing == [], said.words
-
-
-def _assert_all_on_record(desk: Desk, service: Service) -> None:
-    with desk.books.engine.connect() as connection:
-        attempts = connection.execute(select(func.coalesce(func.sum(ENTRY.c.attempts), 0))).scalar_one()
-    assert len(service.requests()) <= attempts
-
-
 def _assert_the_next_run_delivers(desk: Desk, service: Service, rows: int = ROWS) -> None:
-    said = desk.run()
-    assert said.code == 0, said.words
-    assert service.titles() == sorted(f"Evening {number}" for number in range(rows))
-    assert set(desk.states().values()) == {"delivered"}
-    assert desk.command("state", "verify").code == 0
-
-
-def _mid_way(desk: Desk, service: Service, requests: int = 40) -> Command:
-    """A run that has sent some of its rows and is at it."""
-    desk.source(lines(ROWS))
-    service.switch(latency_ms=150)
-    run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) > requests)
-    assert not run.has_ended
-    return run
+    service.switch(latency_ms=0)
+    desk.run(code=0)
+    assert_delivered(desk, service, rows)
 
 
 @pytest.fixture
@@ -92,8 +63,7 @@ def _fill(disk: Path) -> Path:
 def test_a_disk_that_fills_while_rows_are_staged_lets_nothing_out(desk: Desk, service: Service, disk: Path) -> None:
     _remount(disk, "size=400k")
     desk.source(lines(1_500))
-    said = desk.run()
-    _assert_told(said, 2, "no room is left", "make room")
+    desk.run().assert_told(2, "state.db", "no room is left", "make room")
     assert service.requests() == []
 
     _remount(disk, "size=64m")
@@ -101,24 +71,22 @@ def test_a_disk_that_fills_while_rows_are_staged_lets_nothing_out(desk: Desk, se
 
 
 def test_a_disk_that_fills_while_rows_are_sent_ends_the_run(desk: Desk, service: Service, disk: Path) -> None:
-    run = _mid_way(desk, service)
+    run = mid_way(desk, service, ROWS)
     ballast = _fill(disk)
-    said = run.ended()
-    _assert_told(said, 2, "no room is left", "make room")
-    _assert_all_on_record(desk, service)
+    run.ended().assert_told(2, "state.db", "no room is left", "make room")
+    assert_all_on_record(desk, service)
 
-    full = desk.run()
-    _assert_told(full, 2)
-    _assert_all_on_record(desk, service)
+    desk.run().assert_told(2, "state.db")
+    assert_all_on_record(desk, service)
     ballast.unlink()
     _assert_the_next_run_delivers(desk, service)
 
 
 def test_a_disk_that_turns_read_only_is_told_and_nothing_is_sent(desk: Desk, service: Service, disk: Path) -> None:
     desk.source(lines(ROWS))
-    assert desk.run("--stage-only").code == 0
+    desk.run("--stage-only", code=0)
     _remount(disk, "ro")
-    _assert_told(desk.run(), 2, "read-only")
+    desk.run().assert_told(2, "state.db", "read-only")
     assert service.requests() == []
 
     _remount(disk, "rw")
@@ -127,42 +95,30 @@ def test_a_disk_that_turns_read_only_is_told_and_nothing_is_sent(desk: Desk, ser
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="another process's limits are Linux's")
 def test_a_file_that_may_grow_no_more_ends_the_run(desk: Desk, service: Service) -> None:
-    run = _mid_way(desk, service)
+    run = mid_way(desk, service, ROWS)
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (4096, 4096))
-    said = run.ended()
-    _assert_told(said, 2, "make room")
-    _assert_all_on_record(desk, service)
+    run.ended().assert_told(2, "state.db", "make room")
+    assert_all_on_record(desk, service)
     _assert_the_next_run_delivers(desk, service)
 
 
-def _no_header(path: Path) -> None:
-    path.write_bytes(b"\x00" * 100 + path.read_bytes()[100:])
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "no header": lambda content: b"\x00" * 100 + content[100:],
+    "torn pages": lambda content: content[:4096] + b"\xa5" * (len(content) - 4096),
+    "cut short": lambda content: content[: len(content) // 2],
+    "something else": lambda _: b"ID,TITLE\n" * 2_000,
+}
 
 
-def _torn_pages(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xa5" * (len(content) - 4096))
-
-
-def _cut_short(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def _something_else(path: Path) -> None:
-    path.write_bytes(b"ID,TITLE\n" * 2_000)
-
-
-@pytest.mark.parametrize("damage", [_no_header, _torn_pages, _cut_short, _something_else])
-def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service, damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service, damage: Callable[[bytes], bytes]) -> None:
     desk.source(lines(ROWS))
-    assert desk.run("--stage-only").code == 0
+    desk.run("--stage-only", code=0)
     path = desk.folder / "state.db"
-    damage(path)
-    said = desk.run()
-    _assert_told(said, 2, "damaged", "restore it from a backup, or move it away")
+    path.write_bytes(damage(path.read_bytes()))
+    desk.run().assert_told(2, "state.db", "damaged", "restore it from a backup, or move it away")
     assert service.requests() == []
-    verified = desk.command("state", "verify", "--json")
-    assert verified.code == 1, verified.words
+    verified = desk.command("state", "verify", "--json", code=1)
     assert {finding["check"] for finding in verified.document["findings"]} == {"file"}
 
     desk.forget()
@@ -172,21 +128,21 @@ def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service
 def test_a_folder_in_the_files_place_is_told(desk: Desk, service: Service) -> None:
     desk.source(lines(3))
     (desk.folder / "state.db").mkdir()
-    _assert_told(desk.run(), 2, "Is a directory")
+    desk.run().assert_told(2, "state.db", "Is a directory")
     assert service.requests() == []
 
 
 def test_an_empty_file_is_an_empty_state_db(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
-    assert desk.run().code == 0
+    desk.run(code=0)
     desk.forget()
     (desk.folder / "state.db").touch()
     _assert_the_next_run_delivers(desk, service)
-    assert Counter(one["outcome"] for one in service.requests()) == {"created": ROWS, "replayed": ROWS}
+    assert service.outcomes() == {"created": ROWS, "replayed": ROWS}
 
 
 def test_a_killed_runs_log_that_is_damaged_costs_no_row(desk: Desk, service: Service) -> None:
-    run = _mid_way(desk, service)
+    run = mid_way(desk, service, ROWS)
     run.kill()
     log = desk.folder / "state.db-wal"
     content = bytearray(log.read_bytes())
@@ -197,7 +153,7 @@ def test_a_killed_runs_log_that_is_damaged_costs_no_row(desk: Desk, service: Ser
 
 @pytest.mark.parametrize("is_replaced", [False, True], ids=["deleted", "replaced"])
 def test_a_file_that_goes_away_in_mid_run_stops_it_at_once(desk: Desk, service: Service, is_replaced: bool) -> None:
-    run = _mid_way(desk, service)
+    run = mid_way(desk, service, ROWS)
     before = desk.folder / "before"
     before.mkdir()
     for path in desk.folder.glob("state.db*"):
@@ -205,13 +161,12 @@ def test_a_file_that_goes_away_in_mid_run_stops_it_at_once(desk: Desk, service: 
     gone_at = len(service.requests())
     if is_replaced:
         (desk.folder / "state.db").write_bytes((before / "state.db").read_bytes())
-    said = run.ended()
-    _assert_told(said, 2, "was deleted or replaced while it was in use", "run again")
+    run.ended().assert_told(2, "state.db", "was deleted or replaced while it was in use", "run again")
     assert len(service.requests()) <= gone_at + 2 * 16, "only what was on its way out"
 
     desk.forget()
     _assert_the_next_run_delivers(desk, service)
-    assert set(Counter(event["idempotencyKey"] for event in service.events()).values()) == {1}
+    assert len(service.bodies()) == ROWS
 
 
 def _hold(desk: Desk, how: str = "IMMEDIATE") -> sqlite3.Connection:
@@ -229,42 +184,41 @@ def _is_quiet(service: Service) -> bool:
 
 
 @pytest.fixture
-def hasty_desk(desk: Desk) -> Desk:
+def hasty(desk: Desk) -> Desk:
     """A desk whose runs wait only a moment for a lock."""
     desk.env["EVENTSYNC_STATE_URL"] = "sqlite:///state.db?timeout=0.2"
     return desk
 
 
 @pytest.mark.parametrize("how", ["IMMEDIATE", "EXCLUSIVE"])
-def test_a_file_that_another_process_holds_is_worth_coming_back_for(hasty_desk: Desk, service: Service, how: str) -> None:
-    desk = hasty_desk
+def test_a_file_that_another_process_holds_is_worth_coming_back_for(hasty: Desk, service: Service, how: str) -> None:
+    desk = hasty
     desk.source(lines(ROWS))
-    assert desk.run("--stage-only").code == 0
+    desk.run("--stage-only", code=0)
     with closing(_hold(desk, how)):
-        _assert_told(desk.run(), 6, "held by another process", "run again")
+        desk.run().assert_told(6, "state.db", "held by another process", "run again")
         assert service.requests() == []
     _assert_the_next_run_delivers(desk, service)
 
 
-def test_a_file_that_is_taken_while_rows_are_staged_lets_nothing_out(hasty_desk: Desk, service: Service) -> None:
-    desk = hasty_desk
+def test_a_file_that_is_taken_while_rows_are_staged_lets_nothing_out(hasty: Desk, service: Service) -> None:
+    desk = hasty
     desk.source(lines(30_000))
     run = desk.start_run()
     until(lambda: run.has_ended or desk.states())
     with closing(_hold(desk)):
-        _assert_told(run.ended(), 6, "held by another process")
+        run.ended().assert_told(6, "state.db", "held by another process")
     assert service.requests() == []
     desk.source(lines(ROWS))
     _assert_the_next_run_delivers(desk, service)
 
 
-def test_a_file_that_is_taken_for_a_moment_while_rows_are_sent_costs_nothing(hasty_desk: Desk, service: Service) -> None:
-    desk = hasty_desk
-    run = _mid_way(desk, service)
+def test_a_file_that_is_taken_for_a_moment_while_rows_are_sent_costs_nothing(hasty: Desk, service: Service) -> None:
+    desk = hasty
+    run = mid_way(desk, service, ROWS)
     with closing(_hold(desk)):
         until(lambda: _is_quiet(service), what="the arrival of what was in flight")
         assert len(service.requests()) < ROWS, "nothing is sent that cannot be recorded"
-    said = run.ended()
-    assert said.code == 0, said.words
-    assert Counter(one["outcome"] for one in service.requests()) == {"created": ROWS}
-    assert desk.command("state", "verify").code == 0
+    run.ended(0)
+    assert service.outcomes() == {"created": ROWS}
+    assert_delivered(desk, service, ROWS)

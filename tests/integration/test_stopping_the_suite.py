@@ -41,7 +41,7 @@ def test_that_comes_next():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGTERM, 1)])
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGINT, 0), (signal.SIGTERM, 1)])
 def test_one_signal_ends_the_suite_and_what_it_started_though_a_command_under_test_took_it(
     tmp_path: Path, number: signal.Signals, workers: int
 ) -> None:

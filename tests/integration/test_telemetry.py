@@ -33,8 +33,7 @@ def _about(span: Span, *names: str) -> tuple[object, ...]:
 def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests(desk: Desk) -> None:
     desk.source([*lines(2_500), "x,,2031-99-01,19:30,poetry,"])
     with collecting() as collector:
-        said = desk.run("--limit", "30", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1")
-    assert said.code == 0, said.words
+        said = desk.run("--limit", "30", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1", code=0)
     (run,) = collector.named(f"run {FEED}")
     assert _about(run, "feed", "run_id", "exit_code") == (FEED, said.run["run_id"], 0)
     assert {span.trace_id for span in collector.spans} == {run.trace_id}
@@ -53,14 +52,13 @@ def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests(desk: Desk
 def test_rows_get_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, service: Service) -> None:
     desk.source(lines(40))
     with collecting() as collector:
-        said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0")
-        assert said.code == 0, said.words
+        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0", code=0)
         posts = [span for span in collector.spans if span.name.startswith("POST")]
         assert posts == []
         assert [span for span in collector.spans if span.name == "GET /api/public/v1/classifications"]
         service.switch(fault_per_mille=1000, faults="error_500", fault_attempts=1)
         desk.source(lines(44))
-        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0").code == 0
+        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0", code=0)
     posts = [span for span in collector.spans if span.name.startswith("POST")]
     assert [(span.is_error, span.about["http.response.status_code"]) for span in posts] == [(True, 500)] * 4
 
@@ -68,7 +66,7 @@ def test_rows_get_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, servi
 def test_the_numbers_of_a_run_are_counted(desk: Desk) -> None:
     desk.source([*lines(20), "x,,2031-99-01,19:30,poetry,"])
     with collecting() as collector:
-        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url).code == 0
+        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, code=0)
     feed = {"eventsync.feed": FEED}
     assert collector.numbers["eventsync.rows.read"] == [(feed, 21)]
     assert collector.numbers["eventsync.rows.settled"] == [(feed, 20)]
@@ -95,8 +93,9 @@ def test_log_lines_name_the_trace_and_nothing_secret_travels(desk: Desk) -> None
         f"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{token}\nOTEL_SERVICE_NAME=town\n", "utf-8"
     )
     with collecting() as collector:
-        said = desk.run(EVENTSYNC_LOG="json debug", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1")
-    assert said.code == 0, said.words
+        said = desk.run(
+            EVENTSYNC_LOG="json debug", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1", code=0
+        )
     logged = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
     assert {line["trace_id"] for line in logged} == {collector.spans[0].trace_id}
     assert {headers["authorization"] for headers in collector.headers} == {f"Bearer {token}"}, "an .env file counts, too"
@@ -108,7 +107,7 @@ def test_log_lines_name_the_trace_and_nothing_secret_travels(desk: Desk) -> None
 def test_a_run_that_fails_says_so_in_its_trace(desk: Desk) -> None:
     desk.source(lines(2))
     with collecting() as collector:
-        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENT_API_KEY="sk-nobody-knows-this-one-0042").code == 3
+        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENT_API_KEY="sk-nobody-knows-this-one-0042", code=3)
     (run,) = collector.named(f"run {FEED}")
     (stage,) = collector.named("stage")
     assert run.is_error
@@ -121,16 +120,14 @@ def test_a_collector_that_is_away_holds_up_no_run_for_long(desk: Desk) -> None:
     desk.source(lines(3))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}")
-    assert said.code == 0, said.words
+        said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=f"http://127.0.0.1:{port}", code=0)
     assert said.run["publish"]["delivered"] == 3
     assert said.err.count("collector does not answer") == 1
 
 
 def test_what_cannot_be_had_is_told_and_costs_the_run_nothing(desk: Desk) -> None:
     desk.source(lines(1))
-    said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
-    assert said.code == 0
+    said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9", OTEL_EXPORTER_OTLP_PROTOCOL="grpc", code=0)
     assert "http/protobuf" in said.words
     env = {**desk.env, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     words = [sys.executable, "-c", WITHOUT_THE_EXTRA, "run", FEED, "--no-dagster"]
@@ -142,8 +139,8 @@ def test_what_cannot_be_had_is_told_and_costs_the_run_nothing(desk: Desk) -> Non
 def test_nobody_listens_by_default_and_it_can_be_switched_off(desk: Desk) -> None:
     desk.source(lines(1))
     with collecting() as collector:
-        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_SDK_DISABLED="true").code == 0
-        assert desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_METRICS_EXPORTER="none").code == 0
+        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_SDK_DISABLED="true", code=0)
+        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, OTEL_METRICS_EXPORTER="none", code=0)
     assert collector.spans
     assert collector.numbers == {}
 
@@ -151,8 +148,7 @@ def test_nobody_listens_by_default_and_it_can_be_switched_off(desk: Desk) -> Non
 def test_what_dagster_runs_in_two_steps_is_one_trace(desk: Desk) -> None:
     desk.source(lines(3))
     with collecting() as collector:
-        said = desk.command("run", FEED, "--json", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url)
-    assert said.code == 0, said.words
+        said = desk.command("run", FEED, "--json", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, code=0)
     steps = collector.named(f"run {FEED}")
     assert [span.name for step in steps for span in collector.below(step)] == ["stage", "publish"]
     assert {step.trace_id for step in steps} == {steps[0].trace_id}

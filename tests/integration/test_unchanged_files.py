@@ -20,7 +20,7 @@ def test_a_second_run_counts_the_rows_of_an_unchanged_file_without_reading_them(
     (notice,) = second.run["notices"]
     assert notice.startswith("unchanged since it was read 20")
     assert second.run["rejections"] == first.run["rejections"]
-    assert desk.command("state", "verify").code == 0
+    desk.command("state", "verify", code=0)
     assert len(service.events()) == ROWS
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from lookalikes.threaded import served
+from lookalikes.threaded import Answer, answering_by
 
 RUN_ID = "run-of-the-ui"
 
@@ -26,24 +26,15 @@ def dagster_webserver(status: str) -> Iterator[Webserver]:
     """Launch every run that is asked for, and say that it stands at `status`."""
     webserver = Webserver()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            query = json.loads(self.rfile.read(int(self.headers["content-length"])))["query"]
-            data: dict[str, Any] = {"version": "1.13.0"}
-            if "launchPipelineExecution" in query:
-                data = {"launchPipelineExecution": {"__typename": "LaunchRunSuccess", "run": {"runId": RUN_ID}}}
-            elif "runOrError" in query:
-                data = {"runOrError": {"__typename": "Run", "status": status}}
-                webserver.is_followed = True
-            body = json.dumps({"data": data}).encode()
-            self.send_response(200)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(_: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        query = json.loads(body)["query"]
+        data: dict[str, Any] = {"version": "1.13.0"}
+        if "launchPipelineExecution" in query:
+            data = {"launchPipelineExecution": {"__typename": "LaunchRunSuccess", "run": {"runId": RUN_ID}}}
+        elif "runOrError" in query:
+            data = {"runOrError": {"__typename": "Run", "status": status}}
+            webserver.is_followed = True
+        return Answer(json.dumps({"data": data}).encode())
 
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with served(Handler) as port:
-        webserver.url = f"http://127.0.0.1:{port}"
+    with answering_by(answer) as webserver.url:
         yield webserver

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler
 
-from lookalikes.threaded import served
+from lookalikes.threaded import Answer, answering_by
 
 
 @dataclass
@@ -52,29 +52,19 @@ def webhook() -> Iterator[Inbox]:
     """Take messages in as JSON, for the length of the block."""
     inbox = Inbox()
 
-    class Hook(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            inbox.may_answer.wait(30)
-            document = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            if inbox.status == 200:
-                inbox.told.append(Told(self.path, document["title"], document["message"], document["type"]))
-            self.send_response(inbox.status)
-            if 300 <= inbox.status < 400:
-                self.send_header("location", f"http://127.0.0.1:{inbox.port}/elsewhere")
-            self.send_header("content-length", "0")
-            self.end_headers()
+    def take(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        if request.command == "GET":  # where somebody who follows a redirect ends up
+            inbox.told.append(Told(request.path, "", ""))
+            return Answer()
+        inbox.may_answer.wait(30)
+        if inbox.status == 200:
+            document = json.loads(body)
+            inbox.told.append(Told(request.path, document["title"], document["message"], document["type"]))
+        elsewhere = {"location": f"http://127.0.0.1:{inbox.port}/elsewhere"} if 300 <= inbox.status < 400 else {}
+        return Answer(status=inbox.status, headers=elsewhere)
 
-        def do_GET(self) -> None:
-            """Where somebody who follows a redirect ends up."""
-            inbox.told.append(Told(self.path, "", ""))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Tests look at what came in."""
-
-    with served(Hook) as inbox.port:
+    with answering_by(take) as url:
+        inbox.port = int(url.rpartition(":")[2])
         yield inbox
 
 

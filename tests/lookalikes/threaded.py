@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -27,3 +28,35 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back to a client."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    reason: str | None = None
+
+
+@contextmanager
+def answering_by(answer: Callable[[BaseHTTPRequestHandler, bytes], Answer]) -> Iterator[str]:
+    """Answer every request by a function of it and its body for the length of the block; gives the base URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            given = answer(self, self.rfile.read(int(self.headers.get("content-length", 0))))
+            self.send_response(given.status, given.reason)
+            for name, value in {**given.headers, "content-length": str(len(given.body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(given.body)
+
+        do_GET = do_PATCH = do_DELETE = do_POST  # noqa: N815  # the names that http.server calls
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with served(Handler) as port:
+        yield f"http://127.0.0.1:{port}"

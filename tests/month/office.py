@@ -1,7 +1,4 @@
-"""Dagster through a month: its own scheduler and monitor, given the time, its runs, and the sensor that tells owners.
-
-What the partner and the service do meanwhile is `story`'s.
-"""
+"""Dagster through a month: its own scheduler and monitor, given the time, its runs, and the sensor that tells owners."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+import pytest
 from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.remote_representation.external import RemoteSchedule
 from dagster._core.scheduler.instigation import InstigatorTick
@@ -29,8 +27,7 @@ from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_ite
 from dagster._scheduler.scheduler import ScheduleIterationTimes, launch_scheduled_runs
 from integration.waiting import until
 from lookalikes.notices import Inbox, Told
-from month.carrying import carry_out, definitions_at, settings_of
-from month.clock import MonthClock
+from month.worker import MonthClock, carry_out, definitions_at, settings_of
 
 from mappings.row_key import FeedName
 from pipelines.before_serving import DAGSTER_YAML
@@ -81,11 +78,8 @@ class Elsewhere:
 
     def _started(self) -> subprocess.Popen[str]:
         env = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-        words, env = (
-            [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK],
-            {**env, **self.environ, "PYTHONPATH": str(_TESTS)},
-        )
-        pipe = subprocess.PIPE
+        env = {**env, **self.environ, "PYTHONPATH": str(_TESTS)}
+        words, pipe = [sys.executable, _TESTS / "month" / "worker.py", self.folder / CLOCK], subprocess.PIPE
         with (self.folder / "worker.log").open("a", encoding="utf-8") as log:
             return subprocess.Popen(words, cwd=self.folder, env=env, stdin=pipe, stdout=pipe, stderr=log, text=True)
 
@@ -115,12 +109,10 @@ class Office:
         self._schedule = _schedule_of(self.workspace)
 
     def stop(self) -> None:
-        """Stop the daemon."""
-        self.is_up = False
-        self._known = {}
+        """Stop the daemon; it is started again with nothing in its memory."""
+        self.is_up, self._known = False, {}
 
     def start(self) -> None:
-        """Start it again, with nothing in its memory."""
         self.is_up = True
 
     def beat(self, at: datetime) -> None:
@@ -193,15 +185,14 @@ def open_office(folder: Path, environ: Mapping[str, str], clock: MonthClock, inb
     home.mkdir()
     (home / "dagster.yaml").write_text(DAGSTER_YAML, "utf-8")
     elsewhere = Elsewhere(folder, environ)
-    with (
-        dg.DagsterInstance.from_config(str(home)) as instance,
-        _heard(environ),
-        _loaded(instance) as workspace,
-    ):
-        try:
-            yield Office(clock, settings, instance, workspace, inbox, elsewhere)
-        finally:
-            elsewhere.kill()
+    with dg.DagsterInstance.from_config(str(home)) as instance, pytest.MonkeyPatch.context() as patch:
+        for name, value in environ.items():  # what is loaded by name can be handed nothing
+            patch.setenv(name, value)
+        with _loaded(instance) as workspace:
+            try:
+                yield Office(clock, settings, instance, workspace, inbox, elsewhere)
+            finally:
+                elsewhere.kill()
 
 
 def _loaded(instance: dg.DagsterInstance) -> WorkspaceProcessContext:
@@ -211,16 +202,3 @@ def _loaded(instance: dg.DagsterInstance) -> WorkspaceProcessContext:
     with warnings.catch_warnings():  # Dagster asks its own schedules for what it calls deprecated
         warnings.simplefilter("ignore", DeprecationWarning)
         return WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget(origin))
-
-
-@contextmanager
-def _heard(environ: Mapping[str, str]) -> Iterator[None]:
-    """Put an environment in the place of this process's: what is loaded by name can be handed nothing."""
-    before = {name: os.environ.get(name) for name in environ}
-    os.environ.update(environ)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name)
-            os.environ.update({} if value is None else {name: value})

@@ -1,48 +1,30 @@
-"""docs/a-month.md: its table is written from a month that was played, and read back by the test that plays it again.
-
-What is said around the table is written by hand.
-"""
+"""docs/a-month.md: its table is written from a month that was played, and read back by the test that plays it again."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 
 from dagster._core.scheduler.instigation import InstigatorTick, TickStatus
-from month.expected import expected_ticks
-from month.play import Played
+from month.play import Played, expected_ticks
 from month.story import ZONE
+from written_tables import WrittenTable, table_of
 
 from state.queries import RunRecord
 
-PAGE = Path(__file__).parents[2] / "docs" / "a-month.md"
-_HEAD = ("day", "what happens", "ticks", "runs", "events", "told")
-_BEGINS, _ENDS = "<!-- the table, written by `make month` -->", "<!-- the end of the table -->"
+TABLE = WrittenTable("a-month.md", "month")
+HEAD = ("day", "what happens", "ticks", "runs", "events", "told")
 _LATE = timedelta(minutes=30)
 _WEEK = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
-def write_table(month: Played) -> None:
-    """Put this month in the place of the page's table."""
-    before, _, rest = PAGE.read_text("utf-8").partition(_BEGINS)
-    _, _, after = rest.partition(_ENDS)
-    PAGE.write_text(f"{before}{_BEGINS}\n{table_of(month)}\n{_ENDS}{after}", "utf-8")
-
-
-def read_table() -> str:
-    """Return the page's table."""
-    _, _, rest = PAGE.read_text("utf-8").partition(_BEGINS)
-    return rest.partition(_ENDS)[0].strip()
-
-
-def table_of(month: Played) -> str:
+def table_of_month(month: Played) -> str:
     """Return a month as the page tells it."""
-    return "\n".join((_row(_HEAD), _row("---" for _ in _HEAD), *map(_row, _days(month))))
+    return table_of(HEAD, days_of(month))
 
 
-def _days(month: Played) -> Iterator[tuple[str, ...]]:
+def days_of(month: Played) -> Iterator[tuple[str, ...]]:
     cells: dict[date, tuple[list[str], ...]] = defaultdict(lambda: ([], [], [], [], []))
     runs = {run.run_id: run for run in month.runs}
     for happening in month.happened:
@@ -81,7 +63,3 @@ def _about(at: datetime, tick: InstigatorTick | None, runs: dict[str, RunRecord]
 
 def _end(run: RunRecord) -> str:
     return str(run.exit_code) if run.exit_code is not None else str(run.outcome)
-
-
-def _row(cells: Iterator[str] | tuple[str, ...]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -1,7 +1,4 @@
-"""Plays a month: the daemon looks some times a day, and between two looks happens what the story says. The truth afterwards.
-
-How it becomes a page is `page`'s.
-"""
+"""Plays a month: the daemon looks some times a day, and between two looks happens what the story says. The truth afterwards."""
 
 from __future__ import annotations
 
@@ -12,11 +9,10 @@ from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 from lookalikes.notices import webhook
-from month.clock import MonthClock
 from month.office import CLOCK, FEED, Office, open_office
-from month.partner import Partner
 from month.service import SECRET, Service, serving
-from month.story import ZONE, Happening, World
+from month.story import ZONE, Happening, Partner, World
+from month.worker import MonthClock
 from on_dagster import desk
 
 from state.database import StateDb
@@ -90,15 +86,22 @@ def played(folder: Path, span: Span, story: Iterable[Happening]) -> Iterator[Pla
         yield Played(span, happened, partner, service, office, engine)
 
 
+def expected_ticks(span: Span) -> Iterator[datetime]:
+    """Yield the schedule's ticks in UTC, worked out from the calendar alone: twice a day by the feed's own clock."""
+    for number in range(span.days):
+        for clock in (time(2, 30), time(14, 30)):
+            wall = datetime.combine(span.first + timedelta(days=number), clock)
+            at = wall.replace(tzinfo=ZONE, fold=1).astimezone(UTC)  # of a time that clocks show twice the second
+            if at.astimezone(ZONE).replace(tzinfo=None) != wall:  # and of one that they skip the moment to which they go
+                at = wall.replace(hour=wall.hour + 1, minute=0, tzinfo=ZONE).astimezone(UTC)
+            yield at
+
+
 def _play(world: World, span: Span, happened: Iterable[Happening]) -> None:
-    looks = [(at, None) for at in _looks(span)]
-    acts = [(happening.at, happening) for happening in happened]
-    for at, happening in sorted([*looks, *acts], key=lambda one: one[0]):
-        if happening is None:
-            world.office.beat(at)
-        else:
-            world.office.clock.set(at)
-            happening.act(world)
+    looks = [Happening(at, "", lambda world, at=at: world.office.beat(at)) for at in _looks(span)]
+    for happening in sorted([*looks, *happened], key=lambda one: one.at):
+        world.office.clock.set(happening.at)
+        happening.act(world)
 
 
 def _looks(span: Span) -> Iterator[datetime]:

@@ -1,7 +1,4 @@
-"""The sandbox on loopback in the simulated time, behind a door that can be shut, or keep answers back.
-
-What it does with requests is the sandbox's own.
-"""
+"""The sandbox on loopback in the simulated time, behind a door that can be shut, or keep answers back."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from email.utils import formatdate
 from time import monotonic
 from typing import Any
 
-import httpx
 import uvicorn
+from integration.service import Service as Sandbox
 from integration.waiting import DEADLINE_S, until
-from month.clock import MonthClock
+from month.worker import MonthClock
 from starlette.responses import Response
 
 from sandbox.answers import ApiError
@@ -35,17 +32,17 @@ Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 
 
-class Service:
+class Service(Sandbox):
     """One service. It is away until `back_at`; of its answers to new events only `room` more get out, None for all."""
 
     def __init__(self, clock: MonthClock) -> None:
+        super().__init__()
         self._clock = clock
         around = Environment(clock=lambda: clock.now().timestamp())
         self._app = app_of(open_sandbox(None, parse_switches([f"idempotency_memory_s={MEMORY_S}"]), SECRET, around))
         self.back_at: datetime | None = None
         self.room: int | None = None
         self.held = 0
-        self.base_url = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self.back_at is not None and self._clock.now() < self.back_at:
@@ -62,18 +59,6 @@ class Service:
     def let_out(self) -> None:
         """Give the answers that were kept back."""
         self.room = None
-
-    def events(self) -> list[dict[str, Any]]:
-        """All that it has."""
-        return self._look("/events")["events"]
-
-    def requests(self) -> list[dict[str, Any]]:
-        """All that it was asked to make."""
-        return self._look("/requests?route=events")["requests"]
-
-    def _look(self, path: str) -> Any:
-        with httpx.Client(base_url=self.base_url, trust_env=False, verify=False, timeout=30) as http:
-            return http.get(f"/_sandbox{path}").raise_for_status().json()
 
     def _behind_the_door(self, send: Send) -> Send:
         async def late(message: Scope) -> None:
@@ -106,16 +91,8 @@ def serving(clock: MonthClock) -> Iterator[Service]:
     service = Service(clock)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         service.base_url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        config = uvicorn.Config(
-            service,
-            ws="none",
-            access_log=False,
-            log_config=None,
-            log_level="warning",
-            date_header=False,
-            timeout_graceful_shutdown=3,
-        )
-        server = uvicorn.Server(config)
+        quiet: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning"}
+        server = uvicorn.Server(uvicorn.Config(service, ws="none", date_header=False, timeout_graceful_shutdown=3, **quiet))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:

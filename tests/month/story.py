@@ -1,17 +1,14 @@
-"""What happens in the month beside the schedule: the partner's nights, the bad days, what a person does, and when.
-
-Plain values and small acts; who plays them is `play`'s.
-"""
+"""What happens in the month beside the schedule: the partner's nights, the bad days, what a person does, and when."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from month.office import Office
-from month.partner import HEADER, Partner
 from month.service import Service
 
 from pipelines.run.options import RunOptions
@@ -24,15 +21,71 @@ MANY = 12
 """So many events are new on the days on which a run is struck: more than are in flight."""
 LET_OUT = 5
 """So many answers get out before the rest is kept back."""
+_FIRST_DAY = date(2027, 6, 1)
+_HEADER = "ID,TITLE,DAY,HOUR,GENRE"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One event of the agenda."""
+
+    number: int
+    title: str
+    day: str
+
+    def __str__(self) -> str:
+        return f"{self.number},{self.title},{self.day},19:30,concert"
+
+
+@dataclass
+class Partner:
+    """`rows` is the agenda now, `ever` the title under which each row was first laid down in good order."""
+
+    file: Path
+    rows: dict[int, Row] = field(default_factory=dict)
+    ever: dict[int, str] = field(default_factory=dict)
+
+    def add(self, count: int, *, day: str = "") -> None:
+        """Put new events into the agenda, at its end; each on a day of its own, or all on `day`."""
+        first = max(self.ever | dict.fromkeys(self.rows, ""), default=0) + 1
+        for number in range(first, first + count):
+            self.rows[number] = Row(number, f"Evening {number}", day or str(_FIRST_DAY + timedelta(days=number)))
+
+    def change(self, *numbers: int, **cells: str) -> None:
+        self.rows |= {number: replace(self.rows[number], **cells) for number in numbers}
+
+    def drop(self, *numbers: int) -> None:
+        for number in numbers:
+            del self.rows[number]
+
+    def end_the_season(self) -> None:
+        """Take two thirds of the events out."""
+        self.drop(*sorted(self.rows)[: len(self.rows) * 2 // 3])
+
+    def mend_days(self) -> None:
+        self.change(*(row.number for row in self.rows.values() if row.day == "soon"), day="2027-06-02")
+
+    def deliver(self, header: str = _HEADER) -> None:
+        """Lay the file down."""
+        self.file.write_text("\n".join([header, *map(str, self.rows.values())]) + "\n", "utf-8")
+        self.ever = {number: row.title for number, row in self.rows.items() if row.day.startswith("20")} | self.ever
 
 
 @dataclass
 class World:
-    """Whoever acts in the month."""
+    """All who act in the month."""
 
     partner: Partner
     service: Service
     office: Office
+
+    def one_more(self) -> None:
+        """Lay the file down as it is every night: with another event."""
+        self.partner.add(1)
+        self.partner.deliver()
+
+
+Act = Callable[[World], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +94,11 @@ class Happening:
 
     at: datetime
     told: str
-    act: Callable[[World], None]
+    act: Act
+
+
+def _at(day: date, clock: time, told: str, act: Act = World.one_more) -> Happening:
+    return Happening(datetime.combine(day, clock, ZONE), told, act)
 
 
 def the_month(first: date, days: int) -> Iterator[Happening]:
@@ -49,68 +106,80 @@ def the_month(first: date, days: int) -> Iterator[Happening]:
     special = list(_bad_days(first))
     busy = {happening.at.date() for happening in special if happening.at.time() == NIGHT}
     yield from special
-    yield from (_night(first + timedelta(days=day)) for day in range(days) if first + timedelta(days=day) not in busy)
+    yield from (_at(day, NIGHT, "") for number in range(days) if (day := first + timedelta(days=number)) not in busy)
 
 
 def hard_days(first: date) -> Iterator[Happening]:
     """Yield what of a month's bad days has to do with the clock, in four days of which the last has an hour less."""
-
-    def on(number: int, clock: time, told: str, act: Callable[[World], None]) -> Happening:
-        return _at(first + timedelta(days=number), clock, told, act)
-
-    back, by_hand = (datetime.combine(first + timedelta(days=1), time(9, minute), ZONE) for minute in (0, 30))
-    yield on(0, NIGHT, f"the first file, of {AT_FIRST} events", _begin)
-    yield on(0, time(12), "the service is away until 09:00", lambda world: _go_away(world, back))
-    yield on(1, time(9, 30), "a person runs the feed at 09:30", lambda world: world.office.ask_for(RunOptions(), by_hand))
-    yield on(1, time(10), "the daemon is stopped at 10:00", lambda world: world.office.stop())
-    yield on(2, NIGHT, "the service keeps answers back until 15:00", _many_and_slow)
-    yield on(2, time(9), "the daemon is started at 09:00", lambda world: world.office.start())
-    yield on(2, time(15), "", _let_out)
-    yield on(3, NIGHT, "the worker is killed with requests in flight (kill -9)", _many_and_slow)
-    yield on(3, time(3, 45), "", _kill)
+    one, two, three, four = (first + timedelta(days=number) for number in range(4))
+    yield _at(one, NIGHT, f"the first file, of {AT_FIRST} events", _begin)
+    yield _at(one, time(12), "the service is away until 09:00", _gone_until(two, time(9)))
+    yield _at(two, time(9, 30), "a person runs the feed at 09:30", _asked_for(two, time(9, 30)))
+    yield _at(two, time(10), "the daemon is stopped at 10:00", lambda world: world.office.stop())
+    yield _at(three, NIGHT, "the service keeps answers back until 15:00", _many_and_slow)
+    yield _at(three, time(9), "the daemon is started at 09:00", lambda world: world.office.start())
+    yield _at(three, time(15), "", _let_out)
+    yield _at(four, NIGHT, "the worker is killed with requests in flight (kill -9)", _many_and_slow)
+    yield _at(four, time(3, 45), "", _kill)
 
 
 def a_quiet_time(first: date, days: int) -> Iterator[Happening]:
     """Yield the nights of some days on which nothing else happens."""
     yield _at(first, NIGHT, "the first file", _begin)
-    yield from (_night(first + timedelta(days=day)) for day in range(1, days))
-
-
-def _night(day: date) -> Happening:
-    return _at(day, NIGHT, "", _one_more)
-
-
-def _at(day: date, clock: time, told: str, act: Callable[[World], None]) -> Happening:
-    return Happening(datetime.combine(day, clock, ZONE), told, act)
+    yield from (_at(first + timedelta(days=day), NIGHT, "") for day in range(1, days))
 
 
 def _bad_days(first: date) -> Iterator[Happening]:
-    def on(number: int, clock: time, told: str, act: Callable[[World], None]) -> Happening:
+    def on(number: int, clock: time, told: str, act: Act = World.one_more) -> Happening:
         return _at(first.replace(day=number), clock, told, act)
 
-    back = datetime.combine(first.replace(day=14), time(20), ZONE)
     yield on(1, NIGHT, f"the first file, of {AT_FIRST} events", _begin)
-    yield on(3, NIGHT, "an event that is online is edited", _edit)
-    yield on(5, NIGHT, "the edit is taken back", _take_back)
-    yield on(7, NIGHT, "two events that are over leave the file", _prune)
+    yield on(
+        3, NIGHT, "an event that is online is edited", _then(lambda partner: partner.change(5, title="Evening 5 in the garden"))
+    )
+    yield on(5, NIGHT, "the edit is taken back", _then(lambda partner: partner.change(5, title="Evening 5")))
+    yield on(7, NIGHT, "two events that are over leave the file", _then(lambda partner: partner.drop(1, 2)))
     yield on(8, NIGHT, "a column has another name", _rename_a_column)
-    yield on(8, time(12), "the file is mended", _deliver)
-    yield on(10, NIGHT, "the file is empty", lambda world: world.partner.deliver_text(""))
-    yield on(10, time(12), "then only its header is there", lambda world: world.partner.deliver_text(f"{HEADER}\n"))
-    yield on(12, NIGHT, "the file is late", lambda world: world.partner.take_away())
-    yield on(12, time(10), "it comes at 10:00", _one_more)
-    yield on(14, NIGHT, "the service is away until 20:00", lambda world: _go_away(world, back))
-    yield on(16, NIGHT, "the season is over: most events leave the file", _end_the_season)
-    yield on(16, time(9), "a person accepts it at 09:00", lambda world: _accept(world, first.replace(day=16)))
+    yield on(8, time(12), "the file is mended", lambda world: world.partner.deliver())
+    yield on(10, NIGHT, "the file is empty", lambda world: world.partner.file.write_text("", "utf-8"))
+    yield on(10, time(12), "then only its header is there", lambda world: world.partner.file.write_text(f"{_HEADER}\n", "utf-8"))
+    yield on(12, NIGHT, "the file is late", lambda world: world.partner.file.unlink())
+    yield on(12, time(10), "it comes at 10:00")
+    yield on(14, NIGHT, "the service is away until 20:00", _gone_until(first.replace(day=14), time(20)))
+    yield on(16, NIGHT, "the season is over: most events leave the file", _then(Partner.end_the_season))
+    yield on(16, time(9), "a person accepts it at 09:00", _asked_for(first.replace(day=16), time(9), "shrink"))
     yield on(18, time(10), "the daemon is stopped at 10:00", lambda world: world.office.stop())
     yield on(20, time(9), "the daemon is started at 09:00", lambda world: world.office.start())
-    yield on(21, NIGHT, "two new events have no day", _add_without_days)
-    yield on(22, NIGHT, "they are mended", _mend_days)
+    yield on(21, NIGHT, "two new events have no day", _then(lambda partner: partner.add(2, day="soon")))
+    yield on(22, NIGHT, "they are mended", _then(Partner.mend_days))
     yield on(23, NIGHT, "the service keeps answers back until 15:00", _many_and_slow)
     yield on(23, time(15), "", _let_out)
     yield on(25, NIGHT, "the worker is killed with requests in flight (kill -9)", _many_and_slow)
     yield on(25, time(2, 45), "", _kill)
-    yield on(29, NIGHT, "clocks go from 02:00 to 03:00", _one_more)
+    yield on(29, NIGHT, "clocks go from 02:00 to 03:00")
+
+
+def _then(change: Callable[[Partner], object]) -> Act:
+    """The partner changes the agenda and lays the file down, with another event."""
+
+    def act(world: World) -> None:
+        change(world.partner)
+        world.one_more()
+
+    return act
+
+
+def _asked_for(day: date, clock: time, *accepted: str) -> Act:
+    """A person runs the feed."""
+    return lambda world: world.office.ask_for(RunOptions(accept=accepted), datetime.combine(day, clock, ZONE))
+
+
+def _gone_until(day: date, clock: time) -> Act:
+    def act(world: World) -> None:
+        world.service.back_at = datetime.combine(day, clock, ZONE)
+        world.one_more()
+
+    return act
 
 
 def _begin(world: World) -> None:
@@ -119,59 +188,9 @@ def _begin(world: World) -> None:
     world.partner.deliver()
 
 
-def _deliver(world: World) -> None:
-    world.partner.deliver()
-
-
-def _one_more(world: World) -> None:
-    world.partner.add(1)
-    world.partner.deliver()
-
-
-def _edit(world: World) -> None:
-    world.partner.change(5, title="Evening 5 in the garden")
-    _one_more(world)
-
-
-def _take_back(world: World) -> None:
-    world.partner.change(5, title="Evening 5")
-    _one_more(world)
-
-
-def _prune(world: World) -> None:
-    world.partner.drop(1, 2)
-    _one_more(world)
-
-
 def _rename_a_column(world: World) -> None:
     world.partner.add(1)
-    world.partner.deliver(HEADER.replace("TITLE", "NAME"))
-
-
-def _go_away(world: World, back: datetime) -> None:
-    world.service.back_at = back
-    _one_more(world)
-
-
-def _end_the_season(world: World) -> None:
-    rows = sorted(world.partner.rows)
-    world.partner.drop(*rows[: len(rows) * 2 // 3])
-    _one_more(world)
-
-
-def _accept(world: World, day: date) -> None:
-    world.office.ask_for(RunOptions(accept=("shrink",)), datetime.combine(day, time(9), ZONE))
-
-
-def _add_without_days(world: World) -> None:
-    world.partner.add(2, day="soon")
-    _one_more(world)
-
-
-def _mend_days(world: World) -> None:
-    for row in [row for row in world.partner.rows.values() if row.day == "soon"]:
-        world.partner.change(row.number, day="2027-06-02")
-    _one_more(world)
+    world.partner.deliver(_HEADER.replace("TITLE", "NAME"))
 
 
 def _many_and_slow(world: World) -> None:

@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from dagster._core.scheduler.instigation import TickStatus
-from month.expected import expected_ticks
-from month.folder import empty_folder
+from empty_books import folder_in_memory
 from month.office import FEED
-from month.page import read_table, table_of
-from month.play import Played, Span, played
+from month.page import TABLE, table_of_month
+from month.play import Played, Span, expected_ticks, played
 from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
@@ -39,8 +38,8 @@ QUICK = timedelta(minutes=1)
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with empty_folder() as made:
-        yield made
+    with folder_in_memory() as made:
+        yield Path(made)
 
 
 def _march(day: int, hour: int, minute: int) -> datetime:
@@ -116,19 +115,15 @@ def test_a_month_keeps_every_promise_and_is_as_its_page_tells_it(folder: Path) -
         _assert_each_cause_is_told_once_and_its_end_once(month, [Cause.VANISHED])
         _assert_no_time_of_the_state_db_is_the_machines(month)
         _assert_no_run_waits(month, _march(23, 14, 30))
-        assert table_of(month) == read_table()
+        assert table_of_month(month) == TABLE.read()
 
 
 def test_four_hard_days_lose_no_tick_no_row_and_no_alert_and_double_none(folder: Path) -> None:
     with played(folder, HARD, hard_days(HARD.first)) as done:
         _assert_no_tick_is_lost_and_none_piles_up(done, {_march(27, 14, 30)}, _march(28, 14, 30))
         assert [run.exit_code for run in done.runs] == [0, 6, 6, 0, 0, None, 0]
-        assert [message.title.rpartition(": ")[2] for _, message in done.office.told] == [
-            "paused",
-            "over",
-            "a run was lost",
-            "over",
-        ]
+        told = [message.title.rpartition(": ")[2] for _, message in done.office.told]
+        assert told == ["paused", "over", "a run was lost", "over"]
         _assert_each_row_is_online_once(done)
         _assert_the_books_are_in_order(done)
         _assert_each_cause_is_told_once_and_its_end_once(done, [])

@@ -25,8 +25,8 @@ from virtual_time import at_once
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import Passage, open_http
-from connectors.rate_limit import RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from connectors.sources.contract import Reading
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import SyncError
@@ -38,8 +38,8 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.images import CoverProblem
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
-from pipelines.run.publish import Drain, Publisher, PublishJob, PublishReport, outcome_of_publish
-from pipelines.run.stage import StageJob, stage
+from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
+from pipelines.run.stage import ReadPlan, StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
@@ -212,20 +212,14 @@ class Worker:
                 raise
 
     def _stage_job(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> StageJob:
-        return StageJob(run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None)
+        return StageJob(
+            run_id, lease.token, _mapping(), self.sheet, _mapper(), ledger, options, lambda _rows: None, ReadPlan(START)
+        )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
         outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, key_memory_s=KEY_MEMORY_S)
-        job = PublishJob(
-            outbox=outbox,
-            open_api=self._api,
-            open_covers=NoCovers,  # type: ignore[arg-type]
-            in_flight=IN_FLIGHT,
-            advance=lambda _rows: None,
-            clock_s=self.clock.seconds,
-        )
-        sending = Publisher(job)
-        drain = self._drained(sending)
+        drain = Drain(outbox, IN_FLIGHT, GRACE_S, lambda _rows: None)
+        self._publish_in_virtual_time(drain)
         account = outbox.account()
         account.check()
         published = PublishReport(account, drain.cause, 0.0, standing=outbox.standing())
@@ -234,14 +228,14 @@ class Worker:
             run_id, outcome=outcome.name, exit_code=outcome.exit_code, message=outcome.text, publish_account=account
         )
 
-    def _drained(self, sending: Publisher) -> Drain:
+    def _publish_in_virtual_time(self, drain: Drain) -> None:
         """Drain on a loop whose time jumps, and keep the time that has passed there."""
         passed_s = 0.0
 
         async def run() -> None:
             nonlocal passed_s
             try:
-                await sending.run()
+                await drain.publish(self._api, NoCovers)  # type: ignore[arg-type]
             finally:
                 passed_s = _loop_s()
 
@@ -250,7 +244,6 @@ class Worker:
         finally:
             self.clock.turn(seconds=passed_s)
             self.service.pass_time()
-        return sending.drain
 
     @asynccontextmanager
     async def _api(self, passage: Passage) -> AsyncIterator[EventApi]:
@@ -259,7 +252,7 @@ class Worker:
         async with open_http("https://events.example.org", SecretStr(SECRET), transport=transport) as http:
             http.passage = passage
             limiter = RateLimiter(Timing(_loop_s, asyncio.sleep, lambda: 1.0, self.clock))
-            yield EventApi(http, limiter=limiter, policy=policy, now=self.clock, sleep=asyncio.sleep, random=lambda: 1.0)
+            yield EventApi(http, limiter=limiter, policy=policy)
 
 
 @contextmanager

@@ -47,15 +47,8 @@ def _atoms() -> tuple[Any, ...]:
     spans = ("90d", "-90d", "999999d", "0s", "5%", "500%", "2026-02-30", "2026-02-28", "25:00", "0001-01-01T00:00:00Z", "\u0662")
     odd = ("x" * 5_000, "a\nb", "\t", "\u00a0", "\ufeff", "\u202e", "𝄞", "null", "~", "*", "&a", "!!", "- ")
     values = (None, True, False, 0, -1, 10**30, 1.5, float("inf"), date(2026, 2, 28), [], {}, [[]], [[["x"]]], {"": ""}, [None])
-    blocks = (
-        {"use": "x"},
-        {"use": []},
-        {"from": []},
-        {"from": "$a"},
-        {"column": "A"},
-        [{}],
-        {"a": {"b": {"c": "d"}}},
-        ["x", "x"],
+    blocks: tuple[Any, ...] = (
+        *({"use": "x"}, {"use": []}, {"from": []}, {"from": "$a"}, {"column": "A"}, [{}], {"a": {"b": {"c": "d"}}}, ["x", "x"]),
     )
     return (*texts, *words, *names, *spans, *odd, *values, *blocks)
 
@@ -246,28 +239,8 @@ def _lines(random: Random, text: str) -> str:
 
 
 def _characters(random: Random, text: str) -> str:
-    odd = (
-        "\x00",
-        "\x07",
-        "\ufeff",
-        "\u2028",
-        "\x85",
-        "\ufffe",
-        "😀",
-        "\r",
-        "\t",
-        "'",
-        '"',
-        "{",
-        "}",
-        "[",
-        "]",
-        ":",
-        ",",
-        "#",
-        "|",
-    )
-    yaml_words = (
+    odd = "\x00\x07\ufeff\u2028\x85\ufffe😀\r\t'\"{}[]:,#|"
+    yaml_words = [
         "&a ",
         "*a ",
         "!!binary ",
@@ -279,7 +252,7 @@ def _characters(random: Random, text: str) -> str:
         "---\n",
         "...\n",
         "%YAML 1.1\n",
-    )
+    ]
     at = random.randrange(len(text) + 1)
     return text[:at] + random.choice([*odd, *yaml_words]) + text[at + random.randint(0, 1) :]
 

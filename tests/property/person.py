@@ -1,7 +1,4 @@
-"""The person beside the worker: what somebody decides about rows, as `resolve` and `retry` write it down.
-
-What was decided at whose risk is kept here; what must hold then is `test_delivery_machine`'s.
-"""
+"""The person beside the worker: what is decided about rows, as `resolve` and `retry` write it down, and at whose risk."""
 
 from __future__ import annotations
 

@@ -36,16 +36,7 @@ AS_OF = datetime(2026, 3, 1, tzinfo=UTC)
 KNOWN = Directory({"city-agenda": 1}, frozenset({"music", "talk"}))
 MOST_LINES = 12
 CELLS = (
-    "",
-    " ",
-    "7",
-    "-1,5",
-    "2026-03-01",
-    "02.03.2026",
-    "19:30",
-    "a, b; c/d|e",
-    '[{"a": 1}, 2]',
-    "<p>x</p>",
+    *("", " ", "7", "-1,5", "2026-03-01", "02.03.2026", "19:30", "a, b; c/d|e", '[{"a": 1}, 2]', "<p>x</p>"),
     "https://a.example/é",
 )
 

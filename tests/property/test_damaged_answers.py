@@ -21,15 +21,15 @@ from contract.test_google_sheets_recorded import ANSWERS, replayed
 from contract.test_salesforce_recordings import repeating
 from lookalikes.salesforce_reader import event, org_of, reader_of
 from lookalikes.sheets import Google, google_on, programme
-from lookalikes.threaded import served
+from lookalikes.threaded import Answer, answering_by
 from property.test_damaged_sources import EXPECTED, MUTANTS, SEED, cut, doubled, flipped, swallowed, swapped, with_nuls
 from unit.connectors_sources.reading import Waits
 
 from connectors.sources.contract import Access, GoogleAccess
-from connectors.sources.google_sheets.source import GoogleSheet
+from connectors.sources.google_sheets.source import read_google_sheet
 from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet
 from connectors.sources.rows import ColumnRequest
-from connectors.sources.salesforce.source import SalesforceRecords
+from connectors.sources.salesforce.source import probe_salesforce, read_salesforce
 from mappings.spec.source import GoogleSheetsSource, SalesforceSource
 
 ODD: Sequence[Any] = (None, True, -1, 0, 2**70, 1.5, 1e300, "", "x", "\ud800", [], [[]], [None], {}, {"a": 1}, "5", "1e5", "E")
@@ -84,7 +84,7 @@ class Proxy:
 
     upstream: str
     seed: str = ""
-    port: int = 0
+    url: str = ""
     asked: int = 0
     most: int = 2_000
     """Requests of one reading: more mean that it does not end."""
@@ -98,7 +98,7 @@ class Proxy:
             method, f"{self.upstream}{path}", headers=own, content=body, trust_env=False, verify=False, timeout=30
         )
         chance = random.Random(f"{self.seed} {method} {path}")  # no secret
-        content = said.content.replace(self.upstream.encode(), f"http://127.0.0.1:{self.port}".encode())
+        content = said.content.replace(self.upstream.encode(), self.url.encode())
         # A job in an unknown state is asked about for hours.
         likely = 0.02 if method == "GET" and "/jobs/query/" in path and "results" not in path else 0.4
         if "token" not in path and "/Soap/" not in path and chance.random() < likely:
@@ -111,22 +111,11 @@ class Proxy:
 def proxy_before(upstream: str) -> Iterator[Proxy]:
     proxy = Proxy(upstream)
 
-    class Handler(BaseHTTPRequestHandler):
-        def _pass_on(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            status, headers, content = proxy.answer(self.command, self.path, dict(self.headers.items()), body)
-            self.send_response_only(status)
-            for name, text in {**headers, "Content-Length": str(len(content))}.items():
-                self.send_header(name, text)
-            self.end_headers()
-            self.wfile.write(content)
+    def pass_on(request: BaseHTTPRequestHandler, body: bytes) -> Answer:
+        status, headers, content = proxy.answer(request.command, request.path, dict(request.headers.items()), body)
+        return Answer(content, status, headers)
 
-        do_GET = do_POST = do_PATCH = do_DELETE = _pass_on  # noqa: N815  # the base class calls them so
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with served(Handler) as proxy.port:
+    with answering_by(pass_on) as proxy.url:
         yield proxy
 
 
@@ -138,13 +127,13 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
     with google_on(Google()) as server, proxy_before(server.base_url) as proxy:
         book = server.add(programme())
         book.sheets[0].rows = 6_000 if tall else 1_000
-        access = Access(google=GoogleAccess(server.credentials(folder / "account.json"), f"http://127.0.0.1:{proxy.port}"))
+        access = Access(google=GoogleAccess(server.credentials(folder / "account.json"), proxy.url))
         spec = GoogleSheetsSource.model_validate(
             {"kind": "google_sheets", "spreadsheet": book.id, "header": {"matches": "Ref"}, "merged": "spread"}
         )
 
         def read() -> None:
-            with GoogleSheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork).read() as reading:
+            with read_google_sheet(spec, ColumnRequest.of(spec, frozenset()), access, Waits().clockwork) as reading:
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)
                 reading.ending()
@@ -155,15 +144,15 @@ def google(folder: Path, *, tall: bool) -> Iterator[tuple[Proxy, Read]]:
 @contextmanager
 def salesforce(upstream: str, access: Access, spec: SalesforceSource, columns: set[str]) -> Iterator[tuple[Proxy, Read]]:
     with proxy_before(upstream) as proxy:
-        own = Access(salesforce=replace(access.salesforce, instance_url=f"http://127.0.0.1:{proxy.port}"))
+        own = Access(salesforce=replace(access.salesforce, instance_url=proxy.url))
 
         def read() -> None:
-            source = SalesforceRecords(spec, ColumnRequest.of(spec, columns), own, "", Waits().clockwork)
-            with source.read() as reading:
+            asked = ColumnRequest.of(spec, columns)
+            with read_salesforce(spec, asked, own, "", Waits().clockwork) as reading:
                 for row in reading.rows:
                     assert set(row.cells) == set(reading.columns)
                 reading.ending()
-            source.probe()
+            probe_salesforce(spec, asked, own, Waits().clockwork)
 
         yield proxy, read
 

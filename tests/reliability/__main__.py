@@ -1,7 +1,4 @@
-"""`make reliability`: every line of the matrix played anew, and the table of docs/reliability.md written from them.
-
-How a line is played is `line`'s, how the page looks `page`'s.
-"""
+"""`make reliability`: every line of the matrix played anew, and the table of docs/reliability.md written from them."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ from time import monotonic
 import structlog
 from integration.desk import WarmStart
 from integration.service import serving
-from reliability.line import Line, Stage, play
-from reliability.page import write_table
+from reliability.line import HEAD, TABLE, Line, Stage, play
 from reliability.troubles import Place, every_place
 from rich.console import Console
 from rich.progress import track
@@ -34,7 +30,7 @@ def main() -> int:
     _show(console, lines if asked.only else broken)
     console.print(f"{len(lines)} lines in {monotonic() - began:.0f} s, {len(broken)} broken")
     if not asked.only:
-        write_table(lines)
+        TABLE.write(HEAD, (line.cells.values() for line in lines))
     return 1 if broken else 0
 
 
@@ -53,10 +49,10 @@ def _play(places: Iterable[Place], console: Console) -> list[Line]:
 
 
 def _show(console: Console, lines: Iterable[Line]) -> None:
-    table = Table("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
+    shown = ("what goes wrong", "the service", "events", "doubled", "lost", "resent", "runs", "promise")
+    table = Table(*shown)
     for line in lines:
-        counts = (line.events, line.doubled, line.lost, line.resent, line.runs)
-        table.add_row(line.place.trouble.name, line.place.keys.said, *map(str, counts), line.verdict)
+        table.add_row(*(line.cells[name] for name in shown))
     console.print(table)
 
 

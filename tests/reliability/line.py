@@ -1,24 +1,21 @@
-"""One line of the matrix, from an empty folder to a feed that owes nothing, and the truth about it.
-
-What goes wrong is `troubles`'; how lines become a page is `page`'s.
-"""
+"""One line of the matrix, from an empty folder to a feed that owes nothing, and the truth about it."""
 
 from __future__ import annotations
 
 import signal
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 from integration.desk import Desk, WarmStart, line, made_desk
 from integration.service import Service
 from integration.waiting import pause, until
 from reliability.troubles import MEMORY_S, TRUST_S, Keys, Place
 from reliability.worker import HASTY, Worker
+from written_tables import WrittenTable
 
 from state.enums import EntryState
 from state.ledger.standing import RowRecord
@@ -27,6 +24,11 @@ from state.queries import RowFilter
 ROWS = 16
 IN_FLIGHT = 4
 MOST_RUNS = 8
+TABLE = WrittenTable("reliability.md", "reliability")
+HEAD = (
+    *("what goes wrong", "the service", "rows", "events", "doubled", "lost", "keys", "bodies per key", "resent", "unconfirmed"),
+    *("runs", "promise"),
+)
 _DELIVERED = frozenset({EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED})
 _BY_ITSELF = frozenset({EntryState.PENDING, EntryState.BLOCKED})
 _RUNS_IN_AN_OUTAGE = 3
@@ -91,6 +93,15 @@ class Line:
         if self.waiting:
             return f"kept, {self.waiting} wait for a person"
         return f"kept, {self.unmade} to be found missing by `reconcile`" if self.unmade else "kept"
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """The line as the page tells it."""
+        values = (
+            *(self.place.trouble.name, self.place.keys.said, self.rows, self.events, self.doubled, self.lost, self.keys),
+            *(self.bodies, self.resent, self.unconfirmed, self.runs, self.verdict),
+        )
+        return dict(zip(HEAD, map(str, values), strict=True))
 
     @property
     def _is_outage(self) -> bool:
@@ -218,11 +229,8 @@ def _owed(states: Counter[EntryState]) -> int:
 
 
 def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Line:
-    rows, requests = worker.rows(), service.requests()
+    rows, bodies = worker.rows(), service.bodies()
     found = Counter(_row_of(event["title"]) for event in service.events())
-    bodies: dict[str, set[str]] = defaultdict(set)
-    for request in filter(_is_read, requests):
-        bodies[request["idempotency_key"]].add(request["digest"])
     resent = worker.rows(RowFilter(is_resent=True))
     copies = {str(row.row_key): row.copies for row in rows}
     return Line(
@@ -243,11 +251,6 @@ def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Lin
         runs=len(worker.runs) + (place.trouble.scene in {"worker killed", "mapping edited", "state lost"}),
         in_doubt=in_doubt,
     )
-
-
-def _is_read(request: dict[str, Any]) -> bool:
-    """Whether the service has come to read the body: a limit turns requests away before that."""
-    return bool(request["digest"])
 
 
 def _lost(rows: list[RowRecord], found: Counter[str]) -> int:

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.desk import FEED, WarmStart, lines, made_desk
+from integration.desk import WarmStart, lines, made_desk
 from integration.service import serving
 from integration.waiting import until
-from reliability.line import IN_FLIGHT, Stage, play
-from reliability.page import read_table, told
+from reliability.line import IN_FLIGHT, TABLE, Stage, play
 from reliability.troubles import Keys, Place, every_place
 
 PART = {
@@ -36,12 +35,12 @@ _SURE = ("what goes wrong", "the service", "rows", "lost", "keys", "bodies per k
 
 
 def test_the_page_has_the_lines_that_the_code_makes() -> None:
-    on_page = [(line["what goes wrong"], line["the service"]) for line in read_table()]
+    on_page = [(line["what goes wrong"], line["the service"]) for line in TABLE.rows()]
     assert on_page == [(place.trouble.name, place.keys.said) for place in every_place()]
 
 
 def test_no_line_of_the_page_breaks_a_promise() -> None:
-    assert not [line for line in read_table() if line["promise"].startswith("BROKEN")]
+    assert not [line for line in TABLE.rows() if line["promise"].startswith("BROKEN")]
 
 
 def test_the_part_that_is_played_here_is_part_of_the_whole() -> None:
@@ -61,10 +60,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory, warm: WarmStart) -> Iterator
 def test_a_line_keeps_its_promise_and_is_told_on_the_page_as_it_is(place: Place, stage: Stage) -> None:
     line = play(place, stage)
     assert not line.breach, line
-    (on_page,) = [
-        one for one in read_table() if (one["what goes wrong"], one["the service"]) == (place.trouble.name, place.keys.said)
-    ]
-    assert {name: told(line)[name] for name in _SURE} == {name: on_page[name] for name in _SURE}
+    (on_page,) = [one for one in TABLE.rows() if all(one[name] == line.cells[name] for name in _SURE[:2])]
+    assert {name: line.cells[name] for name in _SURE} == {name: on_page[name] for name in _SURE}
     assert line.verdict.split(",")[0] == on_page["promise"].split(",")[0]
 
 
@@ -83,13 +80,13 @@ def test_rows_that_a_service_without_keys_has_twice_are_named_by_the_commands(st
         desk.point_to(stage.service)
         desk.mapping(in_flight=4)
         desk.source(lines(16))
-        stage.service.switch(idempotency="ignore", answer_delay_ms=60)
+        stage.service.switch(idempotency="ignore", answer_delay_ms=400)
         try:
             run = desk.start_run()
             until(lambda: run.has_ended or len(stage.service.events()) >= 6)
             run.kill()
             said = desk.run()
-            listed = desk.command("rows", FEED, "--state", "resent", "--json").document["rows"]
+            listed = desk.rows("resent")
             twice = {title for title, count in Counter(stage.service.titles()).items() if count > 1}
         finally:
             stage.service.change("/reset")

@@ -67,6 +67,8 @@ def _either(kind: str, said: str) -> Trouble:
 
 
 EVERY_ANSWER_LOST = _faulty("reset", moment="after", attempts=0, per_mille=1000)
+_SLOW: Switches = {"latency_ms": 150, "answer_delay_ms": 150}
+"""A worker is struck in the midst of its rows, however busy this machine is."""
 TROUBLES = (
     Trouble("nothing goes wrong"),
     _either("hang", "no answer ever"),
@@ -103,10 +105,10 @@ TROUBLES = (
     Trouble("all of it at once", _faulty("reset", "closed", "hang", "truncated", "error_500", "error_503", "html", "empty")),
     Trouble("every answer lost", EVERY_ANSWER_LOST, "outage"),
     Trouble("every answer lost, then the service is back", EVERY_ANSWER_LOST, "outage ends"),
-    Trouble("kill -9 of the worker", {"latency_ms": 40, "answer_delay_ms": 40}, "worker killed"),
+    Trouble("kill -9 of the worker", _SLOW, "worker killed"),
     Trouble("kill -9 of the service", {"latency_ms": 20, "answer_delay_ms": 20}, "service killed"),
-    Trouble("kill -9 of the worker, mapping edited", {"latency_ms": 40, "answer_delay_ms": 40}, "mapping edited"),
-    Trouble("kill -9 of the worker, state DB lost", {"latency_ms": 40, "answer_delay_ms": 40}, "state lost", forgets_all=True),
+    Trouble("kill -9 of the worker, mapping edited", _SLOW, "mapping edited"),
+    Trouble("kill -9 of the worker, state DB lost", _SLOW, "state lost", forgets_all=True),
 )
 
 

@@ -151,8 +151,6 @@ def _untidy_runs(desk: Desk) -> Iterator[str]:
     for run in desk.command("runs", "--json", "--limit", "100000").document["runs"]:
         if run["finished_at"] is None or run["outcome"] is None:
             yield f"run {run['run_id']} is dead and not marked as ended (phase {run['phase']})"
-        accounts = [ReadAccount(**run["read"])] if run["read"] else []
-        accounts += [PublishAccount(**run["publish"])] if run["publish"] else []
-        for account in accounts:
-            if account.imbalance():
-                yield f"run {run['run_id']} does not balance by {account.imbalance()}: {account}"
+        for kind, told in ((ReadAccount, run["read"]), (PublishAccount, run["publish"])):
+            if told and kind(**told).imbalance():
+                yield f"run {run['run_id']} does not balance by {kind(**told).imbalance()}: {told}"

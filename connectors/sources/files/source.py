@@ -6,13 +6,13 @@ import base64
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from connectors.sources.contract import REAL_CLOCK, Clock, Ending, Reading, Source, SourceUnavailableError, unchanged
+from connectors.sources.contract import REAL_CLOCK, Clock, Ending, OpenReading, Reading, SourceUnavailableError, unchanged
 from connectors.sources.files.choice import FileChoice, Files, FoundFile, LocalFiles, stamp_of_files
 from connectors.sources.files.opened_file import OpenStored
 from mappings.outcome import RowLocation, SourceRow
@@ -29,28 +29,28 @@ _DIGEST_BYTES = 9
 _DIGEST_LETTERS = _DIGEST_BYTES * 4 // 3
 _MOST_SHOWN = 3
 
-ReadAs = Callable[[OpenStored], Source]
+ReadAs = Callable[[OpenStored], AbstractContextManager[Reading]]
 """Reads a file as one of its format."""
 
 
-def open_files(spec: FileSource, base: Path, columns: frozenset[str], read_as: ReadAs, since: str, clock: Clock) -> Source:
-    """Return the source of a file, or of several, each read by `read_as`; nothing is opened before its `read()`.
+def open_files(spec: FileSource, base: Path, columns: frozenset[str], read_as: ReadAs, since: str, clock: Clock) -> OpenReading:
+    """Return what reads a file, or several, each by `read_as`.
 
     `since`: the cursor of an earlier reading. Files elsewhere are not fetched while they have not changed since; those
     that are read once each (`files: new`) are read if they came or changed since. `columns` are those of an empty reading.
     """
     choice, ordered = choice_of(spec, base, clock), tuple(sorted(columns))
     if spec.files == "new":
-        return Deliveries(choice, read_as, ordered, since)
+        return partial(_read_deliveries, choice, read_as, ordered, since)
     if not is_pattern(spec.path) and not is_dated(spec.path):
         if is_web_address(spec.path):
-            from connectors.sources.files.web import WebFile, WebFiles  # noqa: PLC0415  # imported already, by the choice
+            from connectors.sources.files.web import WebFiles, read_web_file  # noqa: PLC0415  # imported already, by the choice
 
             if isinstance(choice.files, WebFiles):
-                return WebFile(spec, choice.files, read_as, ordered, since)
+                return partial(read_web_file, spec, choice.files, read_as, ordered, since)
         if isinstance(choice.files, LocalFiles) and spec.settle is None and not spec.marker:
-            return read_as(partial(choice.files.open, spec.path))
-    return ManyFiles(choice, read_as, ordered, since)
+            return partial(read_as, partial(choice.files.open, spec.path))
+    return partial(_read_together, choice, read_as, ordered, since)
 
 
 def file_at(path: str, base: Path) -> OpenStored:
@@ -69,7 +69,7 @@ def _files(
     if not is_address(path):
         return LocalFiles(base)
     # Here, as importing httpx and fsspec takes long and few feeds need them.
-    from connectors.sources.files.web_requests import LARGEST_BYTES, FetchLimits  # noqa: PLC0415
+    from connectors.sources.files.web import LARGEST_BYTES, FetchLimits  # noqa: PLC0415
 
     settle_s = None if settle is None else settle.total_seconds()
     bounds = FetchLimits(largest=largest or LARGEST_BYTES, settle_s=settle_s, clock=clock)
@@ -82,82 +82,61 @@ def _files(
     return StoreFiles(bounds)
 
 
-@dataclass(frozen=True, slots=True)
-class ManyFiles:
-    """All files of a choice, read one after the other. `since`: the version of all of them together at an earlier reading."""
-
-    choice: FileChoice
-    read_as: ReadAs
-    columns: tuple[str, ...]
-    since: str = ""
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`: every file's header is read before the first row of the first."""
-        with self.choice.connected() as choice:
-            files = choice.all_finished()
-            version = ""
-            if not isinstance(choice.files, LocalFiles) and all(file.version for file in files):
-                version = f"files={hashlib.blake2b(b''.join(file.evidence for file in files), digest_size=16).hexdigest()}"
-            if version and version == self.since:
-                yield unchanged(self.columns, version, files[-1].label)
-                return
-            with _opened_together(files, choice, self.read_as) as (columns, parts), closing(_rows(parts, columns)) as rows:
-                stamp = stamp_of_files((part.file.name, part.stamp) for part in parts)
-                has_known_end = all(part.has_known_end for part in parts)
-                yield Reading(columns, rows, stamp, ending=lambda: Ending(version), has_known_end=has_known_end)
+@contextmanager
+def _read_together(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], since: str) -> Iterator[Reading]:
+    """Read all files of a choice, one after the other: every file's header is read before the first row of the first."""
+    with own.connected() as choice:
+        files = choice.all_finished()
+        version = ""
+        if not isinstance(choice.files, LocalFiles) and all(file.version for file in files):
+            version = f"files={hashlib.blake2b(b''.join(file.evidence for file in files), digest_size=16).hexdigest()}"
+        if version and version == since:
+            yield unchanged(columns, version, files[-1].label)
+            return
+        with _opened_together(files, choice, read_as) as (present, parts), closing(_rows(parts, present)) as rows:
+            stamp = stamp_of_files((part.file.name, part.stamp) for part in parts)
+            has_known_end = all(part.has_known_end for part in parts)
+            yield Reading(present, rows, stamp, ending=lambda: Ending(version), has_known_end=has_known_end)
 
 
-@dataclass(frozen=True, slots=True)
-class Deliveries:
-    """Files that are delivered one after another: each is read once, and again when it changes; no row of them vanishes.
+@contextmanager
+def _read_deliveries(own: FileChoice, read_as: ReadAs, columns: tuple[str, ...], since: str) -> Iterator[Reading]:
+    """Read files that are delivered one after another: each once, and again when it changes; no row of them vanishes.
 
-    `since`: a cursor of an earlier reading: the digests of the files that were read.
+    All files behind the first unread one are read again, so that the later word on a row comes last. An unfinished file
+    is left for later. No file at all is a mistake at first, and a quiet day later. The cursor covers exactly the files
+    all of whose rows were given, among those that are there.
     """
-
-    choice: FileChoice
-    read_as: ReadAs
-    columns: tuple[str, ...]
-    since: str = ""
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`.
-
-        All files behind the first unread one are read again, so that the later word on a row comes last. An unfinished file
-        is left for later. No file at all is a mistake at first, and a quiet day later. The cursor covers exactly the files
-        all of whose rows were given, among those that are there.
-        """
-        with self.choice.connected() as choice:
-            there, known = choice.found(), set[str]()
-            if self.since.startswith(NO_FILES):
-                digests = self.since.removeprefix(NO_FILES)
-                known = {digests[at : at + _DIGEST_LETTERS] for at in range(0, len(digests), _DIGEST_LETTERS)}
-            elif not there:
-                raise choice.nothing_there()
-            fresh = {file for file in there if file_digest(file) not in known}
-            unfinished = choice.unfinished([file for file in there if file in fresh])
-            waiting = list(unfinished.values())[:_MOST_SHOWN]
-            if unfinished and isinstance(choice.spec.days, TheseDays):
-                hint = "run again later; nothing was read, so that no half of a day counts"
-                raise SourceUnavailableError("; ".join(waiting), hint=hint)
-            left = [file for file in there if file not in unfinished]
-            files = left[next((place for place, file in enumerate(left) if file in fresh), len(left)) :]
-            covered = known.intersection(map(file_digest, there))
-            more = f" and {len(files) - _MOST_SHOWN} more" if len(files) > _MOST_SHOWN else ""
-            names = ", ".join(file.label for file in files[:_MOST_SHOWN])
-            read = f"files read: {names}{more}" if files else "no new file has come"
-            notices = (read, *(f"{why}; it is left for a later run" for why in waiting))
-            with (
-                _opened_together(files, choice, self.read_as, has_unique_places=True) as (columns, parts),
-                closing(_rows(parts, columns, covered)) as rows,
-            ):
-                yield Reading(
-                    columns or self.columns,
-                    rows,
-                    is_whole=False,
-                    ending=lambda: Ending(NO_FILES + "".join(sorted(covered)), notices),
-                )
+    with own.connected() as choice:
+        there, known = choice.found(), set[str]()
+        if since.startswith(NO_FILES):
+            digests = since.removeprefix(NO_FILES)
+            known = {digests[at : at + _DIGEST_LETTERS] for at in range(0, len(digests), _DIGEST_LETTERS)}
+        elif not there:
+            raise choice.nothing_there()
+        fresh = {file for file in there if file_digest(file) not in known}
+        unfinished = choice.unfinished([file for file in there if file in fresh])
+        waiting = list(unfinished.values())[:_MOST_SHOWN]
+        if unfinished and isinstance(choice.spec.days, TheseDays):
+            hint = "run again later; nothing was read, so that no half of a day counts"
+            raise SourceUnavailableError("; ".join(waiting), hint=hint)
+        left = [file for file in there if file not in unfinished]
+        files = left[next((place for place, file in enumerate(left) if file in fresh), len(left)) :]
+        covered = known.intersection(map(file_digest, there))
+        more = f" and {len(files) - _MOST_SHOWN} more" if len(files) > _MOST_SHOWN else ""
+        names = ", ".join(file.label for file in files[:_MOST_SHOWN])
+        read = f"files read: {names}{more}" if files else "no new file has come"
+        notices = (read, *(f"{why}; it is left for a later run" for why in waiting))
+        with (
+            _opened_together(files, choice, read_as, has_unique_places=True) as (present, parts),
+            closing(_rows(parts, present, covered)) as rows,
+        ):
+            yield Reading(
+                present or columns,
+                rows,
+                is_whole=False,
+                ending=lambda: Ending(NO_FILES + "".join(sorted(covered)), notices),
+            )
 
 
 def file_digest(file: FoundFile) -> str:
@@ -170,7 +149,7 @@ class FilePart:
     """One file of several; `folder` is put before its rows' places where another file may have its name."""
 
     file: FoundFile
-    source: Source
+    read: OpenReading
     folder: str
     columns: tuple[str, ...]
     stamp: str
@@ -194,13 +173,13 @@ def _opened_together(
             open_stored: OpenStored = partial(choice.files.open, file.path)
             if is_far and len(parts) < _MOST_KEPT:
                 open_stored = open_things.enter_context(open_stored()).reopened
-            source = read_as(open_stored)
-            with source.read() as reading:
+            read = partial(read_as, open_stored)
+            with read() as reading:
                 # What distinguishes a file from its namesakes: its folders, as far as they differ, else its day.
                 day = "" if file.day is None or has_dated_names else file.day.isoformat()
                 place = f"{file.label.rpartition('/')[0] or day}/".lstrip("/")
                 folder = place if has_unique_places or names[file.name] > 1 else ""
-                parts.append(FilePart(file, source, folder, reading.columns, reading.stamp, reading.has_known_end))
+                parts.append(FilePart(file, read, folder, reading.columns, reading.stamp, reading.has_known_end))
         yield tuple(dict.fromkeys(column for part in parts for column in part.columns)), parts
 
 
@@ -212,7 +191,7 @@ def _rows(parts: Sequence[FilePart], columns: tuple[str, ...], covered: set[str]
     """
     blank = dict.fromkeys(columns, "")
     for part in parts:
-        with part.source.read() as reading:
+        with part.read() as reading:
             if reading.stamp != part.stamp:
                 message = f"{part.file.label} changed while we read the files before it"
                 raise SourceUnavailableError(message, hint="run again")

@@ -6,11 +6,10 @@ import csv
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, PlainRecord, PlainRows, Reading
-from connectors.sources.files.opened_file import OpenStored, opened
+from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
     LARGEST_CELL,
@@ -22,7 +21,7 @@ from connectors.sources.rows import (
     wanted_columns,
     within_limits,
 )
-from mappings.outcome import RowLocation
+from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import DelimitedSource
 
@@ -30,29 +29,20 @@ _DELIMITERS = ";,\t|"
 _DOUBLED = "a quote inside a quoted cell must be written twice"
 
 
-@dataclass(frozen=True, slots=True)
-class CsvFile:
-    """A delimited text file as one feed reads it."""
-
-    spec: DelimitedSource
-    open_stored: OpenStored
-    asked: ColumnRequest
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
-        spec = self.spec
-        with opened(self.open_stored, spec.member) as file:
-            with file.detect_change():
-                encoding = chosen_encoding(file.stream, spec.encoding)
-                lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
-                records = _CsvRecords(lines, file.name, spec)
-                present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
-                columns = wanted_columns(present, self.asked, file.name, _advice(present, spec))
-            rejects_short = spec.short_rows == "reject"
-            checks = RowChecks(spec, columns.names, self.asked.columns, spec.encoding, spec.delimiter, rejects_short)
-            rows = within_limits(PlainRows(file.whole(records.rows(checks)), columns.names, file.name), spec)
-            yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
+@contextmanager
+def read_csv(spec: DelimitedSource, open_stored: OpenStored, asked: ColumnRequest) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`. A row's number is the physical line of the file on which it begins."""
+    with opened(open_stored, spec.member) as file:
+        with file.detect_change():
+            encoding = chosen_encoding(file.stream, spec.encoding)
+            lines = TextLines(file.stream, encoding, file.name, needs_end=not file.has_known_end, delimiter=spec.delimiter)
+            records = _CsvRecords(lines, file.name, spec)
+            present = read_header(spec.header, file.name, records.next_row, hint="check `source.delimiter`")
+            columns = wanted_columns(present, asked, file.name, _advice(present, spec))
+        rejects_short = spec.short_rows == "reject"
+        checks = RowChecks(spec, columns.names, asked.columns, spec.encoding, spec.delimiter, rejects_short)
+        rows = within_limits(PlainRows(records.rows(checks, file), columns.names, file.name), spec)
+        yield Reading(columns.names, rows, file.stamp, has_known_end=file.has_known_end).with_empty(columns.absent)
 
 
 def _advice(present: Sequence[str], spec: DelimitedSource) -> str:
@@ -95,35 +85,40 @@ class _CsvRecords:
         finally:
             self._lines.start = self._reader.line_num + 1
 
-    def rows(self, checks: RowChecks) -> Iterator[PlainRecord]:
+    def rows(self, checks: RowChecks, file: OpenedFile) -> Iterator[PlainRecord]:
         """Yield the rows behind the header.
 
         Raises:
             EmptySourceError: the file is empty.
             BadSourceError: the quoting of a row is broken so that the next one cannot be found.
+            SourceUnavailableError: the file changes meanwhile.
         """
         name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
         start = reader.line_num + 1
-        while not lines.is_exhausted:
-            try:
-                for cells in reader:
-                    if len(cells) == width and not lines.is_tainted:
-                        yield start, cells
-                    else:
-                        yield checks.row(RowLocation(f"{name}:{start}", start), cells)
+        with file.detect_change():
+            while not lines.is_exhausted:
+                try:
+                    for cells in reader:
+                        if len(cells) == width and not lines.is_tainted:
+                            yield start, cells
+                        else:
+                            yield checks.row(RowLocation(f"{name}:{start}", start), cells)
+                        lines.start = start = reader.line_num + 1
+                except csv.Error:
+                    yield self._misquoted_row(start, checks)
                     lines.start = start = reader.line_num + 1
-            except csv.Error:
-                held = lines.record(reader.line_num)
-                cells = self._read_leniently(held)
-                # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
-                if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
-                    raise self._unreadable(cells) from None
-                hint = f"inside a quoted cell write each {self._dialect['quotechar']} twice"
-                problem = Reason(ReasonCode.BAD_TEXT, "", "", short(held[0].rstrip("\r\n")), hint)
-                yield checks.row(RowLocation(f"{name}:{start}", start), cells[:width], (problem,))
-                lines.start = start = reader.line_num + 1
-        if not reader.line_num:
-            raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+            if not reader.line_num:
+                raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+
+    def _misquoted_row(self, start: int, checks: RowChecks) -> SourceRow:
+        held, width = self._lines.record(self._reader.line_num), len(checks.columns)
+        cells = self._read_leniently(held)
+        # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
+        if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
+            raise self._unreadable(cells) from None
+        hint = f"inside a quoted cell write each {self._dialect['quotechar']} twice"
+        problem = Reason(ReasonCode.BAD_TEXT, "", "", short(held[0].rstrip("\r\n")), hint)
+        return checks.row(RowLocation(f"{self._name}:{start}", start), cells[:width], (problem,))
 
     def _unreadable(self, cells: Sequence[str]) -> BadSourceError:
         """Return the error for a record behind which the next one's beginning is unknown; `cells` are those read leniently."""

@@ -6,18 +6,18 @@ icalendar takes five times as long and holds the whole calendar in memory, and r
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
-from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import TextLines, chosen_encoding
-from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
+from connectors.sources.formats.records import OWN_TEXT, Record, read_record_file
 from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, ColumnRequest, has_undecodable
 from mappings.outcome import RowLocation
 from mappings.spec.source import IcsSource
@@ -47,9 +47,10 @@ _DURATION = re.compile(r"\+?P(?:(\d{1,4})W)?(?:(\d{1,5})D)?(T(?=\d)(?:(\d{1,6})H
 _WRONG_FILE = "no calendar has such: is this the right file?"
 
 
-def ics_file(spec: IcsSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
-    """Return an iCalendar file as one feed reads it: its VEVENTs."""
-    return RecordFile(spec, file, replace(asked, optional=asked.optional | ALWAYS_THERE), partial(_records, spec))
+def read_ics(spec: IcsSource, open_stored: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
+    """Read the VEVENTs of a calendar; keeps the promises of `Source.read`."""
+    asked = replace(asked, optional=asked.optional | ALWAYS_THERE)
+    return read_record_file(spec, open_stored, asked, partial(_records, spec))
 
 
 def _records(spec: IcsSource, file: OpenedFile) -> Generator[Record]:
@@ -78,7 +79,7 @@ def _read(spec: IcsSource, file: OpenedFile) -> Generator[Record]:
     file.stream.seek(0)
     encoding = chosen_encoding(file.stream, spec.encoding or ("utf-8",))
     with closing(TextLines(file.stream, encoding, file.name)) as lines:
-        yield from _Events(file.name).read(_unfolded(lines, encoding, file.name))
+        yield from _events(file.name, _unfolded(lines, encoding, file.name))
 
 
 def _moved_days(records: Iterable[Record]) -> dict[str, list[str]]:
@@ -106,22 +107,23 @@ def _own_text(record: Record, name: str) -> str:
 
 
 def _unfolded(lines: TextLines, encoding: str, name: str) -> Iterator[tuple[int, str]]:
-    """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two."""
+    """Join folded lines (RFC 5545, section 3.1), also where the fold has cut a character in two; leave blank ones out."""
     started, whole = 0, ""
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(chain(lines, [""]), start=1):
         lines.start = number + 1
         plain = line.rstrip("\r\n")
-        if plain[:1] in {" ", "\t"} and started:
+        if started and plain[:1] in {" ", "\t"}:
             whole += plain[1:]
             if len(whole) > LARGEST_RECORD:
                 message = f"the property that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
                 raise BadSourceError(f"{name}:{started}", message, hint="ask the partner to shorten it")
-        else:
-            if whole:
-                yield started, _mended(whole, encoding)
-            started, whole = number, plain
-    if whole:
-        yield started, _mended(whole, encoding)
+            continue
+        if len(whole) > MOST_VALUES and whole.count(";") + whole.count(",") > MOST_VALUES:
+            message = f"this property has more than {MOST_VALUES} parameters or values"
+            raise BadSourceError(f"{name}:{started}", message, hint=_WRONG_FILE)
+        if whole.strip():
+            yield started, _mended(whole, encoding)
+        started, whole = number, plain
 
 
 def _mended(text: str, encoding: str) -> str:
@@ -133,77 +135,62 @@ def _mended(text: str, encoding: str) -> str:
         return text
 
 
-class _Events:
-    """The events of a file's lines; what stands inside an event's alarms is passed over."""
+@dataclass(slots=True)
+class _Component:
+    """What stands between `BEGIN:name`, on `line`, and its end; only calendars and events keep their properties."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._open: list[tuple[str, int]] = []
-        self._is_begun = False
-        self._calendar: dict[str, Any] = {}
-        self._event: dict[str, Any] = {}
-        self._size = self._count = 0
+    name: str
+    line: int
+    properties: dict[str, Any] = field(default_factory=dict)
+    size: int = 0
+    count: int = 0
 
-    def read(self, lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
-        """Yield a record at the end of each event."""
-        for number, line in lines:
-            if len(line) > MOST_VALUES and line.count(";") + line.count(",") > MOST_VALUES:
-                raise self._bad(number, f"this property has more than {MOST_VALUES} parameters or values")
-            if not line.strip():
-                continue
-            word, parameters, text = _parted(line)
-            if word == "BEGIN":
-                self._begin(text.strip().upper(), number)
-            elif not self._open:
-                raise self._bad(number, "this is no iCalendar file: BEGIN:VCALENDAR should stand here", hint="")
-            elif word == "END":
-                yield from self._end(text.strip().upper(), number)
-            else:
-                self._property(number, line, word, parameters, text)
-        self._check_end()
-
-    def _check_end(self) -> None:
-        if not self._is_begun:
-            raise EmptySourceError(self._name, "the file is empty", hint="ask the partner for the whole file")
-        if self._open:
-            part, first = self._open[-1]
-            hint = "it was cut off: ask the partner for the whole file"
-            raise CutOffError(f"{self._name}:{first}", f"the file ends within the {part} that begins here", hint=hint)
-
-    def _begin(self, part: str, number: int) -> None:
-        self._is_begun = True
-        if not self._open:
-            self._calendar = {}
-        self._open.append((part, number))
-        if len(self._open) > _DEEPEST:
-            raise self._bad(number, f"more than {_DEEPEST} components stand inside one another", hint="")
-        if part == "VEVENT":
-            self._event, self._size, self._count = {}, 0, 0
-
-    def _end(self, part: str, number: int) -> Iterator[Record]:
-        begun, first = self._open.pop()
-        if part != begun:
-            raise self._bad(number, f"END:{part} stands where the {begun} of line {first} should end", hint="")
-        if part == "VEVENT":
-            yield Record(RowLocation(f"{self._name}:{first}", first), _finished({**self._calendar, **self._event}))
-
-    def _property(self, number: int, line: str, word: str, parameters: dict[str, str], text: str) -> None:
-        part, first = self._open[-1]
-        if part == "VEVENT":
-            self._size, self._count = self._size + len(line), self._count + 1
-            if self._count > MOST_VALUES:
-                raise self._bad(number, f"the event of line {first} has more than {MOST_VALUES} properties")
-            if self._size > LARGEST_RECORD:
-                million = LARGEST_RECORD // 2**20
-                raise self._bad(number, f"the event of line {first} is longer than {million} million characters")
-            _put(self._event, word, parameters, text)
-        elif len(self._open) == 1 and word in _OF_CALENDAR and word not in self._calendar:
+    def put(self, line: str) -> str:
+        """Add a property; return what is wrong with it, "" if nothing is."""
+        word, parameters, text = _parted(line)
+        if self.name == "VEVENT":
+            self.size, self.count = self.size + len(line), self.count + 1
+            if self.count > MOST_VALUES:
+                return f"the event of line {self.line} has more than {MOST_VALUES} properties"
+            if self.size > LARGEST_RECORD:
+                return f"the event of line {self.line} is longer than {LARGEST_RECORD // 2**20} million characters"
+            _put(self.properties, word, parameters, text)
+        elif self.name == "VCALENDAR" and word in _OF_CALENDAR and word not in self.properties:
             if len(line) > _LONGEST_OF_CALENDAR:
-                raise self._bad(number, f"the calendar's {word} is longer than {_LONGEST_OF_CALENDAR} characters")
-            _put(self._calendar, word, parameters, text)
+                return f"the calendar's {word} is longer than {_LONGEST_OF_CALENDAR} characters"
+            _put(self.properties, word, parameters, text)
+        return ""
 
-    def _bad(self, number: int, message: str, *, hint: str = _WRONG_FILE) -> BadSourceError:
-        return BadSourceError(f"{self._name}:{number}", message, hint=hint)
+
+def _events(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[Record]:
+    """Yield a record at the end of each event; what stands inside an event's alarms is passed over."""
+    number, begun = 0, list[_Component]()
+    for number, line in lines:
+        wrong, hint = "", ""
+        word, _, part = line.strip().upper().partition(":")
+        if word == "BEGIN":
+            begun.append(_Component(part, number))
+            wrong = f"more than {_DEEPEST} components stand inside one another" if len(begun) > _DEEPEST else ""
+        elif not begun:
+            wrong = "this is no iCalendar file: BEGIN:VCALENDAR should stand here"
+        elif word != "END":
+            wrong, hint = begun[-1].put(line), _WRONG_FILE
+        elif (ended := begun.pop()).name != part:
+            wrong = f"END:{part} stands where the {ended.name} of line {ended.line} should end"
+        elif part == "VEVENT":
+            properties = _finished({**(begun[0].properties if begun else {}), **ended.properties})
+            yield Record(RowLocation(f"{name}:{ended.line}", ended.line), properties)
+        if wrong:
+            raise BadSourceError(f"{name}:{number}", wrong, hint=hint)
+    _check_end(name, begun, is_empty=not number)
+
+
+def _check_end(name: str, begun: Sequence[_Component], *, is_empty: bool) -> None:
+    if is_empty:
+        raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+    if begun:
+        hint = "it was cut off: ask the partner for the whole file"
+        raise CutOffError(f"{name}:{begun[-1].line}", f"the file ends within the {begun[-1].name} that begins here", hint=hint)
 
 
 def _parted(line: str) -> tuple[str, dict[str, str], str]:
@@ -233,17 +220,13 @@ def _put(record: dict[str, Any], word: str, parameters: dict[str, str], text: st
 
 
 def _value(word: str, text: str) -> str:
-    if word in _DATES:
-        return _iso(text)
-    return text if word in _RAW else _ESCAPE.sub(lambda match: "\n" if match[1] in "nN" else match[1], text)
-
-
-def _iso(text: str) -> str:
+    if word not in _DATES:
+        return text if word in _RAW else _ESCAPE.sub(lambda match: "\n" if match[1] in "nN" else match[1], text)
     match = _MOMENT.fullmatch(text.strip())
     if match is None:
         return text
-    year, month, day, hour, minute, second, utc = match.groups()
-    return f"{year}-{month}-{day}" if hour is None else f"{year}-{month}-{day}T{hour}:{minute}:{second}{utc}"
+    day, clock = "-".join(match.group(1, 2, 3)), match.group(4, 5, 6)
+    return f"{day}T{':'.join(clock)}{match[7]}" if match[4] else day
 
 
 def _finished(event: dict[str, Any]) -> dict[str, Any]:

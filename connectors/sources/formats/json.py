@@ -9,14 +9,14 @@ import json
 import re
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from functools import partial
 from typing import Any
 
-from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored
 from connectors.sources.files.text import ReadText, TextLines, chosen_encoding, decoded
-from connectors.sources.formats.records import JsonParser, Record, RecordFile, TooWideError, refuse_many_values
+from connectors.sources.formats.records import JsonParser, Record, TooWideError, read_record_file, refuse_many_values
 from connectors.sources.rows import LARGEST_RECORD, MOST_VALUES, ColumnRequest, short
 from mappings.outcome import RowLocation
 from mappings.spec.source import JsonSource, NdjsonSource
@@ -36,10 +36,10 @@ _LONGEST_TOKEN = 16
 """Characters. An error so close to the end of what was read may be a number, word or escape that goes on."""
 
 
-def json_file(spec: JsonSource | NdjsonSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
-    """Return a file of JSON, in one document or one in each line, as one feed reads it."""
+def read_json(spec: JsonSource | NdjsonSource, open_stored: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
+    """Read JSON, in one document or one in each line; keeps the promises of `Source.read`."""
     read = partial(_document_records, spec) if isinstance(spec, JsonSource) else partial(_line_records, spec)
-    return RecordFile(spec, file, asked, read)
+    return read_record_file(spec, open_stored, asked, read)
 
 
 def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
@@ -50,7 +50,7 @@ def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
         for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
             origin = RowLocation(f"{file.name}:{line} (record {number})", number)
             if isinstance(value, dict):
-                yield Record(origin, value, repeats=text.parser.repeats_in(value))
+                yield Record(origin, value, has_repeats=text.parser.take_repeats())
             else:
                 yield Record(origin, {}, _NO_OBJECT, str(value))
         if text.peek():
@@ -91,7 +91,7 @@ def _record(parser: JsonParser, origin: RowLocation, line: str) -> Record:
         return Record(origin, {}, f"this line {what}: {error}", line)
     if not isinstance(value, dict):
         return Record(origin, {}, _NO_OBJECT, line)
-    return Record(origin, value, repeats=parser.repeats_in(value))
+    return Record(origin, value, has_repeats=parser.take_repeats())
 
 
 def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:
@@ -203,7 +203,7 @@ class _JsonText:
         self.peek()
         while True:
             try:
-                value, end = self.parser.parse_at(self._buffer, self._place)
+                value, end = self.parser.raw_decode(self._buffer, self._place)
             except json.JSONDecodeError as error:
                 is_open = error.msg.startswith("Unterminated string")
                 may_go_on = is_open or len(self._buffer) - error.pos < _LONGEST_TOKEN

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, Reading
@@ -64,54 +65,21 @@ def refuse_many_values(text: str, start: int = 0) -> None:
         raise TooWideError(f"it holds more than {MOST_VALUES} values")
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatedName:
-    """A name that stands twice in one object, at `path`, with the two values that contradict each other."""
+class Repeated(str):
+    """What a name that stands twice in one object says there, as `first | last`, where the two differ; `name` is that name."""
 
-    path: str
-    first: Any
-    last: Any
-
-    def is_in(self, column: str) -> bool:
-        """Whether a column's cell was made of the repeated value: it is that value, holds it, or stands inside it."""
-        # What stands there once is reached as the first of a list too.
-        paths = {column, column.replace("[0]", "")}
-        is_around = self.path.startswith(f"{column}[") or ("[" in column and self.path.startswith(f"{column}."))
-        return is_around or any(path == self.path or path.startswith((f"{self.path}.", f"{self.path}[")) for path in paths)
-
-    def reason(self, column: str) -> Reason:
-        """Return what is wrong with a column whose value stands under this name."""
-        try:
-            found = f"{text_of(self.first)} | {text_of(self.last)}"
-        except TooDeepError:
-            found = self.path
-        hint = f'the name "{self.path}" stands twice in one object and says different things: each name may stand there once'
-        return Reason(ReasonCode.BAD_TEXT, "", column, short(found), hint)
+    __slots__ = ("name",)
+    name: str
 
 
-class _Repeating(dict[str, Any]):
-    """An object with the last value of each name; `earlier` has those that an earlier one contradicts, with that value."""
-
-    earlier: dict[str, Any]
-
-
-class JsonParser:
-    """Parses JSON texts. `has_repeats`: since this was last set to False, a name stood twice in one object."""
+class JsonParser(json.JSONDecoder):
+    """Parses JSON texts. `has_repeats`: since this was last set to False, a name stood for two different things in one object."""
 
     def __init__(self) -> None:
         self.has_repeats = False
-        self._decoder = json.JSONDecoder(
+        super().__init__(
             parse_float=Number, parse_int=Number, parse_constant=Number, strict=False, object_pairs_hook=self._object
         )
-
-    def parse_at(self, text: str, place: int) -> tuple[Any, int]:
-        """Return the value that begins at a place of a text, and where it ends.
-
-        Raises:
-            json.JSONDecodeError: there is none, or it goes on behind the text's end.
-            RecursionError: it nests too deeply.
-        """
-        return self._decoder.raw_decode(text, place)
 
     def parse(self, text: str) -> Any:
         """Return the value of a whole text.
@@ -121,50 +89,56 @@ class JsonParser:
         """
         refuse_many_values(text)
         try:
-            return self._decoder.decode(text)
+            return self.decode(text)
         except RecursionError as error:
             raise TooDeepError from error
         except json.JSONDecodeError as error:
             raise ValueError(f"{error.msg}, at character {error.pos + 1}") from error
 
-    def repeats_in(self, value: Any) -> tuple[RepeatedName, ...]:
-        """Return the names that stand twice in the value last parsed, and forget them."""
-        if not self.has_repeats:
-            return ()
-        self.has_repeats = False
-        return tuple(_repeats(value, "", 0))
+    def take_repeats(self) -> bool:
+        """Return `has_repeats`, and set it to False."""
+        had, self.has_repeats = self.has_repeats, False
+        return had
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) == len(pairs):
             return found
-        # To say the same twice does no harm.
-        earlier = {name: value for name, value in pairs if type(value) is not type(found[name]) or value != found[name]}
-        if not earlier:
-            return found
-        repeating = _Repeating(found)
-        repeating.earlier = earlier
-        self.has_repeats = True
-        return repeating
+        last = dict(found)
+        for name, value in pairs:
+            # To say the same twice does no harm.
+            if type(value) is not type(last[name]) or value != last[name]:
+                self.has_repeats = True
+                try:
+                    found[name] = Repeated(short(f"{text_of(value)} | {text_of(last[name])}"))
+                except TooDeepError:
+                    found[name] = Repeated()
+                found[name].name = name
+        return found
 
 
-def _repeats(value: Any, path: str, depth: int) -> Iterator[RepeatedName]:
-    if depth > _DEEPEST:
-        return
-    if isinstance(value, _Repeating):
-        for name, first in value.earlier.items():
-            yield RepeatedName(_inner(path, name), first, value[name])
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _repeats(inner, _inner(path, name), depth + 1)
-    elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _repeats(inner, f"{path}[{place}]", depth + 1)
+def _repeated_in(value: Any) -> Iterator[Repeated]:
+    if isinstance(value, Repeated):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _repeated_in(inner)
 
 
-def _inner(path: str, name: str) -> str:
-    """Return the path of a value inside an object, as columns are named."""
-    return (f"{path}.{name}" if path else name) if name else path or "#text"
+def with_repeats(row: SourceRow, values: Mapping[str, Any], wanted: Collection[str]) -> SourceRow:
+    """Add a problem for each of the `wanted` columns that is made of a `Repeated`, a warning for any other."""
+    problems, warnings = dict[str, Reason](), dict[str, Reason]()
+    for column, value in values.items():
+        for repeated in islice(_repeated_in(value), 1):
+            hint = (
+                f'the name "{repeated.name}" stands twice in one object and says different things: each name may stand there once'
+            )
+            used = [name for name in wanted if name == column or name.startswith((f"{column}.", f"{column}["))]
+            for name in used or [column]:
+                (problems if used else warnings)[name] = Reason(ReasonCode.BAD_TEXT, "", name, repeated, hint)
+    if len(problems) + len(warnings) > _MOST_REPEATS:
+        hint = f"more than {_MOST_REPEATS} names stand twice in its objects and say different things"
+        problems, warnings = {"": Reason(ReasonCode.BAD_TEXT, "", "", "", hint)}, {}
+    return replace(row, problems=(*row.problems, *problems.values()), warnings=(*row.warnings, *warnings.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,22 +152,22 @@ class Flattener:
     picks: Mapping[str, tuple[str | int, ...]] = field(default_factory=dict)
     separators: Mapping[str, str] = field(default_factory=dict)
 
-    def cells(self, value: Mapping[str, Any]) -> dict[str, str]:
-        """Return the cells of a record.
+    def values(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of a record by column.
 
         Raises:
             TooDeepError: it nests too deeply.
             TooWideError: it has too many names, or too long ones.
         """
-        found: dict[str, str] = {}
-        self._put(found, "", value, 0)
+        found: dict[str, Any] = {}
+        self._put(found, "", record, 0)
         for column, steps in self.picks.items():
-            picked = _picked(value, steps)
+            picked = _picked(record, steps)
             if picked is not None:
-                found[column] = picked if isinstance(picked, str) else text_of(picked)
+                found[column] = picked
         return found
 
-    def _put(self, found: dict[str, str], path: str, value: Any, depth: int) -> None:
+    def _put(self, found: dict[str, Any], path: str, value: Any, depth: int) -> None:
         if len(path) > LONGEST_NAME:
             raise TooWideError(f'the name "{path[:100]}…" is longer than {LONGEST_NAME} characters')
         if len(found) > MOST_COLUMNS:
@@ -202,11 +176,17 @@ class Flattener:
             if depth > _DEEPEST:
                 raise TooDeepError
             for key, inner in value.items():
-                self._put(found, _inner(path, key), inner, depth + 1)
-        elif isinstance(value, list) and path in self.separators and not any(isinstance(item, dict | list) for item in value):
-            found[path] = self.separators[path].join(filter(None, map(text_of, value)))
+                self._put(found, (f"{path}.{key}" if path else key) if key else path or "#text", inner, depth + 1)
         else:
-            found[path] = value if type(value) is str else text_of(value)
+            found[path] = value
+
+    def text(self, column: str, value: Any) -> str:
+        """Return the cell of a value; raises TooDeepError."""
+        if type(value) is str:
+            return value
+        if isinstance(value, list) and column in self.separators and not any(isinstance(item, dict | list) for item in value):
+            return self.separators[column].join(filter(None, map(text_of, value)))
+        return text_of(value)
 
 
 def picks_among(columns: Iterable[str], holder: str = "") -> dict[str, tuple[str | int, ...]]:
@@ -260,112 +240,99 @@ def with_json_cells(rows: Iterator[SourceRow], holders: Sequence[str], wanted: S
     inside = {holder: [name for name in wanted if name.startswith((f"{holder}.", f"{holder}["))] for holder in holders}
     flatteners = {holder: Flattener(picks_among(names, holder)) for holder, names in inside.items()}
     for row in rows:
-        cells, problems, warnings = {**row.cells, **dict.fromkeys(wanted, "")}, list(row.problems), list(row.warnings)
+        found, cells, problems = row, {**row.cells, **dict.fromkeys(wanted, "")}, list[Reason]()
         for holder, names in inside.items():
             text = row.cells.get(holder, "")
             if not text.strip():
                 continue
             try:
-                value = {holder: parser.parse(text)}
-                found = flatteners[holder].cells(value)
+                values = flatteners[holder].values({holder: parser.parse(text)})
+                cells |= {name: flatteners[holder].text(name, values[name]) for name in names if name in values}
             except ValueError as error:
                 hint = f"the cell should hold JSON: {error}"
                 problems.append(Reason(ReasonCode.BAD_TEXT, "", holder, short(text), hint))
                 continue
-            cells |= {name: found[name] for name in names if name in found}
-            for repeat in parser.repeats_in(value):
-                used = [name for name in names if repeat.is_in(name)]
-                (problems if used else warnings).extend(map(repeat.reason, used or [holder]))
-        yield replace(row, cells=cells, problems=tuple(problems), warnings=tuple(warnings))
+            if parser.take_repeats():
+                found = with_repeats(found, values, names)
+        yield replace(found, cells=cells, problems=(*found.problems, *problems))
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """A record as it stands in its file; `problem` is why it cannot be used, `found` what stands there then.
 
-    `repeats` are the names that stand twice in one of its objects and say different things.
+    `has_repeats`: some of its values are `Repeated`.
     """
 
     origin: RowLocation
     value: Mapping[str, Any]
     problem: str = ""
     found: str = ""
-    repeats: tuple[RepeatedName, ...] = ()
+    has_repeats: bool = False
 
 
 ReadRecords = Callable[[OpenedFile], Generator[Record]]
 """Reads the records of an open file, from where it stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordFile:
-    """A file of records, as one feed reads it."""
+@contextmanager
+def read_record_file(spec: RecordSource, open_stored: OpenStored, asked: ColumnRequest, read: ReadRecords) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
+    with opened(open_stored, spec.member) as file:
+        flattener = Flattener(picks_among(asked.columns), spec.join_lists)
+        with file.detect_change():
+            with closing(read(file)) as records:
+                present = _present(records, flattener, asked)
+            missing = MatchedColumns((), (), tuple(asked.columns))
+            columns = wanted_columns(present, asked, file.name) if present else missing
+        file.stream.seek(0)
+        with closing(read(file)) as records:
+            pairs = tuple(zip(columns.names, present, strict=True))
+            rows = _rows(records, flattener, pairs, asked.columns, spec.encoding or ("utf-8",))
+            # The other formats have an end of their own.
+            has_known_end = file.has_known_end or not isinstance(spec, NdjsonSource)
+            reading = Reading(columns.names, file.whole(rows), file.stamp, has_known_end=has_known_end)
+            yield reading.with_empty(columns.absent)
 
-    spec: RecordSource
-    open_stored: OpenStored
-    asked: ColumnRequest
-    read_records: ReadRecords
 
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`. A column that no record has is missing, unless there are no records."""
-        with opened(self.open_stored, self.spec.member) as file:
-            flattener = Flattener(picks_among(self.asked.columns), self.spec.join_lists)
-            with file.detect_change():
-                present = self._present(file, flattener)
-                missing = MatchedColumns((), (), tuple(self.asked.columns))
-                columns = wanted_columns(present, self.asked, file.name) if present else missing
-            file.stream.seek(0)
-            with closing(self.read_records(file)) as records:
-                rows = self._rows(records, flattener, tuple(zip(columns.names, present, strict=True)))
-                # The other formats have an end of their own.
-                has_known_end = file.has_known_end or not isinstance(self.spec, NdjsonSource)
-                reading = Reading(columns.names, file.whole(rows), file.stamp, has_known_end=has_known_end)
-                yield reading.with_empty(columns.absent)
+def _present(records: Iterable[Record], flattener: Flattener, asked: ColumnRequest) -> Sequence[str]:
+    present: dict[str, None] = {}
+    for number, record in enumerate(records, start=1):
+        try:
+            present |= dict.fromkeys(flattener.values(record.value))
+        except TooWideError as error:
+            raise BadSourceError(str(record.origin), f"the record cannot be read: {error}", hint=_HINT) from error
+        except TooDeepError:
+            continue
+        if len(present) > MOST_COLUMNS:
+            message = f"the records have more than {MOST_COLUMNS} different names; so many columns are never meant"
+            raise BadSourceError(str(record.origin), message, hint=_HINT)
+        if number % _SAMPLE == 0 and not matched(tuple(present), asked).missing:
+            break
+    return tuple(present)
 
-    def _present(self, file: OpenedFile, flattener: Flattener) -> Sequence[str]:
-        present: dict[str, None] = {}
-        with closing(self.read_records(file)) as records:
-            for number, record in enumerate(records, start=1):
-                try:
-                    present |= dict.fromkeys(flattener.cells(record.value))
-                except TooWideError as error:
-                    raise BadSourceError(str(record.origin), f"the record cannot be read: {error}", hint=_HINT) from error
-                except TooDeepError:
-                    continue
-                if len(present) > MOST_COLUMNS:
-                    message = f"the records have more than {MOST_COLUMNS} different names; so many columns are never meant"
-                    raise BadSourceError(str(record.origin), message, hint=_HINT)
-                if number % _SAMPLE == 0 and not matched(tuple(present), self.asked).missing:
-                    break
-        return tuple(present)
 
-    def _rows(self, records: Iterator[Record], flattener: Flattener, pairs: Sequence[tuple[str, str]]) -> Iterator[SourceRow]:
-        """Make a row of each record. `pairs`: each column as the mapping spells it and as the records do."""
-        encodings = self.spec.encoding or ("utf-8",)
-        for record in records:
-            problem = record.problem
-            try:
-                flat = flattener.cells(record.value)
-            except (TooDeepError, TooWideError) as error:
-                flat, problem = {}, f"the record cannot be read: {error}"
-            cells = {name: flat.get(key, "") for name, key in pairs}
-            text = "".join(cells.values())
-            if problem or record.repeats or "\0" in text or has_undecodable(text):
-                reasons = (Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem),) if problem else ()
-                row = checked_row(record.origin, cells, self.asked.columns, encodings, reasons)
-                yield self._with_repeats(row, record.repeats, pairs)
-            else:
-                yield SourceRow(record.origin, cells)
-
-    def _with_repeats(self, row: SourceRow, repeats: Sequence[RepeatedName], pairs: Sequence[tuple[str, str]]) -> SourceRow:
-        """Add what is wrong with the columns that are made of names that stand twice."""
-        problems, warnings = list(row.problems), list(row.warnings)
-        if len(repeats) > _MOST_REPEATS:
-            hint = f"more than {_MOST_REPEATS} names stand twice in its objects and say different things"
-            return replace(row, problems=(*problems, Reason(ReasonCode.BAD_TEXT, "", "", "", hint)))
-        for repeat in repeats:
-            columns = [name for name, key in pairs if repeat.is_in(key)]
-            used = [name for name in columns if name in self.asked.columns]
-            (problems if used else warnings).extend(map(repeat.reason, used or columns[:1]))
-        return replace(row, problems=tuple(problems), warnings=tuple(warnings))
+def _rows(
+    records: Iterable[Record],
+    flattener: Flattener,
+    pairs: Sequence[tuple[str, str]],
+    wanted: frozenset[str],
+    encodings: Sequence[str],
+) -> Iterator[SourceRow]:
+    """Make a row of each record. `pairs`: each column as the mapping spells it and as the records do."""
+    for record in records:
+        problem, values = record.problem, dict[str, Any]()
+        try:
+            values = flattener.values(record.value)
+            cells = {name: flattener.text(key, values.get(key, "")) for name, key in pairs}
+        except (TooDeepError, TooWideError) as error:
+            cells, values = {name: "" for name, _ in pairs}, {}
+            problem = f"the record cannot be read: {error}"
+        text = "".join(cells.values())
+        if problem or record.has_repeats or "\0" in text or has_undecodable(text):
+            reasons = (Reason(ReasonCode.BAD_TEXT, "", "", short(record.found), problem),) if problem else ()
+            row = checked_row(record.origin, cells, wanted, encodings, reasons)
+            spelt = {name: values[key] for name, key in pairs if key in values} if record.has_repeats else {}
+            yield with_repeats(row, spelt, wanted)
+        else:
+            yield SourceRow(record.origin, cells)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import date, timedelta
 from decimal import Decimal
+from typing import Literal
 
 from connectors.sources.rows import RowChecks, column_number
 from mappings.outcome import RowLocation, SourceRow
@@ -50,8 +52,8 @@ class CellFault:
     hint: str
 
 
-Day = Callable[[int], "str | CellFault"]
-"""Makes an ISO date of a number of days, counted as one program's calendar counts them."""
+Calendar = Literal["sheets", "1900", "1904"]
+"""How days are counted: as Google does, or as a workbook says."""
 
 
 def number_format(code: str) -> NumberFormat:
@@ -66,7 +68,7 @@ def number_format(code: str) -> NumberFormat:
     return NumberFormat(has_date, has_time, is_elapsed, len(plain) if plain and not plain.strip("0") else 0)
 
 
-def number_text(raw: str, known: NumberFormat, day: Day) -> str | CellFault:
+def number_text(raw: str, known: NumberFormat, calendar: Calendar) -> str | CellFault:
     """Return what a cell with the number `raw` shows in its format, or why it shows nothing."""
     if known.is_plain or known.digits:
         number = plain_number(raw)
@@ -80,10 +82,11 @@ def number_text(raw: str, known: NumberFormat, day: Day) -> str | CellFault:
     days, of_day = divmod(seconds, 86_400)
     if known.is_elapsed or not known.has_date:
         return _clock(seconds if known.is_elapsed else of_day)
-    found = day(days)
-    if isinstance(found, CellFault):
-        return CellFault(raw, found.hint)
-    return f"{found}T{_clock(of_day, is_full=True)}" if known.has_time else found
+    start = date(1904, 1, 1) if calendar == "1904" else date(1899, 12, 31 if calendar == "1900" and days < 60 else 30)
+    if (calendar == "1900" and days == 60) or days > (date.max - start).days:
+        return CellFault(raw, "29 February 1900, which only spreadsheets know, or a date after the year 9999")
+    day = (start + timedelta(days=days)).isoformat()
+    return f"{day}T{_clock(of_day, is_full=True)}" if known.has_time else day
 
 
 def _clock(seconds: int, *, is_full: bool = False) -> str:

@@ -12,14 +12,13 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
 from functools import partial
 from typing import BinaryIO
 
 from rapidfuzz import process
 
 from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
-from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened, opened_archive, opened_member
+from connectors.sources.files.opened_file import OpenStored, opened, opened_archive, opened_member
 from connectors.sources.formats import sheet_grid as grid
 from connectors.sources.formats.sheet_grid import Area, CellFault, NumberFormat, SheetRow, number_text
 from connectors.sources.formats.xml import XmlParser
@@ -53,7 +52,7 @@ class CellTexts:
 
     strings: Sequence[str]
     formats: Sequence[NumberFormat]
-    is_1904: bool
+    calendar: grid.Calendar
 
     def text(self, kind: str, style: int, raw: str, *, is_formula: bool = False) -> str | CellFault:
         """Return the text of a cell of type `kind` (`n`, `s`, `str`, `inlineStr`, `b`, `e`, `d`), or why there is none."""
@@ -67,22 +66,13 @@ class CellTexts:
                 )
             case "n":
                 known = self.formats[style] if style < len(self.formats) else NumberFormat()
-                return number_text(raw, known, self._day)
+                return number_text(raw, known, self.calendar)
             case "b":
                 return "TRUE" if raw == "1" else "FALSE"
             case "e":
                 return CellFault(raw, "mend the formula, or put its value there")
             case _:
                 return unescaped(raw)
-
-    def _day(self, days: int) -> str | CellFault:
-        if not self.is_1904 and days == 60:
-            return CellFault("", "29 February 1900 is a day that only spreadsheets know")
-        start = date(1904, 1, 1) if self.is_1904 else date(1899, 12, 31) if days < 60 else date(1899, 12, 30)
-        try:
-            return (start + timedelta(days=days)).isoformat()
-        except OverflowError:
-            return CellFault("", "a date after the year 9999")
 
 
 def as_number(text: str | None) -> int:
@@ -159,32 +149,22 @@ _BEYOND = "ZZZ"
 """A column to the right of all that a sheet can have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workbook:
-    """A sheet of a workbook, as one feed reads it."""
-
-    spec: WorkbookSource
-    open_stored: OpenStored
-    asked: ColumnRequest
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
-        with opened(self.open_stored, self.spec.member, unpacks=False) as file:
-            with file.detect_change():
-                reading = self._opened(file)
-            yield Reading(reading.columns, file.whole(reading.rows), file.stamp)
-
-    def _opened(self, file: OpenedFile) -> Reading:
-        package = XlsxPackage(file.stream, file.name, file.stored_bytes)
-        sheet, part = package.sheet(self.spec.sheet)
-        name, area = f"{file.name} ({sheet})", Area.of(self.spec.range or "")
-        stored = _sheet_rows(package, part, area, spreads=self.spec.merged == "spread")
-        present = read_header(self.spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
-        columns = wanted_columns(present, self.asked, name)
-        place = f"{sheet}!{column_letters(area.left)}"
-        rows = grid.source_rows(stored, place, self.spec, columns.names, self.asked.columns)
-        return Reading(columns.names, within_limits(rows, self.spec)).with_empty(columns.absent)
+@contextmanager
+def read_workbook(spec: WorkbookSource, open_stored: OpenStored, asked: ColumnRequest) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`. A row's number is the sheet's own; its place is `Programme!A17`."""
+    with opened(open_stored, spec.member, unpacks=False) as file:
+        with file.detect_change():
+            package = XlsxPackage(file.stream, file.name, file.stored_bytes)
+            sheet, part = package.sheet(spec.sheet)
+            name, area = f"{file.name} ({sheet})", Area.of(spec.range or "")
+            refs = (found.get("ref", "").upper() for _, found in package.elements(part, "mergeCell"))
+            merged = [Area.of(ref) for ref in refs if ":" in ref] if spec.merged == "spread" else []
+            stored = grid.whole_rows(_stored_rows(package, part, area), area, merged)
+            present = read_header(spec.header, name, lambda: grid.cells_of(next(stored, None)), hint="check `source.range`")
+            columns = wanted_columns(present, asked, name)
+        rows = grid.source_rows(stored, f"{sheet}!{column_letters(area.left)}", spec, columns.names, asked.columns)
+        reading = Reading(columns.names, file.whole(within_limits(rows, spec)), file.stamp)
+        yield reading.with_empty(columns.absent)
 
 
 class XlsxPackage:
@@ -292,7 +272,7 @@ class XlsxPackage:
                 raise BadSourceError(self.name, message, hint=_SAVE_AS_CSV)
         settings = self.elements(self._workbook, "workbookPr")
         is_1904 = any(attributes.get("date1904", "0") in {"1", "true"} for _, attributes in settings)
-        return CellTexts(strings, self._formats(), is_1904)
+        return CellTexts(strings, self._formats(), "1904" if is_1904 else "1900")
 
     def _formats(self) -> list[NumberFormat]:
         codes: dict[int, NumberFormat] = dict(BUILT_IN_FORMATS)
@@ -326,18 +306,12 @@ class XlsxPackage:
         }
 
 
-def _sheet_rows(package: XlsxPackage, part: str, area: Area, *, spreads: bool) -> Iterator[SheetRow]:
-    """Yield the rows of the area down to the last that is not blank, by their true numbers. `spreads`: merged cells all hold
-    their value.
+def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetRow]:
+    """Yield the rows of the area that are there, by their true numbers.
 
     Raises:
         BadSourceError: the sheet is damaged, or unpacks without end.
     """
-    refs = (merged.get("ref", "").upper() for _, merged in package.elements(part, "mergeCell")) if spreads else ()
-    return grid.whole_rows(_stored_rows(package, part, area), area, [Area.of(ref) for ref in refs if ":" in ref])
-
-
-def _stored_rows(package: XlsxPackage, part: str, area: Area) -> Iterator[SheetRow]:
     rows = _Rows(package.cell_texts(), area)
     for _ in package.parsed(part, rows.start, rows.end, rows.text):
         if rows.repeated > MOST_VALUES:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 from xml.parsers import expat  # every declaration and use of an entity of the file's own is refused below
 
-from connectors.sources.contract import BadSourceError
+from connectors.sources.contract import BadSourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, as_bad_source
 from connectors.sources.files.text import decoded
-from connectors.sources.formats.records import OWN_TEXT, Record, RecordFile
+from connectors.sources.formats.records import OWN_TEXT, Record, read_record_file
 from connectors.sources.rows import LARGEST_RECORD, LONGEST_MARKUP, LONGEST_NAME, MOST_VALUES, ColumnRequest
 from mappings.outcome import RowLocation
 from mappings.spec.source import XmlSource
@@ -139,9 +140,9 @@ class XmlParser:
         raise self._bad(f'the document uses an entity of its own, "{name}"', hint)
 
 
-def xml_file(spec: XmlSource, file: OpenStored, asked: ColumnRequest) -> RecordFile:
-    """Return a file of XML as one feed reads it."""
-    return RecordFile(spec, file, asked, partial(_records, spec))
+def read_xml(spec: XmlSource, open_stored: OpenStored, asked: ColumnRequest) -> AbstractContextManager[Reading]:
+    """Read the elements that `records` names; keeps the promises of `Source.read`."""
+    return read_record_file(spec, open_stored, asked, partial(_records, spec))
 
 
 def _records(spec: XmlSource, file: OpenedFile) -> Generator[Record]:

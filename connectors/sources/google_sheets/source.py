@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
-from itertools import groupby, islice, zip_longest
+from itertools import chain, groupby, islice, repeat, zip_longest
 from typing import IO, Any
 
 import orjson
-from rapidfuzz import fuzz, process
+from rapidfuzz import process
 
 from connectors.sources.contract import (
     REAL_CLOCK,
@@ -25,6 +26,7 @@ from connectors.sources.contract import (
     Clock,
     EmptySourceError,
     Ending,
+    OpenReading,
     Reading,
     SourceRefusedError,
     SourceUnavailableError,
@@ -60,6 +62,7 @@ _FEWEST_ROWS = 1_100
 """Rows of the first request at least: a header is searched for among 1,000."""
 _ERROR = re.compile(r"#(?:[A-Z0-9/]+[!?]|N/A)")
 """How errors look; the word for one of them need not be the same in both forms."""
+_POSITION = re.compile(r"#(\d{1,5})", re.ASCII)
 _IN_MEMORY = 4 * 1024 * 1024
 _TRIES = 4
 _RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
@@ -116,50 +119,47 @@ def part_of(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Part:
         BadSourceError: the range lies outside of the tab.
     """
     named = next((found for found in parts.ranges if found.name == spec.range), None)
-    if named:
-        tab, area = _only([tab for tab in parts.tabs if tab.number == named.tab], f"gid {named.tab}", parts), named.area
-        if (spec.tab or spec.tab_number is not None) and tab != _tab(spec, parts):
-            message = f'the range "{named.name}" of {parts.title} is on the tab "{tab.title}"'
-            raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
-    else:
-        tab, area = _tab(spec, parts), _cells(spec, parts)
+    plain = (spec.range or "").replace("$", "").upper()
+    if named is None and not CELL_RANGE.fullmatch(plain):
+        shown = ", ".join(found.name for found in parts.ranges) or "none"
+        raise SourceRefusedError(f'{parts.title} has no range "{spec.range}"', hint=f"its named ranges are: {shown}")
+    area = named.area if named else Area.of(plain)
+    tab = _tab(spec, parts) if named is None or spec.tab or spec.tab_number is not None else _numbered(named.tab, parts)
+    if named and tab.number != named.tab:
+        message = f'the range "{named.name}" of {parts.title} is on the tab "{_numbered(named.tab, parts).title}"'
+        raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
+    name = f"{parts.title} ({tab.title})"
     if not tab.rows or not tab.columns:
-        raise EmptySourceError(f"{parts.title} ({tab.title})", "the tab is empty")
+        raise EmptySourceError(name, "the tab is empty")
     clipped = Area(area.left, area.top, min(area.right, tab.columns), min(area.bottom, tab.rows))
     if clipped.left > clipped.right or clipped.top > clipped.bottom:
         message = f"the range {spec.range} lies outside of the tab, which has {tab.rows} rows and {tab.columns} columns"
-        raise BadSourceError(f"{parts.title} ({tab.title})", message, hint="correct `source.range`")
+        raise BadSourceError(name, message, hint="correct `source.range`")
     return Part(tab, clipped, has_end=area.bottom < LAST_ROW)
 
 
 def _tab(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Tab:
+    """Return the tab that is named by its number, its title, or its position (`#2`)."""
     if spec.tab_number is not None:
-        return _only([tab for tab in parts.tabs if tab.number == spec.tab_number], f"gid {spec.tab_number}", parts)
+        return _numbered(spec.tab_number, parts)
     wanted = spec.tab or "#1"
-    exact = [tab for tab in parts.tabs if tab.title == wanted]
-    place = wanted.removeprefix("#")
-    if not exact and wanted != place and place.isascii() and place.isdecimal() and len(place) < 6:
-        exact = list(parts.tabs[int(place) - 1 : int(place)]) if int(place) else []
-    return _only(exact or [tab for tab in parts.tabs if folded(tab.title) == folded(wanted)], f'"{wanted}"', parts)
+    position = _POSITION.fullmatch(wanted)
+    found = [tab for tab in parts.tabs if tab.title == wanted]
+    found = found or [tab for place, tab in enumerate(parts.tabs, start=1) if position and int(position[1]) == place]
+    return _only(found or [tab for tab in parts.tabs if folded(tab.title) == folded(wanted)], f'"{wanted}"', parts)
+
+
+def _numbered(number: int, parts: SpreadsheetParts) -> Tab:
+    return _only([tab for tab in parts.tabs if tab.number == number], f"gid {number}", parts)
 
 
 def _only(found: Sequence[Tab], wanted: str, parts: SpreadsheetParts) -> Tab:
     if len(found) == 1:
         return found[0]
-    titles = [tab.title for tab in parts.tabs]
-    near = process.extractOne(wanted, titles, scorer=fuzz.WRatio, processor=folded, score_cutoff=50.0)
+    near = process.extractOne(wanted, [tab.title for tab in parts.tabs], processor=folded, score_cutoff=50.0)
     meant = f'did you mean "{near[0]}"? ' if near else ""
     shown = ", ".join(f'"{tab.title}" (gid {tab.number})' for tab in parts.tabs)
     raise SourceRefusedError(f"{parts.title} has no tab {wanted}", hint=f"{meant}Its tabs are: {shown}")
-
-
-def _cells(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Area:
-    plain = (spec.range or "").replace("$", "").upper()
-    if CELL_RANGE.fullmatch(plain):
-        return Area.of(plain)
-    names = [found.name for found in parts.ranges]
-    shown = f"its named ranges are: {', '.join(names)}" if names else "it has no named ranges"
-    raise SourceRefusedError(f'{parts.title} has no range "{spec.range}"', hint=shown)
 
 
 @dataclass(slots=True)
@@ -231,28 +231,23 @@ class SheetCopy:
         """Copy all of the part; return whether the copy is of one moment in its `used` columns."""
         self.file.seek(0)
         self.file.truncate()
-        copied, again = _ValueDigest(used), _ValueDigest(range(len(used)))
+        copied, again = blake2b(digest_size=16), blake2b(digest_size=16)
         merged = self.first.merged
         for top, piece in self._pieces():
             if piece.merged != merged:
                 return False
             self.add(piece, top)
             for number, row in enumerate(piece.rows, start=top):
-                copied.add(number, list(map(plain_value, row)))
+                _add_values(copied, number, [plain_value(row[place]) if place < len(row) else None for place in used])
             del piece  # it is large, and the next one arrives before this name is bound to it
         area, height = self.part.area, max(1, _VALUES // max(1, len(used)))
         runs = column_runs(used)
         for top in range(area.top, area.bottom + 1, height):
             blocks = self.spreadsheet.values([self.part.place(top, height, first, last) for first, last in runs])
             for number, parts in enumerate(zip_longest(*blocks, fillvalue=()), start=top):
-                again.add(
-                    number,
-                    [
-                        value
-                        for part, (first, last) in zip(parts, runs, strict=True)
-                        for value in (*part, *[None] * (last - first + 1 - len(part)))
-                    ],
-                )
+                widths = [last - first + 1 for first, last in runs]
+                padded = (chain(part, repeat(None, width - len(part))) for part, width in zip(parts, widths, strict=True))
+                _add_values(again, number, list(chain.from_iterable(padded)))
         return copied.digest() == again.digest()
 
     def _pieces(self) -> Iterator[tuple[int, Piece]]:
@@ -283,20 +278,11 @@ def column_runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return [(run[0][1], run[-1][1]) for run in grouped]
 
 
-class _ValueDigest:
-    """A digest of the values in some columns, row by row; a value has one digest in both forms that the API gives."""
-
-    def __init__(self, places: Sequence[int]) -> None:
-        self._places = places
-        self._digest = blake2b(digest_size=16)
-
-    def add(self, number: int, values: Sequence[Any]) -> None:
-        found = [_normal(values[place]) if place < len(values) else None for place in self._places]
-        if any(value is not None for value in found):
-            self._digest.update(orjson.dumps((number, found)))
-
-    def digest(self) -> bytes:
-        return self._digest.digest()
+def _add_values(digest: blake2b, number: int, values: Sequence[Any]) -> None:
+    """Add a row's values to a digest, in one form for both in which the API gives them."""
+    found = list(map(_normal, values))
+    if any(value is not None for value in found):
+        digest.update(orjson.dumps((number, found)))
 
 
 def _normal(value: Any) -> object:
@@ -306,85 +292,82 @@ def _normal(value: Any) -> object:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-@dataclass(frozen=True, slots=True)
-class GoogleSheet:
-    """The tab that `spec` describes, as one feed reads it. `since`: the cursor of an earlier reading.
+@contextmanager
+def read_google_sheet(
+    spec: GoogleSheetsSource,
+    asked: ColumnRequest,
+    access: Access,
+    clock: Clock = REAL_CLOCK,
+    since: str = "",
+    *,
+    asks_version: bool = True,
+) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`. A row's number is the tab's own; its place is `Programme!A17`.
 
-    `asks_version`: Drive is asked for the spreadsheet's version, which only a reader that keeps cursors needs.
+    A small tab is read at once, in two requests, and the stamp is a digest of all that was read. A larger one is copied when
+    its first row is requested; its stamp is the version by the Drive API, "" where we may not see that or where the tab
+    has formulas, which change without an edit. Where there is a version it is the cursor too: a spreadsheet that still
+    has it costs this one request. `since`: the cursor of an earlier reading. `asks_version`: Drive is asked for the version,
+    which only a reader that keeps cursors needs.
     """
+    with (
+        open_spreadsheet(spec, access, clock=clock) as spreadsheet,
+        tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
+    ):
+        with as_odd_answer(spec.place, "Google"):
+            # Before anything is read: an edit during the reading makes a later version, which is for the next reading.
+            version = spreadsheet.version() if asks_version else ""
+            cursor = _cursor(spec, spreadsheet, version)
+            is_unchanged = bool(cursor) and cursor == since
+            if is_unchanged:
+                reading = unchanged(tuple(sorted(asked.columns)), cursor, spec.place)
+            else:
+                reading = _read(spec, asked, spreadsheet, version, file)
+        yield replace(reading, rows=in_known_shape(reading.rows, spec.place, "Google"))
 
-    spec: GoogleSheetsSource
-    asked: ColumnRequest
-    access: Access
-    clock: Clock = REAL_CLOCK
-    since: str = ""
-    asks_version: bool = True
 
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Open the tab. A row's number is the tab's own; its place is `Programme!A17`.
+def _read(
+    spec: GoogleSheetsSource, asked: ColumnRequest, spreadsheet: GoogleSpreadsheet, version: str, file: IO[bytes]
+) -> Reading:
+    parts = spreadsheet.parts()
+    part = part_of(spec, parts)
+    first = spreadsheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and part.is_whole_tab)
+    copy = SheetCopy(spec, spreadsheet, file, GoogleCells(parts.locale), part, first)
+    copy.add(first, part.area.top)
 
-        A small tab is read at once, in two requests, and the stamp is a digest of all that was read. A larger one is copied when
-        its first row is requested; its stamp is the version by the Drive API, "" where we may not see that or where the tab
-        has formulas, which change without an edit. Where there is a version it is the cursor too: a spreadsheet that still
-        has it costs this one request.
-        """
-        with (
-            open_spreadsheet(self.spec, self.access, clock=self.clock) as spreadsheet,
-            tempfile.SpooledTemporaryFile(_IN_MEMORY) as file,
-        ):
-            with as_odd_answer(self.spec.place, "Google"):
-                reading = self._read(spreadsheet, file)
-            yield replace(reading, rows=in_known_shape(reading.rows, self.spec.place, "Google"))
+    name = f"{parts.title} ({part.tab.title})"
+    header = copy.header(name)
+    settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
+    given = {column: settings[column] for column in sorted(asked.columns & settings.keys() - set(map(folded, header[0])))}
+    columns = wanted_columns(header[0], asked.without(given), name)
+    # What a formula computes may spill into the part from beside it: so the whole tab is searched.
+    if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
+        version = ""
+    used = [place for place, column in enumerate(columns.names) if column in asked.columns or (spec.comment and not place)]
 
-    def _read(self, spreadsheet: GoogleSpreadsheet, file: IO[bytes]) -> Reading:
-        # Before anything is read: an edit during the reading makes a later version, which is for the next reading.
-        version = spreadsheet.version() if self.asks_version else ""
-        cursor = self._cursor(spreadsheet, version)
-        if cursor and cursor == self.since:
-            return unchanged(tuple(sorted(self.asked.columns)), cursor, self.spec.place)
-        parts = spreadsheet.parts()
-        part = part_of(self.spec, parts)
-        first = spreadsheet.piece(part.place(part.area.top, part.first_height), formulas=bool(version) and part.is_whole_tab)
-        copy = SheetCopy(self.spec, spreadsheet, file, GoogleCells(parts.locale), part, first)
-        copy.add(first, part.area.top)
+    def rows() -> Iterator[SourceRow]:
+        if not part.fits_one_request:
+            copy.fill(used if used and spec.until is None else range(len(columns.names)), name)
+            if copy.header(name) != header:
+                raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
+        stored = islice(copy.rows(), header[1], None)
+        yield from source_rows(stored, copy.part.label, spec, columns.names, asked.columns)
 
-        name = f"{parts.title} ({part.tab.title})"
-        header = copy.header(name)
-        settings = {"sheet_zone": parts.zone, "sheet_locale": parts.locale}
-        given = {asked: settings[asked] for asked in sorted(self.asked.columns & settings.keys() - set(map(folded, header[0])))}
-        columns = wanted_columns(header[0], self.asked.without(given), name)
-        # What a formula computes may spill into the part from beside it: so the whole tab is searched.
-        if version and (first.has_formulas if part.is_whole_tab else spreadsheet.has_formulas(part.tab)):
-            version = ""
+    def ending() -> Ending:
+        again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"
+        return Ending(_cursor(spec, spreadsheet, version), (again,) if copy.tries else ())
 
-        def rows() -> Iterator[SourceRow]:
-            if not part.fits_one_request:
-                copy.fill(self._used(columns.names), name)
-                if copy.header(name) != header:
-                    raise SourceUnavailableError(f"{name}: its columns were changed while we read it", hint="run again")
-            stored = islice(copy.rows(), header[1], None)
-            yield from source_rows(stored, copy.part.label, self.spec, columns.names, self.asked.columns)
+    stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
+    reading = Reading(columns.names, within_limits(rows(), spec), stamp, ending=ending)
+    return _with_settings(reading.with_empty(columns.absent), given)
 
-        def ending() -> Ending:
-            again = f"somebody edited {copy.part.tab.title} while we read it, so it was read {copy.tries + 1} times"
-            return Ending(self._cursor(spreadsheet, version), (again,) if copy.tries else ())
 
-        stamp = f"digest={copy.digest(parts)}" if part.fits_one_request else version
-        reading = Reading(columns.names, within_limits(rows(), self.spec), stamp, ending=ending)
-        return _with_settings(reading.with_empty(columns.absent), given)
-
-    def _cursor(self, spreadsheet: GoogleSpreadsheet, version: str) -> str:
-        """Return a digest of the version and of what is read of it; "" without a version."""
-        if not version.startswith("version="):
-            return ""
-        content = f"{spreadsheet.id} {version} {self.spec.model_dump_json()}"
-        return f"sheet={blake2b(content.encode(), digest_size=16).hexdigest()}"
-
-    def _used(self, names: Sequence[str]) -> Sequence[int]:
-        """Return the places of the columns whose cells matter to the feed."""
-        used = [place for place, column in enumerate(names) if column in self.asked.columns or (self.spec.comment and not place)]
-        return used if used and self.spec.until is None else range(len(names))
+def _cursor(spec: GoogleSheetsSource, spreadsheet: GoogleSpreadsheet, version: str) -> str:
+    """Return a digest of the version and of what is read of it; "" without a version."""
+    if not version.startswith("version="):
+        return ""
+    content = f"{spreadsheet.id} {version} {spec.model_dump_json()}"
+    return f"sheet={blake2b(content.encode(), digest_size=16).hexdigest()}"
 
 
 def _with_settings(reading: Reading, settings: Mapping[str, str]) -> Reading:
@@ -401,9 +384,14 @@ def _with_settings(reading: Reading, settings: Mapping[str, str]) -> Reading:
 
 @dataclass(slots=True)
 class GoogleStatusSheet:
-    """The tab that `source` reads, written through `spreadsheet`; `keys` are the columns that identify a row."""
+    """The tab that `spec` describes, written through `spreadsheet`; `keys` are the columns that identify a row.
 
-    source: GoogleSheet
+    `open_reading` reads the `columns`: those of the key and those that are written.
+    """
+
+    spec: GoogleSheetsSource
+    open_reading: OpenReading
+    columns: frozenset[str]
     spreadsheet: GoogleSpreadsheet
     keys: frozenset[str]
     _last: tuple[tuple[str, ...], Sequence[StatusRow]] = ((), ())
@@ -418,7 +406,7 @@ class GoogleStatusSheet:
         columns, rows = self._read()
         if columns != self._last[0] or self._places(rows) != self._places(self._last[1]):
             return False
-        part = part_of(self.source.spec, self.spreadsheet.parts())
+        part = part_of(self.spec, self.spreadsheet.parts())
         letters = {name: column_letters(part.area.left + place) for place, name in enumerate(columns)}
         texts = {}
         for run in _column_runs(cells):
@@ -429,9 +417,9 @@ class GoogleStatusSheet:
         return True
 
     def _read(self) -> tuple[tuple[str, ...], Sequence[StatusRow]]:
-        with self.source.read() as reading:
+        with self.open_reading() as reading:
             return reading.columns, [
-                StatusRow(row.location.number, {column: row.cells.get(column, "") for column in self.source.asked.columns})
+                StatusRow(row.location.number, {column: row.cells.get(column, "") for column in self.columns})
                 for row in reading.rows
             ]
 
@@ -450,9 +438,10 @@ def open_google_status_sheet(
         SyncError: the spreadsheet cannot be found by its title.
     """
     columns = keys.union(spec.write_back.names if spec.write_back else ())
-    source = GoogleSheet(spec, ColumnRequest(columns, aliases=spec.columns), access, clock, asks_version=False)
+    asked = ColumnRequest(columns, aliases=spec.columns)
+    open_reading = partial(read_google_sheet, spec, asked, access, clock, asks_version=False)
     with masked_errors(access.mask), open_spreadsheet(spec, access, writes=True, clock=clock) as spreadsheet:
-        yield GoogleStatusSheet(source, spreadsheet, keys)
+        yield GoogleStatusSheet(spec, open_reading, columns, spreadsheet, keys)
 
 
 def _column_runs(cells: Sequence[StatusCell]) -> Iterator[list[StatusCell]]:

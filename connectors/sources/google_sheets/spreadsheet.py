@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, timedelta
 from typing import Any
 
 from babel.core import Locale, UnknownLocaleError
@@ -34,7 +33,6 @@ _ERRORS = {
 _FORMULA_HINT = "mend the formula, or put its value there"
 _LOADING_HINT = "the sheet was still working this out: the row is read again in the next run"
 _SPACES = " \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}'\N{RIGHT SINGLE QUOTATION MARK}"
-_FIRST_DAY = date(1899, 12, 30)
 _MOMENTS = {
     "DATE": NumberFormat(has_date=True),
     "TIME": NumberFormat(has_time=True),
@@ -61,7 +59,7 @@ class GoogleCells:
             return CellFault(text, _LOADING_HINT) if text == LOADING else text
         if "numberValue" in value:
             described = self._format(cell["effectiveFormat"]["numberFormat"]) if cell.get("effectiveFormat") else _PLAIN
-            number = number_text(str(value["numberValue"]), described, _day)
+            number = number_text(str(value["numberValue"]), described, "sheets")
             return number if isinstance(number, CellFault) or "." not in number else self._fraction(number, cell)
         if "boolValue" in value:
             return "TRUE" if value["boolValue"] else "FALSE"
@@ -105,13 +103,6 @@ def _parse_format(kind: str, pattern: str) -> NumberFormat:
     if kind in _MOMENTS:
         return found if found.has_date or found.has_time else _MOMENTS[kind]
     return NumberFormat(digits=found.digits)
-
-
-def _day(days: int) -> str | CellFault:
-    try:
-        return (_FIRST_DAY + timedelta(days=days)).isoformat()
-    except OverflowError:
-        return CellFault("", "a date after the year 9999")
 
 
 _PARTS = (

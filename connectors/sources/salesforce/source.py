@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import blake2b
 from math import ceil
@@ -107,164 +107,130 @@ class OrgProbe:
         return f"{self.place}: {self.columns} columns{records}{cost}{left}{keeps}"
 
 
-@dataclass(frozen=True, slots=True)
-class SalesforceRecords:
-    """The records that `spec` describes, as one feed reads them; `cursor` is that of an earlier reading, "" for none."""
-
-    spec: SalesforceSource
-    asked: ColumnRequest
-    access: Access
-    cursor: str = ""
-    clock: Clock = REAL_CLOCK
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        """Open the org and select its fields; records arrive as they are requested."""
-        with closing(Org(self.access, self.clock)) as org:
-            with as_odd_answer(self.spec.place, "Salesforce"):
-                selection = self._selection(org)
-                if self.spec.stop_at is not None and org.usage.share >= self.spec.stop_at:
-                    raise _day_spent(org, self.spec)
-                progress = _progress_of(self.spec, selection, org.address, self.cursor)
-                progress.latest = utc_text(org.usage.now) if org.usage.now else ""
-                plan = _Plan(self.spec, org, selection, progress).decided()
-            with closing(plan.texts()) as texts:
-                records = in_known_shape(texts, self.spec.place, "Salesforce")
-                rows = _rows(records, selection, progress, org.address, self.spec.place)
-                reading = Reading(selection.names, rows, "", not progress.before, progress.ending)
-                yield reading.with_empty(selection.absent)
-
-    def probe(self) -> OrgProbe:
-        """Check that all columns are there, count the records and the requests that the org has left; read nothing.
-
-        Raises:
-            SyncError: as `read` does.
-        """
-        with closing(Org(self.access, self.clock)) as org, as_odd_answer(self.spec.place, "Salesforce"):
-            selection = self._selection(org)
-            plan = _Plan(self.spec, org, selection, _progress_of(self.spec, selection, org.address, ""))
-            records = plan.count()
-            day = org.limits().get("DailyApiRequests", {})
-            allowed, left = int(day.get("Max", org.usage.allowed)), int(day.get("Remaining", org.usage.allowed - org.usage.used))
-            kept = 0 if self.spec.stop_at is None else round(allowed * (1 - self.spec.stop_at))
-            in_bulk = plan.is_for_bulk(records)
-            return OrgProbe(self.spec.place, len(selection.names), records, in_bulk, left, allowed, kept)
-
-    def _selection(self, org: Org) -> Selection:
-        shapes = Shapes(org.describe)
-        if self.spec.query is not None:
-            return select_query(parse_query(self.spec.query), self.asked, shapes)
-        return select_object(self.spec, self.asked, shapes)
+@contextmanager
+def read_salesforce(
+    spec: SalesforceSource, asked: ColumnRequest, access: Access, cursor: str = "", clock: Clock = REAL_CLOCK
+) -> Iterator[Reading]:
+    """Keep the promises of `Source.read`; `cursor` is that of an earlier reading, "" for none."""
+    with closing(Org(access, clock)) as org:
+        with as_odd_answer(spec.place, "Salesforce"):
+            selection = _selection(spec, asked, org)
+            if spec.stop_at is not None and org.session.share >= spec.stop_at:
+                raise _day_spent(org, spec)
+            records = _Records(spec, org, selection, cursor)
+            records.plan()
+        with closing(records.rows()) as rows:
+            in_shape = in_known_shape(rows, spec.place, "Salesforce")
+            yield Reading(selection.names, in_shape, "", not records.before, records.ending).with_empty(selection.absent)
 
 
-def _rows(records: Iterator[Texts], selection: Selection, progress: Progress, address: str, place: str) -> Iterator[SourceRow]:
-    """Yield a row for each record; its location is the record's own page."""
-    names = selection.names
-    numbers = [number for _, number in selection.cells]
-    is_straight = numbers == list(range(len(selection.columns)))
-    id_at, deleted_at = selection.at(ID), selection.at(DELETED)
-    can_be_gone = deleted_at is not None and bool(progress.before)
-    for number, texts in enumerate(records, start=1):
-        progress.add(texts)
-        cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
-        location = f"{address}/{texts[id_at]}" if id_at is not None else f"{place} (row {number})"
-        is_gone = can_be_gone and texts[deleted_at or 0] == "true"
-        yield SourceRow(RowLocation(location, 0 if id_at is not None else number), cells, is_gone=is_gone)
+def probe_salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Access, clock: Clock = REAL_CLOCK) -> OrgProbe:
+    """Check that all columns are there, count the records and the requests that the org has left; read nothing.
 
-
-@dataclass(slots=True)
-class Progress:
-    """What one reading has yielded so far. `latest`: no cursor goes beyond it, as later changes were not searched for.
-
-    Stamps are moments as SOQL writes them, with milliseconds, so that they sort as texts; "" for none yet.
+    Raises:
+        SyncError: as reading does.
     """
-
-    id_at: int | None
-    stamp_at: int | None
-    digest: str
-    before: str = ""
-    latest: str = ""
-    count: int = 0
-    last_id: str = ""
-    last_stamp: str = ""
-    greatest: str = ""
-    notices: list[str] = field(default_factory=list)
-    is_short: bool = False
-
-    def add(self, texts: Sequence[str]) -> None:
-        """Count a record as yielded."""
-        self.count += 1
-        if self.id_at is not None:
-            self.last_id = texts[self.id_at]
-        if self.stamp_at is not None:
-            cell = texts[self.stamp_at]
-            # Cells leave milliseconds out where they are 0.
-            self.last_stamp = f"{cell[:-1]}.000Z" if len(cell) == 20 else cell
-            self.greatest = max(self.greatest, self.last_stamp)
-
-    def ending(self) -> Ending:
-        """Return how the reading ended: its cursor is the greatest stamp yielded, but none after the reading began."""
-        reached = max(min(self.greatest, self.latest or self.greatest), self.before)
-        return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices), self.is_short)
+    with closing(Org(access, clock)) as org, as_odd_answer(spec.place, "Salesforce"):
+        selection = _selection(spec, asked, org)
+        plan = _Records(spec, org, selection, "")
+        records = plan.total()
+        day = org.limits().get("DailyApiRequests", {})
+        allowed, left = (
+            int(day.get("Max", org.session.allowed)),
+            int(day.get("Remaining", org.session.allowed - org.session.used)),
+        )
+        kept = 0 if spec.stop_at is None else round(allowed * (1 - spec.stop_at))
+        return OrgProbe(spec.place, len(selection.names), records, plan.is_for_bulk(records), left, allowed, kept)
 
 
-def _progress_of(spec: SalesforceSource, selection: Selection, address: str, cursor: str) -> Progress:
-    """Return the progress of a new reading of the org at `address`.
-
-    It continues from `cursor` if that was made for the same org, records and columns.
-    """
-    by = spec.incremental.by if spec.incremental else ""
-    tests = [[test.field, test.op, *test.value] for test in spec.where]
-    asked = [address, spec.place, by, tests, sorted(column.selected for column in selection.columns)]
-    digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
-    reached, _, made_for = cursor.partition(" ")
-    try:
-        datetime.fromisoformat(reached)
-    except ValueError:
-        reached = ""
-    before = reached if made_for == digest else ""
-    return Progress(selection.at(ID), selection.at(by) if by else None, digest, before)
+def _selection(spec: SalesforceSource, asked: ColumnRequest, org: Org) -> Selection:
+    shapes = Shapes(org.describe)
+    return select_query(parse_query(spec.query), asked, shapes) if spec.query else select_object(spec, asked, shapes)
 
 
 def _day_spent(org: Org, spec: SalesforceSource) -> SourceUnavailableError:
     """Return the error for an org whose daily requests are used up to our limit (`stop_at`)."""
-    usage = org.usage
-    message = f"Salesforce: the org has used {usage.used} of its {usage.allowed} requests of the day, {usage.share:.0%}"
+    session = org.session
+    message = f"Salesforce: the org has used {session.used} of its {session.allowed} requests of the day, {session.share:.0%}"
     hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again in an hour"
     return SourceUnavailableError(message, hint=hint, retry_after_s=DAY_SPENT_S)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How the records are read. `by_change`: in the order of their changes, so that it may stop anywhere and continue later."""
+class _Records:
+    """The records of one reading, and how far it has come.
 
-    spec: SalesforceSource
-    org: Org
-    selection: Selection
-    progress: Progress
-    in_bulk: bool = False
-    by_change: bool = False
+    It goes on from `cursor` if that was made for the same org, records and columns: `before` is its stamp then, else "".
+    Stamps are moments as SOQL writes them, with milliseconds, so that they sort as texts; "" for none yet. `latest`: no cursor
+    goes beyond it, as later changes were not searched for. `by_change`: in the order of their changes, so that the reading may
+    stop anywhere.
+    """
 
-    def decided(self) -> _Plan:
-        """Return the plan with `in_bulk` and `by_change` decided by the number of records."""
+    def __init__(self, spec: SalesforceSource, org: Org, selection: Selection, cursor: str) -> None:
+        self.spec, self.org, self.selection = spec, org, selection
+        self.by = spec.incremental.by if spec.incremental else ""
+        tests = [[test.field, test.op, *test.value] for test in spec.where]
+        asked = [org.address, spec.place, self.by, tests, sorted(column.selected for column in selection.columns)]
+        self.digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
+        reached, _, made_for = cursor.partition(" ")
+        self.before = reached if made_for == self.digest else ""
+        self.latest = utc_text(org.session.now) if org.session.now else ""
+        self.in_bulk = self.by_change = self.is_short = False
+        self.notices: list[str] = []
+        self.count = 0
+        self.last_id = self.last_stamp = self.greatest = ""
+
+    def plan(self) -> None:
+        """Decide `in_bulk` and `by_change` by the number of records."""
         try:
-            count = self.count() if self._is_free or (self.spec.incremental and self.spec.api != "bulk") else None
+            total = self.total() if self._is_free or (self.by and self.spec.api != "bulk") else None
         except SlowQueryError:
             if not self._is_free:
                 raise
             # So many that they cannot even be counted.
-            return replace(self, in_bulk=True)
-        is_changing = self.spec.incremental is not None and (bool(self.progress.before) or self._is_too_much(count))
-        in_bulk = self.is_for_bulk(count)
-        return replace(self, in_bulk=in_bulk, by_change=is_changing and not in_bulk)
+            self.in_bulk = True
+            return
+        self.in_bulk = self.is_for_bulk(total)
+        self.by_change = bool(self.by) and (bool(self.before) or self._is_too_much(total)) and not self.in_bulk
 
-    def count(self) -> int | None:
+    def total(self) -> int | None:
         """Return how many records there are; None where they cannot be counted."""
         if self.spec.query is None:
             soql = self.selection.soql(*self._conditions, counts=True)
             return self.org.query(soql, with_deleted=self._with_deleted).total
         query = parse_query(self.spec.query)
         return self.org.query(query.counting).total if query.is_plain else None
+
+    def rows(self) -> Generator[SourceRow]:
+        """Yield a row for each record; its location is the record's own page.
+
+        Raises:
+            SourceUnavailableError: a query was forgotten again and again, or the day's requests are used.
+        """
+        names = self.selection.names
+        numbers = [number for _, number in self.selection.cells]
+        is_straight = numbers == list(range(len(self.selection.columns)))
+        id_at, stamp_at, deleted_at = (self.selection.at(path) if path else None for path in (ID, self.by, DELETED))
+        address = self.org.address
+        with closing(self._texts()) as records:
+            for texts in records:
+                self.count += 1
+                location = RowLocation(f"{self.spec.place} (row {self.count})", self.count)
+                if id_at is not None:
+                    self.last_id = texts[id_at]
+                    location = RowLocation(f"{address}/{self.last_id}", 0)
+                if stamp_at is not None:
+                    # Cells leave milliseconds out where they are 0.
+                    stamp = texts[stamp_at]
+                    self.last_stamp = f"{stamp[:-1]}.000Z" if len(stamp) == 20 else stamp
+                    self.greatest = max(self.greatest, self.last_stamp)
+                cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
+                is_gone = bool(self.before) and deleted_at is not None and texts[deleted_at] == "true"
+                yield SourceRow(location, cells, is_gone=is_gone)
+
+    def ending(self) -> Ending:
+        """Return how the reading ended: its cursor is the greatest stamp yielded, but none after the reading began."""
+        reached = max(min(self.greatest, self.latest or self.greatest), self.before)
+        return Ending(f"{reached} {self.digest}" if reached else "", tuple(self.notices), self.is_short)
 
     def is_for_bulk(self, count: int | None) -> bool:
         """Return whether so many records are read in bulk."""
@@ -279,54 +245,49 @@ class _Plan:
 
     def _is_too_much(self, count: int | None) -> bool:
         """Return whether so many records take more pages than there are requests left for us today."""
-        usage = self.org.usage
-        if self.spec.stop_at is None or not usage.allowed or count is None:
+        session = self.org.session
+        if self.spec.stop_at is None or not session.allowed or count is None:
             return False
-        return ceil(count / PAGE_ROWS) > self.spec.stop_at * usage.allowed - usage.used
+        return ceil(count / PAGE_ROWS) > self.spec.stop_at * session.allowed - session.used
 
     @property
     def _with_deleted(self) -> bool:
         """Whether the archive and the recycle bin are searched as well."""
-        return bool(self.progress.before) or self.selection.archive
+        return bool(self.before) or self.selection.archive
 
     @property
     def _conditions(self) -> tuple[str, ...]:
         """The conditions besides the mapping's own."""
-        if self.progress.before and self.spec.incremental:
-            start = utc_text(datetime.fromisoformat(self.progress.before) - self.spec.incremental.overlap)
-            return (f"{self.spec.incremental.by} >= {start}",)
+        if self.before and self.spec.incremental:
+            start = utc_text(datetime.fromisoformat(self.before) - self.spec.incremental.overlap)
+            return (f"{self.by} >= {start}",)
         return (f"{DELETED} = false",) if self.selection.archive else ()
 
-    def texts(self) -> Generator[Texts]:
-        """Yield the records' cells.
-
-        Raises:
-            SourceUnavailableError: a query was forgotten again and again, or the day's requests are used.
-        """
+    def _texts(self) -> Generator[Texts]:
         if self.in_bulk:
             # Without an order: Salesforce can then cut a large job into parts, and the results stay as they are.
             soql = self.spec.query or self.selection.soql(*self._conditions)
             try:
                 yield from bulk_records(self.org, soql, self.selection, with_deleted=self._with_deleted)
             except NotInBulkError as error:
-                if self.spec.api == "bulk" or self.progress.count:
+                if self.spec.api == "bulk" or self.count:
                     raise
-                self.progress.notices.append(f"read in pages, as bulk is not possible: {error}")
+                self.notices.append(f"read in pages, as bulk is not possible: {error}")
             else:
                 return
         yield from self._object_records() if self.spec.query is None else self._query_records(self.spec.query)
 
     def _object_records(self) -> Iterator[Texts]:
         """Yield the records by pages; after a query was forgotten, those after the last yielded one."""
-        order = f"{self.spec.incremental.by}, {ID}" if self.spec.incremental and self.by_change else ID
+        order = f"{self.by}, {ID}" if self.by_change else ID
         rest: tuple[str, ...] = ()
         restarts = 0
         while True:
-            before = self.progress.count
+            before = self.count
             try:
                 yield from self._pages(self.selection.soql(*self._conditions, *rest, order=order))
             except LocatorLostError:
-                restarts = 0 if self.progress.count > before else restarts + 1
+                restarts = 0 if self.count > before else restarts + 1
                 if restarts > _MOST_RESTARTS:
                     raise
                 rest = self._rest()
@@ -339,20 +300,19 @@ class _Plan:
         In the order of changes a yielded record may have changed since, and would come again: records changed after this
         reading began are left to the next one. A moment that is null sorts first.
         """
-        progress = self.progress
-        if not progress.count:
+        if not self.count:
             return ()
-        after_id = f"{ID} > {quoted(progress.last_id)}"
-        if self.spec.incremental is None or not self.by_change:
+        after_id = f"{ID} > {quoted(self.last_id)}"
+        if not self.by_change:
             return (after_id,)
-        by, stamp, latest = self.spec.incremental.by, progress.last_stamp, progress.latest
+        by, stamp, latest = self.by, self.last_stamp, self.latest
         # A full read lacks them then, and they must not count as vanished.
-        progress.is_short = not progress.before
-        if not stamp:
-            after = f"({by} != null OR ({by} = null AND {after_id}))"
-            return (after, f"({by} = null OR {by} <= {latest})") if latest else (after,)
+        self.is_short = not self.before
         after = f"({by} > {stamp} OR ({by} = {stamp} AND {after_id}))"
-        return (after, f"{by} <= {latest}") if latest else (after,)
+        until = f"{by} <= {latest}"
+        if not stamp:
+            after, until = f"({by} != null OR ({by} = null AND {after_id}))", f"({by} = null OR {until})"
+        return (after, until) if latest else (after,)
 
     def _query_records(self, soql: str) -> Iterator[Texts]:
         """Yield the records of an author's query; if it is forgotten and sent again, skip those that were yielded before.
@@ -415,14 +375,14 @@ class _Plan:
         return records
 
     def _must_stop(self) -> bool:
-        usage = self.org.usage
-        if self.spec.stop_at is None or usage.share < self.spec.stop_at:
+        session = self.org.session
+        if self.spec.stop_at is None or session.share < self.spec.stop_at:
             return False
         if not self.by_change:
             raise _day_spent(self.org, self.spec)
-        self.progress.is_short = True
-        self.progress.notices.append(
-            f"stopped after {self.progress.count} records: the org has used {usage.used} of its {usage.allowed} requests of"
+        self.is_short = True
+        self.notices.append(
+            f"stopped after {self.count} records: the org has used {session.used} of its {session.allowed} requests of"
             f" the day (stop_at); the next run goes on from there"
         )
         return True

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NotRequired, TextIO, TypeVar, cast
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from mappings.errors import ConfigError, FileProblem, MappingFileError, SyncError, TransientError
+from mappings.errors import ConfigError, FileProblem, SyncError
 from mappings.reasons import REASON_TEXTS
 from pipelines.control_characters import escaped
 
@@ -66,10 +66,11 @@ class Progress:
         if self._bar:
             self._bar.advance(self._bar.task_ids[0], count)
 
-    def expect(self, total: int) -> None:
-        """Show how many there are in all, as soon as that is known."""
+    def expect(self, count: int) -> None:
+        """Show how many more there are, as soon as that is known."""
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], total=total)
+            (task,) = self._bar.tasks
+            self._bar.update(task.id, total=task.completed + count)
 
 
 class Output:
@@ -88,15 +89,13 @@ class Output:
         self._watched: Console | None = None
 
     def document(self, value: object) -> None:
-        """Print `value` as the command's one JSON document, if it was asked for; for people do nothing.
+        """Print `value` as the command's one JSON document, if it was asked for; only the first one is printed.
 
         Takes what JSON knows, and dataclasses, pydantic models, enums, dates and times (ISO 8601), paths,
         sets (sorted); a number without end, like no limit, is null.
         """
-        if not self.is_json:
+        if not self.is_json or self._is_document_out:
             return
-        if self._is_document_out:
-            raise RuntimeError("a command prints one JSON document, and this is its second")
         self._is_document_out = True
         is_unicode = (self._stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
         text = json_module.dumps(_plain(value), ensure_ascii=not is_unicode, indent=2, allow_nan=False)
@@ -105,12 +104,11 @@ class Output:
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
         """Show rows to people; with `json` nothing. Long cells are folded, never cut; numbers stand to the right."""
-        if self.is_json:
-            return
-        from pipelines.cli.output.drawing import drawn_table  # rich loads when something is drawn
+        if not self.is_json:
+            from pipelines.cli.output.drawing import drawn_table  # rich loads when something is drawn
 
-        people = self._people()
-        people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
+            people = self._people()
+            people.print(drawn_table(title, columns, rows, people), soft_wrap=True)
 
     def note(self, *lines: str, indent: int = 0) -> None:
         """Print sentences for people, a line each: on stdout, or on stderr where stdout carries a JSON document."""
@@ -133,50 +131,25 @@ class Output:
         from pipelines.cli.output.drawing import console_on, drawn_error
 
         console_on(self._stderr).print(drawn_error(error), soft_wrap=True)
-        if self.is_json and not self._is_document_out:
-            document = Error(type=type(error).__name__, message=str(error), hint=error.hint)
-            if isinstance(error, MappingFileError):
-                document["problems"] = error.problems
-            if isinstance(error, TransientError):
-                document["retry_after_s"] = error.retry_after_s
-            self.document(ErrorDocument(error=document))
+        document = document_from(Error, error, type=type(error).__name__, message=str(error))
+        self.document(ErrorDocument(error=document))
 
     @contextmanager
-    def progress(self, description: str, total: int | None = None) -> Iterator[Progress]:
+    def progress(self, description: str, total: int | None = None, *, is_counted: bool = True) -> Iterator[Progress]:
         """Show a bar with count, rate and time left on stderr while the block runs, and wipe it away afterwards.
 
-        Only where stderr is a terminal and no JSON was asked for. `total` None: not known (yet).
+        Only where stderr is a terminal and no JSON was asked for. `total` None: not known (yet). Without `is_counted` only what
+        is waited for is shown, and since when. What is printed meanwhile passes above it.
         """
         if self.is_json or not self._stderr.isatty():
             yield Progress()
             return
-        from pipelines.cli.output.drawing import drawn_progress
+        from pipelines.cli.output.drawing import console_on, drawn_progress
 
-        with self._drawing() as console, drawn_progress(console, description, total) as bar:
-            yield Progress(bar)
-
-    @contextmanager
-    def waiting(self, description: str) -> Iterator[None]:
-        """Show on stderr what is waited for, and since when, while the block runs.
-
-        Only where `progress` would show a bar; for what nothing can be counted of.
-        """
-        if self.is_json or not self._stderr.isatty():
-            yield
-            return
-        from pipelines.cli.output.drawing import drawn_wait
-
-        with self._drawing() as console, drawn_wait(console, description):
-            yield
-
-    @contextmanager
-    def _drawing(self) -> Iterator[Console]:
-        """What is said while something is drawn on stderr has to pass above it."""
-        from pipelines.cli.output.drawing import console_on
-
-        self._watched = console = console_on(self._stderr)
+        self._watched = console_on(self._stderr)
         try:
-            yield console
+            with drawn_progress(self._watched, description, total, is_counted=is_counted) as bar:
+                yield Progress(bar)
         finally:
             self._watched = None
 

@@ -124,22 +124,11 @@ def _problem(problem: FileProblem) -> Text:
 
 
 @contextmanager
-def drawn_progress(console: Console, description: str, total: int | None) -> Iterator[Progress]:
-    """Draw a bar of one task while the block runs."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(compact=True))
-    with _drawn(console, columns, description, total) as progress:
-        yield progress
-
-
-@contextmanager
-def drawn_wait(console: Console, description: str) -> Iterator[None]:
-    """Draw what is waited for, and since when, while the block runs."""
-    with _drawn(console, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()), description, None):
-        yield
-
-
-@contextmanager
-def _drawn(console: Console, columns: Sequence[ProgressColumn], description: str, total: int | None) -> Iterator[Progress]:
+def drawn_progress(console: Console, description: str, total: int | None, *, is_counted: bool) -> Iterator[Progress]:
+    """Draw a bar of one task while the block runs; without `is_counted` what is waited for, and since when."""
+    bar = (BarColumn(), MofNCompleteColumn(), _Rate(), TimeRemainingColumn(compact=True))
+    text = TextColumn("{task.description}")
+    columns = (text, *bar) if is_counted else (SpinnerColumn(), text, TimeElapsedColumn())
     # The bar lives on stderr; what is written to stdout meanwhile must stay there.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False) as progress:
         progress.add_task(safe_text(description).plain, total=total)

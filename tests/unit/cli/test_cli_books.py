@@ -70,7 +70,7 @@ def test_status_tells_people_a_line_for_each_feed_and_runs_only_where_they_are_a
     (line,) = [line for line in overview.splitlines() if line.strip().startswith("town-hall")]
     assert "done" in line
     assert "rejected 2, drift 1, vanished 1" in line
-    assert "1 of 1 feed needs somebody: town-hall; `eventsync status town-hall` tells what would help" in overview
+    assert "1 of 1 feed needs a person: town-hall; `eventsync status town-hall` shows what would help" in overview
     assert [newer in overview, older in overview] == [False, False]
     assert [run in run_twice.run("status", "town-hall").out for run in (newer, older)] == [True, False]
     assert [run in run_twice.run("status", "--runs", "2").out for run in (newer, older)] == [True, True]
@@ -85,7 +85,7 @@ def test_status_says_of_a_feed_that_a_brake_has_stopped_that_it_needs_somebody(d
         assert desk.run("run", "town-hall", "--no-dagster").code == 5
     said = desk.run("status").out
     assert "nothing may be sent: rejected" in said
-    assert "1 of 1 feed needs somebody" in said
+    assert "1 of 1 feed needs a person" in said
 
 
 def test_status_needs_no_service_and_names_the_one_that_was_run_against(run_twice: Desk) -> None:

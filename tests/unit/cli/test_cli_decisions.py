@@ -199,7 +199,7 @@ def test_rows_that_are_not_there_are_answered_with_the_nearest(in_conflict: Deci
     in_conflict.desk.source((*GOOD, "Hof-17,Chor,2030-05-05,20:00,,concert"))
     in_conflict.publish()
     said = in_conflict.say("resolve", "Hof-71", "--ignore")
-    assert (said.code, "did you mean Hof-17?" in said.err) == (2, True)
+    assert (said.code, 'did you mean "Hof-17"?' in said.err) == (2, True)
     both = in_conflict.say("retry", "--keys", "Hof-16,1,nothing")
     assert both.code == 2
     assert "no row Hof-16, nothing" in both.err

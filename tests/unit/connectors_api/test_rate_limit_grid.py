@@ -18,7 +18,8 @@ from unit.connectors_api.wired import created, deliver_for_a_minute, told
 from virtual_time import at_once, clock, now
 
 from connectors.errors import PausedError
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter
+from connectors.retry import Timing
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
 

@@ -10,7 +10,8 @@ from itertools import pairwise
 import pytest
 from virtual_time import at_once, clock, now
 
-from connectors.rate_limit import RateLimiter, RateReport, Sharing, Timing
+from connectors.rate_limit import RateLimiter, RateReport, Sharing
+from connectors.retry import Timing
 
 SECONDS = 20.0
 LATENCY_S = 0.05

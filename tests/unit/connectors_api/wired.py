@@ -14,8 +14,8 @@ from virtual_time import at_once, clock, now
 
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.transport import ServiceHttp, open_http
-from connectors.rate_limit import ConcurrencyLimit, RateLimiter, Timing
-from connectors.retry import RetryPolicy
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter
+from connectors.retry import RetryPolicy, Timing
 from mappings.delivery import Intent, Verdict
 from mappings.row_key import IdempotencyKey, RowKey
 
@@ -91,7 +91,7 @@ def api_over(
     """Wire the client to `handler`, on the running loop's time, with waits drawn at their longest."""
     http = open_http("https://events.example.org", SecretStr(SECRET), transport=httpx.MockTransport(handler), **opened)
     limiter = RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), max_pause_s=max_pause_s)
-    api = EventApi(http, limiter=limiter, policy=policy or RetryPolicy(), now=now, sleep=asyncio.sleep, random=lambda: 1.0)
+    api = EventApi(http, limiter=limiter, policy=policy or RetryPolicy())
     return api, http
 
 
@@ -127,7 +127,7 @@ def deliver_for_a_minute(handler: Handler, *, in_flight: int) -> None:
     numbers = count(1)
 
     async def drive(api: EventApi) -> None:
-        api._events.limiter.concurrency = ConcurrencyLimit(in_flight)
+        api.limiter.concurrency = ConcurrencyLimit(in_flight)
 
         async def work() -> None:
             while clock() < 60:

@@ -53,14 +53,14 @@ def read_whole(source: MaskedSource) -> None:
 def test_an_error_tells_no_secret_nor_do_its_causes(at: str) -> None:
     mask = Mask()
     with pytest.raises(SourceUnavailableError) as caught:
-        read_whole(MaskedSource(Telltale(mask, at=at), mask))
+        read_whole(MaskedSource(Telltale(mask, at=at).read, mask))
     assert_untold(caught.value, TOKEN)
     assert f"answered: {MASK} expired" in str(caught.value)
 
 
 def test_notices_tell_no_secret() -> None:
     mask = Mask()
-    with MaskedSource(Telltale(mask, at=""), mask).read() as reading:
+    with MaskedSource(Telltale(mask, at="").read, mask).read() as reading:
         assert [row.cells["id"] for row in reading.rows] == ["1"]
         assert reading.ending().notices == (f"session {MASK} ended",)
 
@@ -76,5 +76,5 @@ class Refusing:
 
 def test_an_innocent_cause_stays() -> None:
     with pytest.raises(SourceRefusedError) as caught:
-        read_whole(MaskedSource(Refusing(), Mask([TOKEN])))
+        read_whole(MaskedSource(Refusing().read, Mask([TOKEN])))
     assert str(caught.value.__cause__) == "closed"

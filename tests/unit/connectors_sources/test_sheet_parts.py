@@ -8,8 +8,8 @@ import pytest
 from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
-from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
-from mappings.compiler.values import file_of, tab_of
+from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
+from mappings.compiler.values import file_and_tab
 from mappings.outcome import RowLocation
 
 GRID: list[list[Content]] = [["id", "title"], ["1", "Jazz"]]
@@ -59,8 +59,8 @@ def test_rows_are_called_as_the_spreadsheet_itself_calls_them(tmp_path: Path) ->
         places = [desk.rows(tab=f"#{number}")[0].location.place for number in (1, 2, 3)]
         assert desk.rows(tab="#2", range="B1:B2")[0].location.place == "'Spring 2026'!B2"
     assert places == ["Programme!A2", "'Spring 2026'!A2", "'O''Neill/Late'!A2"]
-    assert [tab_of(RowLocation(place)) for place in places] == ["Programme", "Spring 2026", "O'Neill/Late"]
-    assert {file_of(RowLocation(place)) for place in places} == {""}
+    tabs = ["Programme", "Spring 2026", "O'Neill/Late"]
+    assert [file_and_tab(RowLocation(place)) for place in places] == [("", tab) for tab in tabs]
 
 
 def test_a_title_that_several_spreadsheets_have_is_refused_with_their_ids(tmp_path: Path) -> None:
@@ -145,13 +145,6 @@ def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path
         rules = {"comment": "#", "until": "^sum$", "long_rows": "cut", "empty_if": "n/a", "join": join}
         rows = desk.rows("id", "venue", "v.city", **rules)
     assert [(row.cells["venue"], row.cells["v.city"], row.problems) for row in rows] == [("K", "Lisboa", ()), ("", "", ())]
-
-
-def test_a_missing_column_is_told_with_the_nearest_before_any_row(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [["id", "Titel"]]) as desk, pytest.raises(MissingColumnsError) as caught:
-        desk.rows("id", "title")
-    assert caught.value.nearest == {"title": "Titel"}
-    assert str(caught.value).startswith("Town programme (Programme) lacks")
 
 
 @pytest.mark.parametrize("grid", [[], [[]], [[], [None, None]]])

@@ -168,7 +168,7 @@ def test_an_old_workbook_and_an_archive_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_day_that_only_spreadsheets_know_is_no_date() -> None:
-    texts = CellTexts((), (number_format("yyyy-mm-dd"),), is_1904=False)
+    texts = CellTexts((), (number_format("yyyy-mm-dd"),), calendar="1900")
     assert [texts.text("n", 0, raw) for raw in ("59", "61")] == ["1900-02-28", "1900-03-01"]
     assert all(isinstance(texts.text("n", 0, raw), CellFault) for raw in ("60", "-1", "9999999"))
 

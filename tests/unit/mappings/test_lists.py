@@ -217,7 +217,7 @@ def test_a_condition_that_cannot_be_decided_rejects_the_row(mapper: Mapper, row:
 def test_explain_leaves_out_the_same_offers(build: Build, row: Row) -> None:
     mapping = build(event=TWO)
     for cells in ({"SALE": "open", "LINK": ""}, {"LEFT": "few"}, {"SALE": "open", "LINK": "ex.org/a"}):
-        shown = explain_row(mapping, Directory(), row(**cells)).outcome
+        shown = explain_row(mapping, Directory(), row(**cells)).outcomes[0]
         assert offers_of(shown) == offers_of(compile_feed(mapping, Directory())(row(**cells)))
 
 

@@ -22,9 +22,8 @@ from mappings.outcome import MappedRow, Rejection
 from mappings.reasons import Refusal
 from mappings.reference import read_vocabulary
 from mappings.spec.values import COMPANIONS, MARKERS, STEPS, AnyStep, From
-from mappings.steps.ranges import BETWEEN_WORDS, OPENING_WORDS
+from mappings.steps.formats import BETWEEN_WORDS, OPENING_WORDS
 from mappings.steps.times import BETWEEN_CLOCKS, read_clock_words
-from mappings.steps.times import TimeOptions as ClockManner
 from mappings.yaml.loader import parse_feed
 
 ROOT = Path(__file__).parents[3]
@@ -183,4 +182,4 @@ def test_every_way_of_writing_a_time_that_the_page_lists_is_read() -> None:
     (listed,) = tables(r"\| written so \| read as \|")
     ways = [way for cells in listed for way in re.findall(r"`([^`]+)`", cells[0])]
     assert len(ways) > 40
-    assert [way for way in ways if read_clock_words(way, ClockManner(has_day_end=True)) is None] == []
+    assert [way for way in ways if read_clock_words(way, has_day_end=True) is None] == []

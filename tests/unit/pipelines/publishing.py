@@ -13,11 +13,11 @@ from unit.state.world import DESTINATION, World
 from virtual_time import at_once, now
 
 from connectors.event_api.delivery import EventApi
-from connectors.event_api.media import ImageFetcher, ImageLimits
+from connectors.event_api.media import ImageFetcher
 from connectors.retry import RetryPolicy
 from mappings.errors import SyncError
 from pipelines.run.images import CoverImages
-from pipelines.run.publish import Publisher, PublishJob
+from pipelines.run.publish import GRACE_S, Drain
 from state.notes import MediaMemory
 
 Wire = Callable[[httpx.Request], Awaitable[httpx.Response]]
@@ -31,7 +31,7 @@ def covers_from(memory: MediaMemory) -> CoverImages:
             return httpx.Response(404)
         return httpx.Response(200, stream=httpx.ByteStream(png(40, 1 + int(request.url.path[1:]))))
 
-    fetcher = ImageFetcher(ImageLimits(), sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
+    fetcher = ImageFetcher(sleep=asyncio.sleep, random=lambda: 0.0, transport=httpx.MockTransport(pictures))
     return CoverImages(fetcher, memory, "tests", now)
 
 
@@ -48,8 +48,8 @@ def published(world: World, service: Wire, *, in_flight: int = 4, attempts: int 
         return covers_from(MediaMemory(world.engine, DESTINATION))
 
     async def main() -> SyncError | None:
-        publisher = Publisher(PublishJob(world.outbox(), open_api, open_covers, in_flight, lambda _rows: None, lambda: 0.0))
-        await publisher.run()
-        return publisher.drain.cause
+        drain = Drain(world.outbox(), in_flight, GRACE_S, lambda _rows: None)
+        await drain.publish(open_api, open_covers)
+        return drain.cause
 
     return at_once(main)

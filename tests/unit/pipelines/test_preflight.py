@@ -16,7 +16,7 @@ from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.run.systemic_failure import CLEAR, Outlook, Preflight
+from pipelines.run.preflight import CLEAR, Outlook, Preflight
 from state.notes import ServiceNotes
 
 HERE = "https://events.example.org#default"
@@ -82,19 +82,19 @@ def test_an_announced_refusal_is_told_and_doubted_until_a_row_has_passed(engine:
     pages = Pages(_told(_organizer, etag='"1"'))
     for _ in range(2):
         outlook, _ = _look(engine, pages)
-        assert [doubt.fields for doubt in outlook.doubts] == [{"organizer"}]
+        assert [doubt.fields for doubt in outlook.expected] == [{"organizer"}]
         assert "`organizer` is required" in outlook.notices[0]
     Preflight(_notes(engine), MAPPING).disprove()
     outlook, _ = _look(engine, pages)
-    assert (outlook.doubts, outlook.notices) == ((), ())
+    assert (outlook.expected, outlook.notices) == ((), ())
     pages.answer = _told(_organizer, _short_titles, etag='"2"')
-    assert _look(engine, pages)[0].doubts
+    assert _look(engine, pages)[0].expected
 
 
 def test_a_known_page_is_asked_for_by_its_tag_and_only_for_the_mapping_it_was_compared_with(engine: Engine) -> None:
     pages = Pages(_told(_organizer, etag='"1"'))
     for mapping in (MAPPING, MAPPING, MAPPING.loaded(MAPPING.path, bytes(16), MAPPING.tables)):
-        assert _look(engine, pages, mapping)[0].doubts
+        assert _look(engine, pages, mapping)[0].expected
     assert [request.headers.get("if-none-match") for request in pages.requests] == [None, '"1"', None]
 
 
@@ -142,7 +142,7 @@ def test_a_page_that_does_not_come_is_waited_for_briefly(engine: Engine) -> None
 def test_a_note_of_another_version_is_no_note(engine: Engine, kept: str) -> None:
     _notes(engine).write(f"contract of {MAPPING.feed}", kept)
     Preflight(_notes(engine), MAPPING).disprove()
-    assert _look(engine, Pages(_told(_organizer)))[0].doubts
+    assert _look(engine, Pages(_told(_organizer)))[0].expected
 
 
 def test_a_tag_that_cannot_stand_in_a_header_is_not_kept(engine: Engine) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import pytest
 from connectors.sources.contract import REAL_CLOCK
 from connectors.sources.files.choice import FileSnapshot, take_snapshot
 from mappings.spec.source import CsvSource
-from pipelines.run.stage import ChangeProbe
+from pipelines.run.stage import ReadPlan, SourceFingerprint, fingerprint_of, match_fingerprint, parse_fingerprint
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -24,22 +23,25 @@ def place(tmp_path: Path) -> Path:
     return place
 
 
-def probe_of(place: Path, *, age_s: float = 3600, fit: str = "fit", began: datetime = BEGAN) -> ChangeProbe:
-    """A run that sees the file when it is so old."""
+def plan(fit: str = "fit", began: datetime = BEGAN) -> ReadPlan:
+    return ReadPlan(began, fit_today=fit)
+
+
+def snapshot_of(place: Path, *, age_s: float = 3600) -> FileSnapshot:
+    """The file as a run sees it when it is so old."""
     clockwork = replace(REAL_CLOCK, now=lambda: place.stat().st_ctime + age_s)
-    return ChangeProbe(partial(take_snapshot, CsvSource(kind="csv", path=place.name), place.parent, clockwork), fit, began)
-
-
-def snapshot_of(probe: ChangeProbe) -> FileSnapshot:
-    snapshot = probe.snapshot()
+    snapshot = take_snapshot(CsvSource(kind="csv", path=place.name), place.parent, clockwork)
     assert snapshot is not None
     return snapshot
 
 
 def kept_of(place: Path, *, age_s: float = 3600) -> str:
     """The evidence of a read."""
-    probe = probe_of(place, age_s=age_s)
-    return str(probe.fingerprint(snapshot_of(probe)))
+    return str(fingerprint_of(snapshot_of(place, age_s=age_s), plan()))
+
+
+def matched(snapshot: FileSnapshot, kept: str, by: ReadPlan | None = None) -> SourceFingerprint | None:
+    return match_fingerprint(snapshot, parse_fingerprint(kept, by or plan()))
 
 
 def out_of_reach(snapshot: FileSnapshot) -> FileSnapshot:
@@ -48,22 +50,20 @@ def out_of_reach(snapshot: FileSnapshot) -> FileSnapshot:
 
 
 def test_a_settled_file_is_known_by_its_stamp_alone(place: Path) -> None:
-    probe = probe_of(place)
-    assert probe.match(out_of_reach(snapshot_of(probe)), kept_of(place)) is not None
+    assert matched(out_of_reach(snapshot_of(place)), kept_of(place)) is not None
 
 
 @pytest.mark.parametrize(("age_s_then", "age_s"), [(10, 3600), (3600, 10), (10, 10), (3600, -10)])
 def test_a_file_that_was_young_once_is_known_by_its_bytes(place: Path, age_s_then: float, age_s: float) -> None:
-    kept, probe = kept_of(place, age_s=age_s_then), probe_of(place, age_s=age_s)
-    assert probe.match(snapshot_of(probe), kept) is not None
-    assert probe.match(out_of_reach(snapshot_of(probe)), kept) is None
+    kept, snapshot = kept_of(place, age_s=age_s_then), snapshot_of(place, age_s=age_s)
+    assert matched(snapshot, kept) is not None
+    assert matched(out_of_reach(snapshot), kept) is None
 
 
 def test_the_stamp_of_a_file_that_has_settled_takes_the_place_of_none(place: Path) -> None:
-    probe = probe_of(place)
-    again = probe.match(snapshot_of(probe), kept_of(place, age_s=10))
+    again = matched(snapshot_of(place), kept_of(place, age_s=10))
     assert again is not None
-    assert probe.match(out_of_reach(snapshot_of(probe)), str(again)) == again
+    assert matched(out_of_reach(snapshot_of(place)), str(again)) == again
 
 
 @pytest.mark.parametrize("content", [b"REF\nb\n", b"REF\na\nb\n"], ids=["same size", "another size"])
@@ -71,8 +71,7 @@ def test_the_stamp_of_a_file_that_has_settled_takes_the_place_of_none(place: Pat
 def test_other_bytes_are_another_file(place: Path, content: bytes, age_s: float) -> None:
     kept = kept_of(place, age_s=age_s)
     place.write_bytes(content)
-    probe = probe_of(place, age_s=age_s)
-    assert probe.match(snapshot_of(probe), kept) is None
+    assert matched(snapshot_of(place, age_s=age_s), kept) is None
 
 
 @pytest.mark.parametrize(
@@ -87,23 +86,16 @@ def test_other_bytes_are_another_file(place: Path, content: bytes, age_s: float)
 def test_evidence_holds_for_a_day_and_for_what_rows_were_mapped_by(
     place: Path, fit: str, after: timedelta, is_same: bool
 ) -> None:
-    probe = probe_of(place, fit=fit, began=BEGAN + after)
-    assert (probe.match(snapshot_of(probe), kept_of(place)) is not None) is is_same
+    found = matched(snapshot_of(place), kept_of(place), plan(fit, BEGAN + after))
+    assert (found is not None) is is_same
 
 
 def test_seeing_it_again_makes_no_evidence_younger(place: Path) -> None:
-    later = probe_of(place, began=BEGAN + timedelta(hours=20))
-    again = later.match(snapshot_of(later), kept_of(place))
-    the_next_day = probe_of(place, began=BEGAN + timedelta(hours=25))
+    again = matched(snapshot_of(place), kept_of(place), plan(began=BEGAN + timedelta(hours=20)))
     assert again is not None
-    assert the_next_day.match(snapshot_of(the_next_day), str(again)) is None
+    assert matched(snapshot_of(place), str(again), plan(began=BEGAN + timedelta(hours=25))) is None
 
 
 @pytest.mark.parametrize("kept", ["", "size=7 mtime_ns=1", "{}", "[]"])
 def test_what_is_no_evidence_proves_nothing(place: Path, kept: str) -> None:
-    probe = probe_of(place)
-    assert probe.match(snapshot_of(probe), kept) is None
-
-
-def test_a_mapping_that_asks_about_every_moment_looks_at_nothing(place: Path) -> None:
-    assert probe_of(place, fit="").snapshot() is None
+    assert matched(snapshot_of(place), kept) is None

@@ -26,7 +26,7 @@ from mappings.spec.source import SourceSpec
 from pipelines.run.backfill import cut, default_way, narrow_to
 from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
-from pipelines.run.stage import ReadInputs, ReadPlan, WindowFilter, plan_read
+from pipelines.run.stage import ReadPlan, WindowFilter, plan_read
 from state.ledger.accounts import ReadKind
 from state.ledger.gate import NO_BOOKMARK, Bookmark
 from state.notes import ServiceNotes
@@ -157,9 +157,9 @@ def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
 
 def plan(mapping: FeedMapping, hours: int | None = None, cursor: str = "") -> ReadPlan:
     """How a feed is read whose source was read as a whole so many hours ago, or never."""
-    inputs = ReadInputs(mapping, compiled(mapping), "", NOW)
-    before = NO_BOOKMARK if hours is None else Bookmark(cursor, inputs.fit, NOW - timedelta(hours=hours))
-    return plan_read(inputs, RunOptions(), before)
+    first = plan_read(mapping, compiled(mapping), "", NOW, RunOptions())
+    before = NO_BOOKMARK if hours is None else Bookmark(cursor, first.fit, NOW - timedelta(hours=hours))
+    return plan_read(mapping, compiled(mapping), "", NOW, RunOptions(), before)
 
 
 def onward(mapping: FeedMapping, hours: int | None = None, cursor: str = "") -> tuple[list[str], str]:

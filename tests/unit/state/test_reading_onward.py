@@ -211,8 +211,8 @@ def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_l
 @pytest.mark.parametrize(
     ("hours", "lists", "options", "because"),
     [
-        (25, "", RunOptions(), "the last whole read is 1d old, or nearly so"),
-        (23.9, "", RunOptions(), "the last whole read is 1d old, or nearly so"),
+        (25, "", RunOptions(), "the last whole read is 1 day old, or nearly so"),
+        (23.9, "", RunOptions(), "the last whole read is 1 day old, or nearly so"),
         (0, "other", RunOptions(), "the mapping, the source or the service's lists are not those of the last read"),
         (0, "", NOW_FULL, "asked for"),
     ],

@@ -511,6 +511,8 @@ def test_an_ignored_change_stays_ignored_when_the_row_goes_back_and_forth_until_
         assert not is_listed(world, "a"), title
     assert world.stage([event("a", "C")]).account.drifted == 1
     assert is_listed(world, "a")
+    assert world.stage([event("a", "B")]).account.drifted == 1
+    assert not is_listed(world, "a")
 
 
 def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_decided_since(world: World) -> None:

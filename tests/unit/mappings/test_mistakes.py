@@ -447,7 +447,7 @@ def test_a_bad_item_without_a_list_is_told_as_if_it_stood_in_one(tmp_path: Path)
     told = [(problem.line, problem.message, problem.hint) for problem in raised.value.problems]
     assert told == [
         (3, '"windoes-1252" is not an encoding that Python knows', 'did you mean "windows-1252"?'),
-        (3, '";;" is not one character', 'a tab is written "\\t"'),
+        (3, '";;" is not one character, and no line break', 'a tab is written "\\t"'),
         (10, 'unknown step "colapse"', 'did you mean "collapse"?'),
     ]
 

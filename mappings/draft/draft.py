@@ -220,11 +220,11 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     mapping = parse_feed(text, path)
     mapper, _ = compile_with_problems(mapping, Directory())
 
-    def outcomes_of(cells: Mapping[str, str]) -> Sequence[RowOutcome]:
+    def outcomes_of(cells: dict[str, str]) -> Sequence[RowOutcome]:
         return mapper.outcomes(SourceRow(RowLocation("sample"), dict.fromkeys(mapper.columns, "") | cells))
 
-    rows = [{name: cell for name, cell in row.items() if name in mapper.columns} for row in rows[:_TRIED]]
-    short = [row for row in rows if all(len(cell) <= _LONGEST_CELL and not _SURROGATE.search(cell) for cell in row.values())]
+    read = [{name: cell for name, cell in row.items() if name in mapper.columns} for row in rows[:_TRIED]]
+    short = [row for row in read if all(len(cell) <= _LONGEST_CELL and not _SURROGATE.search(cell) for cell in row.values())]
     tried = [(row, outcomes[0]) for row in short if len(outcomes := outcomes_of(row)) == 1]
     events = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]
     refused = [(row, outcome) for row, outcome in tried if isinstance(outcome, Rejection)]
@@ -232,7 +232,7 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     if is_keyless:
         row = tried[0][0] | dict.fromkeys((part.column for part in mapping.key_columns), "")
         refused = [(row, outcome) for outcome in outcomes_of(row) if isinstance(outcome, Rejection)]
-    shown = []
+    shown: list[tuple[dict[str, str], str, dict[str, str]]] = []
     if events:
         row, payload = max(events, key=lambda one: sum(map(bool, one[0].values())))
         shown.append((row, "event", {name: str(payload[name]) for name in _FIELDS_SHOWN if name in payload}))

@@ -217,6 +217,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         """But for what a person has risked: one more for each further key, and one more that was forgotten."""
         events = Counter(self._row(each) for each in self.service.events) - self.person.next_keys
         excused = Counter(self._row(each) for each in self.service.events if each.is_excused)
+        excused += Counter(rows_of_keys(ROWS, REVISIONS)[key] for key in self.service.forgotten)
         may_be = events.keys() if self.has_lost_books else self.person.forgotten
         twice = {row: count for row, count in events.items() if count - (row in may_be) * excused[row] > 1}
         if self.service.character.idempotency != "ignore":

@@ -16,19 +16,16 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from math import inf, sqrt
 from typing import Protocol
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from connectors.errors import PausedError
-from connectors.retry import Timing
+from connectors.retry import Pause, Timing
 from mappings.errors import SyncError
 
 _FIRST_IN_FLIGHT = 4
-_EARNED_BY = 24
-"""So many answers make room for one more at most: all that are in flight when an unknown limit is met are refused."""
+_EARNED_BY = 24  # so many answers earn room for one more: all that are in flight are refused when an unknown limit is met
 _TOLERANCE, _SLACK_S = 1.5, 0.002
 """How much longer than in the best round answers may take before there are too many: a share, and a timer's width."""
 _FORGETTING = 1.02  # How the best round fades while few are in flight: a service that became slower for good can be tried again.
@@ -52,8 +49,8 @@ class ConcurrencyLimit:
         self._is_doubling = True
         self._in_flight = self._well = 0
         self._best_s = inf
+        self._answers, self._answering_s = 0, 0.0
         self._peak, self._has_shrunk = 0, False
-        self._begin_round()
 
     @property
     def room(self) -> int:
@@ -97,13 +94,10 @@ class ConcurrencyLimit:
         """Note that it was not sent after all."""
         self._in_flight -= 1
 
-    def _begin_round(self) -> None:
-        self._answers, self._answering_s = 0, 0.0
-        self._peak, self._has_shrunk = self._in_flight, False
-
     def _end_round(self) -> None:
         took_s, is_full, has_shrunk = self._answering_s / self._answers, self._peak >= self.room, self._has_shrunk
-        self._begin_round()
+        self._answers, self._answering_s = 0, 0.0
+        self._peak, self._has_shrunk = self._in_flight, False
         if self._adapts:
             fading = _FORGETTING if self.room <= _FIRST_IN_FLIGHT else 1.0
             self._best_s = min(took_s, self._best_s * fading)
@@ -128,22 +122,18 @@ class ConcurrencyLimit:
 
 
 _DEPTH = 0.06  # How far below the estimate the rate starts, as a share of it: one minus beta in the RFC.
-_FIRST_HOLD_S, _LONGEST_HOLD_S = 1.0, 16.0
-"""When the rate is back at the estimate (K in the RFC): soon after a guess, later once the estimate was confirmed."""
+_FIRST_HOLD_S, _LONGEST_HOLD_S = 1.0, 16.0  # until the rate is back at the estimate (K): longer once confirmed
 _CONFIRMED = 1.1  # A rate that differs by less than this factor confirms the estimate.
-_LOWERED, _LOWERED_FROM_A_RAMP = 0.97, 0.85
-"""The estimate after a 429, as a share of the rate that met it: slowly grown, or overshot while probing fast."""
+_LOWERED, _LOWERED_FROM_A_RAMP = 0.97, 0.85  # the estimate after a 429, of the rate that met it: grown slowly or fast
 _LOWEST_RATE = 1 / 3600
 _FIRST_UNPACED = 32  # So many requests at most may have left before the first answer named a limit.
-_CATCH_UP_S = 0.025
-"""How late a request may leave without those after it being put off as well: timers are no more exact than that."""
+_CATCH_UP_S = 0.025  # how late a request may leave without putting off those after it: timers are no more exact
 _ROUND_LENGTHS_S = (1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 """How long the windows of limits are, in a world made by people."""
 _ROUNDED_UP_S = 1.0  # A named wait may be rounded up to whole seconds.
 _LATE_S = 0.1
 _WINDOW_WAIT_S = 2.0  # A named wait of this length is for the end of a window; a bucket has its next token sooner.
-_LONGEST_TRUST_S = 900.0
-"""Later runs obey a pause of this length; about a longer one their first request asks, and nothing it taught is believed."""
+_LONGEST_TRUST_S = 900.0  # later runs obey a pause of this length; about a longer one they ask, and believe nothing it taught
 _FORGOTTEN_AFTER_S = 86_400.0
 PRESENCE_S = 3.5  # A worker that has shown itself no later than this ago is there.
 
@@ -293,14 +283,10 @@ class RateStore(Protocol):
 
 
 _MOST_IN_FLIGHT = 256  # Requests in flight where nothing bounds them: no feed may have more.
-_SYNC_S = 0.18
-"""How old what we know of other workers may be when a request leaves; a pause is known to all within 250 ms (budget 7)."""
+_SYNC_S = 0.18  # how old news of other workers may be when a request leaves: a pause is known to all in 250 ms (budget 7)
 _PRESENCE_S = 1.0  # How often a worker shows that it is there.
 _STALE_SLOT_S = 0.25  # A slot taken ahead and not used for so long is void.
 _LONGEST_PROBE_S = 2.0  # How long the others wait for the answer to the first request after a pause.
-_LONGEST_GUESS_S = 60.0  # The longest pause of our own choosing, where the service names none.
-_LONGEST_DOUBT_S = 5.0  # The least pause in the end, where the service names shorter ones and then does not keep to them.
-_FAR_FUTURE_S = 366 * 86_400.0
 _STATED_SHARE = 0.98  # How much of a stated limit is used: the rest is for late timers, and requests that overtake others.
 _SAME_RATE = 0.01
 _SAME_MOMENT_S = 0.5
@@ -441,7 +427,9 @@ class RateLimiter:
     def passed(self) -> None:
         """Note an answer that was no limit and no failure."""
         self._is_answered.set()
-        self._pause.passed(self.clock())
+        pause = self._pause
+        if self.clock() >= pause.resume_at:  # during a pause it says nothing of the pause
+            pause.is_doubtful, pause.limits_in_a_row, pause.limited_since = False, 0, None
 
     def failed(self) -> None:
         """Note a transient failure: it says nothing of the rate."""
@@ -455,7 +443,7 @@ class RateLimiter:
         self._limited += 1
         self._is_answered.set()
         answered_at, is_first = self.clock(), permit.pauses == self._state.pauses
-        until = answered_at + (self._pause.wait_s(wait_s) if is_first else min(wait_s or 0.0, _FAR_FUTURE_S))
+        until = answered_at + (self._pause.wait_s(wait_s) if is_first else wait_s or 0.0)
         self._change(lambda state: state.limited(permit, answered_at, until, is_named=wait_s is not None))
 
     def stated(self, limit: float, *, window_s: float | None, reset_s: float | None, rest_s: float) -> None:
@@ -588,64 +576,3 @@ class RateLimiter:
         cause = self._pause.begin(now, state.resume_at) if state.resume_at > now else None
         if cause is not None:
             self.close(cause)
-
-
-class Pause:
-    """The pauses of one route as this worker meets them. `resume_at` ends the last one; `count` and `total_s` sum them up."""
-
-    def __init__(self, timing: Timing, max_pause_s: float) -> None:
-        self._timing = timing
-        self._max_pause_s = max_pause_s
-        self._limits_in_a_row = 0
-        self._limited_since: float | None = None
-        self.resume_at = timing.clock()
-        self.is_doubtful = False
-        self.count = 0
-        self.total_s = 0.0
-
-    def passed(self, at: float) -> None:
-        """Note an answer that was no limit and no failure; during a pause it says nothing of the pause."""
-        if at >= self.resume_at:
-            self.is_doubtful, self._limits_in_a_row, self._limited_since = False, 0, None
-
-    def wait_s(self, asked_s: float | None) -> float:
-        """Return how long to wait at most after the first 429 since a pause, which asked for `asked_s`, or named no wait.
-
-        A named wait is obeyed exactly, until one turns out to be untrue three times in a row. A guess is doubtful, and so is
-        a wait after one that was too short.
-        """
-        self._limits_in_a_row += 1
-        self.is_doubtful = asked_s is None or self._limits_in_a_row > 1
-        ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self._limits_in_a_row - 1, 10))
-        guess = ceiling * (0.5 + self._timing.random() / 2)
-        if asked_s is None:
-            return guess
-        return min(max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self._limits_in_a_row > 3 else asked_s, _FAR_FUTURE_S)
-
-    def begin(self, now: float, until: float) -> PausedError | None:
-        """Pause until then; return why the route is given up, if that is longer than the feed's patience."""
-        if until <= self.resume_at:
-            return None
-        since = self._limited_since = now if self._limited_since is None else self._limited_since
-        self.count += now >= self.resume_at
-        self.total_s += until - max(now, self.resume_at)
-        self.resume_at = until
-        if until - since <= self._max_pause_s:
-            return None
-        resume_at = self._timing.now() + timedelta(seconds=until - now)
-        so_far = f" after {now - since:.0f} s in which it let nothing through" if now > since else ""
-        return PausedError(
-            f"the service asks us to pause for {_in_words(until - now)}{so_far}: longer than this feed's patience "
-            f"({_in_words(self._max_pause_s)})",
-            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause; "
-            "if that cannot be meant, ask the service's support",
-            resume_at=resume_at,
-            retry_after_s=until - now,
-        )
-
-
-def _in_words(seconds: float) -> str:
-    """Return a length of time as people say it: 45 s, 15 min, 2 h, 365 days."""
-    units = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
-    unit, name = next((one for one in units if seconds >= 2 * one[0]), units[-1])
-    return f"{seconds / unit:.0f} {name}"

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_result
 
+from connectors.errors import PausedError
+
 T = TypeVar("T")
 Clock = Callable[[], float]
 """Seconds on a clock that never goes back."""
@@ -127,3 +129,63 @@ def retry_after_s(headers: Mapping[str, str], now: datetime | None = None) -> fl
         return None
     since = now if now is not None and dated <= now < dated + _WITHIN_THE_SECOND else dated
     return min(max((until - since).total_seconds(), 0.0), _FAR_FUTURE_S)
+
+
+_LONGEST_GUESS_S = 60.0  # The longest pause of our own choosing, where the service names none.
+_LONGEST_DOUBT_S = 5.0  # The least pause in the end, where the service names shorter ones and then does not keep to them.
+
+
+@dataclass(slots=True)
+class Pause:
+    """The pauses of one route as this worker meets them. `resume_at` ends the last one; `count` and `total_s` sum them up."""
+
+    timing: Timing
+    max_pause_s: float
+    resume_at: float = -inf
+    is_doubtful: bool = False
+    count: int = 0
+    total_s: float = 0.0
+    limits_in_a_row: int = 0
+    limited_since: float | None = None
+
+    def wait_s(self, asked_s: float | None) -> float:
+        """Return how long to wait at most after the first 429 since a pause, which asked for `asked_s`, or named no wait.
+
+        A named wait is obeyed exactly, until one turns out to be untrue three times in a row. A guess is doubtful, and so is
+        a wait after one that was too short.
+        """
+        self.limits_in_a_row += 1
+        self.is_doubtful = asked_s is None or self.limits_in_a_row > 1
+        ceiling = min(_LONGEST_GUESS_S, 2.0 ** min(self.limits_in_a_row - 1, 10))
+        guess = ceiling * (0.5 + self.timing.random() / 2)
+        if asked_s is None:
+            return guess
+        return max(asked_s, min(guess, _LONGEST_DOUBT_S)) if self.limits_in_a_row > 3 else asked_s
+
+    def begin(self, now: float, until: float) -> PausedError | None:
+        """Pause until then; return why the route is given up, if that is longer than the feed's patience."""
+        if until <= self.resume_at:
+            return None
+        since = self.limited_since = now if self.limited_since is None else self.limited_since
+        self.count += now >= self.resume_at
+        self.total_s += until - max(now, self.resume_at)
+        self.resume_at = until
+        if until - since <= self.max_pause_s:
+            return None
+        resume_at = self.timing.now() + timedelta(seconds=until - now)
+        so_far = f" after {now - since:.0f} s in which it let nothing through" if now > since else ""
+        return PausedError(
+            f"the service asks us to pause for {_in_words(until - now)}{so_far}: longer than this feed's patience "
+            f"({_in_words(self.max_pause_s)})",
+            hint=f"nothing is lost: run again after {resume_at:%Y-%m-%d %H:%M:%S %Z}, or raise max_pause; "
+            "if that cannot be meant, ask the service's support",
+            resume_at=resume_at,
+            retry_after_s=until - now,
+        )
+
+
+def _in_words(seconds: float) -> str:
+    """Return a length of time as people say it: 45 s, 15 min, 2 h, 365 days."""
+    units = ((86_400.0, "days"), (3_600.0, "h"), (60.0, "min"), (1.0, "s"))
+    unit, name = next((one for one in units if seconds >= 2 * one[0]), units[-1])
+    return f"{seconds / unit:.0f} {name}"

@@ -14,7 +14,7 @@ from mappings.event import Directory
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow, if_unknown
 from mappings.reasons import ReasonCode
 from mappings.spec.feed import Example, FeedMapping
-from mappings.spec.rules import Recur, Rule, WindowRule
+from mappings.spec.rules import Recur, WindowRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +68,11 @@ def _without_window(mapping: FeedMapping, example: Example) -> FeedMapping:
     """An example that names no moment is not about the window."""
     if example.as_of is not None:
         return mapping
-    rules = tuple(_boundless(rule) for rule in mapping.rows if not isinstance(rule, WindowRule))
-    return mapping.model_copy(update={"rows": rules})
-
-
-def _boundless(rule: Rule) -> Rule:
-    if isinstance(rule, Recur) and (rule.recur.until is not None or rule.recur.days is not None):
-        return rule.model_copy(update={"recur": rule.recur.model_copy(update={"horizon": None})})
-    return rule
+    rules = [rule for rule in mapping.rows if not isinstance(rule, WindowRule)]
+    for place, rule in enumerate(rules):
+        if isinstance(rule, Recur) and (rule.recur.until is not None or rule.recur.days is not None):
+            rules[place] = Recur(recur=rule.recur.model_copy(update={"horizon": None}))
+    return mapping.model_copy(update={"rows": tuple(rules)})
 
 
 def _compare_rejection(expected: Mapping[str, ReasonCode], outcome: RowOutcome) -> Iterator[Difference]:

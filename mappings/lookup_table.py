@@ -90,27 +90,3 @@ def normaliser(ignore: Sequence[Ignorable]) -> Callable[[str], str]:
         return text
 
     return normalise
-
-
-def index(table: Table, key_columns: Sequence[str], take: Sequence[str], ignore: Sequence[Ignorable]) -> dict[str, list[Result]]:
-    """Map each key (the key cells normalised and joined by a unit separator) to what stands in the `take` columns of its rows.
-
-    One result column gives texts, several give one mapping a row.
-
-    Raises:
-        TableError: a named column is not in the table.
-    """
-    for column in (*key_columns, *take):
-        if column not in table.columns:
-            raise TableError(f'{table.name} has no column "{column}"; it has {", ".join(table.columns)}')
-    normalise = normaliser(ignore)
-    key_places = [table.columns.index(column) for column in key_columns]
-    take_places = [(column, table.columns.index(column)) for column in take]
-    found: dict[str, list[Result]] = {}
-    for cells in table.rows:
-        key = "\x1f".join(normalise(cells[place]) for place in key_places)
-        chosen = {column: cells[place] for column, place in take_places}
-        result: Result = chosen[take[0]] if len(take) == 1 else {column: text for column, text in chosen.items() if text}
-        if result not in found.setdefault(key, []):
-            found[key].append(result)
-    return found

@@ -187,8 +187,6 @@ _SHOWN = 80
 
 def too_long_key(row: MappedRow) -> Rejection | None:
     """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
-    if len(row.row_key) * 4 <= _MOST_BYTES:
-        return None
     length = len(row.row_key.encode("utf-8", "backslashreplace"))
     if length <= _MOST_BYTES:
         return None

@@ -8,8 +8,9 @@ from __future__ import annotations
 from datetime import time
 from functools import lru_cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from zoneinfo import ZoneInfo
+
+_DATABASE = resources.files("tzdata")
 
 
 @lru_cache(maxsize=1)
@@ -23,19 +24,15 @@ def find_zone(name: str) -> ZoneInfo | None:
     """Return the IANA zone of that exact name, or None. Nothing of the machine's own database is read."""
     if name not in zone_names():
         return None
-    with _folder().joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
+    with _DATABASE.joinpath("zoneinfo", *name.split("/")).open("rb") as rules:
         return ZoneInfo.from_file(rules, key=name)
 
 
 def zone_table(name: str) -> list[str]:
     """Return the lines of one of the database's own tables, without comments."""
     inside = () if name == "zones" else ("zoneinfo",)
-    text = _folder().joinpath(*inside, name).read_text("utf-8")
+    text = _DATABASE.joinpath(*inside, name).read_text("utf-8")
     return [line for line in text.splitlines() if line and not line.startswith("#")]
-
-
-def _folder() -> Traversable:
-    return resources.files("tzdata")
 
 
 class EndOfDay:

@@ -79,10 +79,9 @@ def build_definitions(
         raise folder.broken[0]
     parts = [broken_definitions(broken_feeds(folder)), history_definitions()]
     for mapping in folder.feeds:
-        paths = names.staged_path(mapping.feed), names.published_path(mapping.feed)
         job = dg.define_asset_job(
             names.job_of(mapping.feed),
-            selection=[dg.AssetKey(path) for path in paths],
+            selection=[dg.AssetKey([mapping.feed, name]) for name in ("staged", "published")],
             tags={names.FEED_TAG: mapping.feed},
             description=f"Stage and publish {mapping.feed}.",
         )
@@ -103,8 +102,8 @@ class BrokenFeed:
     """A broken file, and its feed's name and schedule: None what cannot be read, or belongs to another feed."""
 
     error: MappingFileError
-    feed: FeedName | None
-    schedule: Schedule | None
+    feed: FeedName | None = None
+    schedule: Schedule | None = None
 
     @property
     def key(self) -> dg.AssetKey:
@@ -123,16 +122,14 @@ def broken_feeds(folder: FeedFolder) -> list[BrokenFeed]:
     taken = {names.group_of(mapping.feed) for mapping in folder.feeds}
     feeds: list[BrokenFeed] = []
     for error in folder.broken:
-        document, name, schedule = readable_document(error.path), None, None
+        document, broken = readable_document(error.path), BrokenFeed(error)
         with suppress(ValidationError):
             name = FeedName(_NAME.validate_python(document.get("feed")))
-        if name is None or names.group_of(name) in taken:
-            feeds.append(BrokenFeed(error, None, None))
-            continue
-        taken.add(names.group_of(name))
-        with suppress(ValidationError):
-            schedule = _SCHEDULE.validate_python(document.get("schedule"))
-        feeds.append(BrokenFeed(error, name, schedule))
+            if names.group_of(name) not in taken:
+                taken.add(names.group_of(name))
+                broken = BrokenFeed(error, name)
+                broken = replace(broken, schedule=_SCHEDULE.validate_python(document.get("schedule")))
+        feeds.append(broken)
     return feeds
 
 
@@ -140,19 +137,16 @@ def broken_definitions(feeds: Sequence[BrokenFeed]) -> dg.Definitions:
     """Return the definitions of the broken files; none at all where there are no such files."""
     if not feeds:
         return dg.Definitions()
-    shown = dg.Definitions(
-        assets=[_file_asset(one) for one in feeds],
-        asset_checks=[_file_check(one) for one in feeds],
-        sensors=[_checks_sensor(feeds)],
-    )
-    return dg.Definitions.merge(shown, *(_failing_feed(one, one.feed) for one in feeds if one.feed is not None))
+    parts = [_broken_file(one) for one in feeds] + [_failing_feed(one, one.feed) for one in feeds if one.feed is not None]
+    return dg.Definitions.merge(dg.Definitions(sensors=[_checks_sensor(feeds)]), *parts)
 
 
-def _file_asset(broken: BrokenFeed) -> dg.AssetSpec:
+def _broken_file(broken: BrokenFeed) -> dg.Definitions:
+    """Return the asset of a file, and the check that a person may run once it is mended, without waiting for a reload."""
     error = broken.error
     problems = (str(replace(problem, path=Path(problem.path.name))) for problem in error.problems)
     lines = "\n".join(textwrap.fill(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False) for line in problems)
-    return dg.AssetSpec(
+    asset = dg.AssetSpec(
         broken.key,
         group_name=GROUP,
         kinds={"yaml"},
@@ -161,23 +155,20 @@ def _file_asset(broken: BrokenFeed) -> dg.AssetSpec:
         metadata={"file": dg.MetadataValue.path(error.path), "problems": len(error.problems)},
     )
 
-
-def _file_check(broken: BrokenFeed) -> dg.AssetChecksDefinition:
-    """Return the check that a person may run once the file is mended, without waiting for a reload."""
-
     @dg.asset_check(asset=broken.key, name=CHECK, description="The mapping file can be used.")
     def loads() -> dg.AssetCheckResult:
         try:
-            load_feed(broken.error.path)
-        except MappingFileError as error:
-            return dg.AssetCheckResult(passed=False, description=replaced(str(error)), metadata={"problems": len(error.problems)})
+            load_feed(error.path)
+        except MappingFileError as still:
+            return dg.AssetCheckResult(passed=False, description=replaced(str(still)), metadata={"problems": len(still.problems)})
         return dg.AssetCheckResult(passed=True, description="mended: `eventsync reload` lets the feed run again")
 
-    return loads
+    return dg.Definitions(assets=[asset], asset_checks=[loads])
 
 
 def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
     """Return the sensor that turns the checks red without a run of them: once for each new set of mistakes."""
+    digest = hashlib.blake2b("\n".join(one.message for one in feeds).encode(), digest_size=12).hexdigest()
     red = [
         dg.AssetCheckEvaluation(
             one.key,
@@ -189,7 +180,6 @@ def _checks_sensor(feeds: Sequence[BrokenFeed]) -> dg.SensorDefinition:
         )
         for one in feeds
     ]
-    digest = hashlib.blake2b("\n".join(one.message for one in feeds).encode(), digest_size=12).hexdigest()
 
     def tick(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         if context.cursor == digest:
@@ -221,9 +211,9 @@ def _failing_feed(broken: BrokenFeed, feed: FeedName) -> dg.Definitions:
         raise dg.Failure(f"not run: its mapping file is broken\n{broken.message}")
 
     description = f"Its mapping file is broken.\n\n{broken.message}"
-    paths = (names.source_path(feed), names.staged_path(feed), names.published_path(feed))
+    keys = [dg.AssetKey([feed, name]) for name in ("source", "staged", "published")]
     return dg.Definitions(
-        assets=[dg.AssetSpec(dg.AssetKey(path), group_name=group, description=description) for path in paths],
+        assets=[dg.AssetSpec(key, group_name=group, description=description) for key in keys],
         jobs=[failing],
         schedules=schedules_of_job(failing.name, broken.schedule, tick),  # a missed tick is a red one, instead of none
     )

@@ -161,7 +161,6 @@ _FARTHEST = 1000
 _INVISIBLE = "\ufeff\u200b\u200c\u200d\u2060"
 _DROP_INVISIBLE = str.maketrans(dict.fromkeys(_INVISIBLE))
 _POSITION = re.compile(r"#(?:(\d{1,6})|([A-Z]{1,3}))", re.ASCII)
-_LIKE_CONTENT = re.compile(r"https?://|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|(?<!\S)(?:\S++\s){5}")
 _WHOLE_FILE = "ask the partner for the whole file"
 NextRow = Callable[[], Sequence[str] | None]
 """Gives the next row's cells, None at the end."""
@@ -258,7 +257,7 @@ def wanted_columns(present: Sequence[str], asked: ColumnRequest, name: str, advi
     found = matched(present, asked)
     if found.missing:
         taken = [name for name, spelt in zip(present, found.names, strict=True) if spelt in asked.columns]
-        raise MissingColumnsError(name, found.missing, present, taken=taken, advice=advice or _overwritten(present, taken))
+        raise MissingColumnsError(name, found.missing, present, taken=taken, advice=advice)
     return found
 
 
@@ -307,16 +306,6 @@ def _position(name: str, count: int) -> int | None:
 def folded(name: str) -> str:
     """Return what two spellings of one column name share: neither case nor spaces nor Unicode form count."""
     return "".join(unicodedata.normalize("NFC", name).translate(_DROP_INVISIBLE).casefold().split())
-
-
-def _overwritten(present: Sequence[str], taken: Sequence[str]) -> str:
-    """Say so if a name looks like something that belongs into a row: the header was overwritten."""
-    for position, name in enumerate(present, start=1):
-        if name not in taken and _LIKE_CONTENT.search(name):
-            shown = name if len(name) <= 40 else f"{name[:39]}…"
-            asked = f'if it stays so, ask for it as "#{position}"'
-            return f'the header\'s column {position} reads "{shown}": has somebody written over its name? {asked}'
-    return ""
 
 
 def column_number(letters: str) -> int:

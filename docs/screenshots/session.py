@@ -26,7 +26,7 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.text import Text
 
-from pipelines.cli.servers import Sandbox, running_sandbox
+from pipelines.cli.servers import RunningSandbox, running_sandbox
 
 HERE = Path(__file__).parent
 WIDTH, HEIGHT = 118, 48
@@ -68,7 +68,7 @@ def main() -> None:
     write(seen, at_work, coloured)
 
 
-def set_stage(folder: Path, sandbox: Sandbox) -> None:
+def set_stage(folder: Path, sandbox: RunningSandbox) -> None:
     """Write two feeds, their files, and a service whose titles are short."""
     for name in ("feeds", "in"):
         (folder / name).mkdir(parents=True)
@@ -95,11 +95,11 @@ def write_rows(path: Path, rows: list[str]) -> None:
     path.write_text("\n".join(["ID,TITLE,DAY", *rows]) + "\n", "utf-8")
 
 
-def switch(sandbox: Sandbox, **switches: int) -> None:
+def switch(sandbox: RunningSandbox, **switches: int) -> None:
     httpx.post(f"{sandbox.base_url}/_sandbox/switches", json=switches, trust_env=False).raise_for_status()
 
 
-def play(screen: Screen, folder: Path, sandbox: Sandbox) -> list[str]:
+def play(screen: Screen, folder: Path, sandbox: RunningSandbox) -> list[str]:
     """Type the session; return the last lines of the screen while the backfill was at work."""
     screen.do("# a first feed: twelve rows of a partner's file")
     screen.do("eventsync check riverside")

@@ -22,7 +22,7 @@ from playwright.sync_api import Page, sync_playwright
 from mappings.yaml.loader import load_folder
 from pipelines.cli.servers import free_port, running_dagster, running_sandbox
 from pipelines.cli.output.console import Output
-from pipelines.cli.run import run_in_process
+from pipelines.cli.run import Launcher
 from pipelines.before_serving import prepare_dagster_home
 from pipelines.telemetry.logs import configure_logs
 from pipelines.run.options import RunOptions
@@ -104,7 +104,7 @@ def sync_spoilt(settings: Settings) -> str:
 
 def sync(settings: Settings, feed: str) -> str:
     mappings = [one for one in load_folder(settings.feeds).feeds if one.feed == feed]
-    (report,) = run_in_process(settings, mappings, RunOptions(), Output())
+    (report,) = Launcher(settings, RunOptions(), Output()).run_in_process(mappings)
     sys.stdout.write(f"{feed}: {report.outcome}\n")
     return report.run_id
 

@@ -28,16 +28,7 @@ from mappings.compiler.base import (
     read_cell,
     required,
 )
-from mappings.outcome import (
-    OVER,
-    TOO_FAR,
-    MappedRow,
-    Part,
-    Rejection,
-    RowOutcome,
-    Silence,
-    Skipped,
-)
+from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import RowKey, event_key, row_key

@@ -12,17 +12,7 @@ from typing import Any, Protocol
 
 from mappings.compiler.base import Compiler, Getter, RowState, as_list
 from mappings.errors import ConfigError
-from mappings.outcome import (
-    OVER,
-    TOO_FAR,
-    Absorbed,
-    Absorption,
-    Gone,
-    MappedRow,
-    RowOutcome,
-    Skipped,
-    SourceRow,
-)
+from mappings.outcome import OVER, TOO_FAR, Absorbed, Absorption, Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
 from mappings.row_key import NO_KEY, RowKey

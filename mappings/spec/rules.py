@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import (
-    Discriminator,
-    Field,
-    Tag,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from mappings.spec.values import Condition, Value
-from mappings.strict import (
-    Duration,
-    Strict,
-    Text,
-    Texts,
-    mistake,
-    union_members,
-)
+from mappings.strict import Duration, Strict, Text, Texts, mistake, union_members
 
 _MANY = 400
 

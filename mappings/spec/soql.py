@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import groupby
 from typing import Annotated, Literal, NamedTuple, Self, get_args
 
 from pydantic import AfterValidator, WithJsonSchema, model_validator
@@ -56,7 +57,9 @@ def parse_query(text: str) -> Query:
     text = text.strip()
     tokens = tuple(_tokens(text))
     source = _checked(tokens)
-    items = _items(tokens[1:source])
+    items = [list(part) for is_comma, part in groupby(tokens[1:source], _parts_columns) if not is_comma]
+    if len(items) <= sum(map(_parts_columns, tokens[1:source])):
+        raise mistake("a column of the query is missing between two commas", _HINT)
     words = [token.word for token in tokens[source:] if not token.depth]
     columns = tuple(_columns(items, _prefix(tokens[source + 2 :])))
     children = tuple(column for column, item in zip(columns, items, strict=True) if item[0].text == "(")
@@ -107,16 +110,8 @@ def _prefix(after: Sequence[_Token]) -> str:
     return f"{after[0].text}." if after and after[0].word not in clauses else ""
 
 
-def _items(tokens: Sequence[_Token]) -> list[list[_Token]]:
-    items: list[list[_Token]] = [[]]
-    for token in tokens:
-        if token.text == "," and not token.depth:
-            items.append([])
-        else:
-            items[-1].append(token)
-    if not all(items):
-        raise mistake("a column of the query is missing between two commas", _HINT)
-    return items
+def _parts_columns(token: _Token) -> bool:
+    return token.text == "," and not token.depth
 
 
 def _columns(items: Sequence[Sequence[_Token]], prefix: str) -> Iterator[str]:

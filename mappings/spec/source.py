@@ -9,14 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema, model_validator
 
-from mappings.spec.soql import (
-    ApiName,
-    FieldPaths,
-    FieldTest,
-    Incremental,
-    Soql,
-    parse_query,
-)
+from mappings.spec.soql import ApiName, FieldPaths, FieldTest, Incremental, Soql, parse_query
 from mappings.spec.source_words import (
     CELL_RANGE,
     CellRange,
@@ -33,7 +26,7 @@ from mappings.spec.source_words import (
     is_address,
     without_secrets,
 )
-from mappings.strict import Duration, OneOrMany, Pattern, Share, Strict, Text, mistake, union_members
+from mappings.strict import Duration, OneOrMany, Pattern, Share, Strict, Text, matching, mistake, union_members
 
 _DAILY = timedelta(days=1)
 _NEVER = timedelta(days=36_500)
@@ -93,7 +86,7 @@ class AnySource(Strict):
     @property
     def gives_single_rows(self) -> bool:
         """Whether a reading that goes on gives the rows that changed without the others; else it gives all of them, or none."""
-        return self.full_every is not None
+        return False
 
 
 class FileSource(AnySource):
@@ -230,6 +223,11 @@ class SalesforceSource(AnySource):
         """How often everything is read, if else only changes are."""
         return self.incremental.full_every if self.incremental else None
 
+    @property
+    def gives_single_rows(self) -> bool:
+        """Only what changed, where the file says so."""
+        return self.incremental is not None
+
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.object is None) == (self.query is None):
@@ -249,13 +247,6 @@ _ID = re.compile(r"[A-Za-z0-9_-]{25,}")
 _NAMED = re.compile(r"[^\W\d]\w{0,249}")
 
 
-def _spreadsheet(text: str) -> str:
-    if "://" in text and not _SHEET_ADDRESS.fullmatch(text):
-        hint = "copy it from the browser, like https://docs.google.com/spreadsheets/d/1AbC.../edit#gid=0"
-        raise mistake(f'"{text}" is not the address of a Google spreadsheet', hint)
-    return text
-
-
 def _range(text: str) -> str:
     plain = text.replace("$", "").upper()
     if not plain or not (CELL_RANGE.fullmatch(plain) or _NAMED.fullmatch(text)):
@@ -263,7 +254,14 @@ def _range(text: str) -> str:
     return text
 
 
-Spreadsheet = Annotated[Text, AfterValidator(_spreadsheet)]
+Spreadsheet = Annotated[
+    Text,
+    matching(
+        rf"{_SHEET_ADDRESS.pattern}|(?!.*://).*",
+        "the address of a Google spreadsheet",
+        "copy it from the browser, like https://docs.google.com/spreadsheets/d/1AbC.../edit#gid=0",
+    ),
+]
 """A spreadsheet's address in the browser, its id, or its title."""
 SheetRange = Annotated[
     str, AfterValidator(_range), WithJsonSchema({"type": "string", "examples": ["B3:H200", "A:F", "Programme"]})
@@ -311,11 +309,6 @@ class GoogleSheetsSource(GridSource):
     def full_every(self) -> timedelta | None:
         """Daily: a spreadsheet is read whole by then, though Drive says that it is as it was."""
         return _DAILY
-
-    @property
-    def gives_single_rows(self) -> bool:
-        """It is read whole, unless it is as it was."""
-        return False
 
     @property
     def spreadsheet_id(self) -> str:

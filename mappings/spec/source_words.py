@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, WithJsonSchema, model_validator
 
 from mappings.reasons import did_you_mean
-from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, mistake
+from mappings.strict import OneOrMany, Pattern, Strict, Text, Zone, matching, mistake
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:(//|:)")
 _WEB = ("http://", "https://")
@@ -169,14 +169,6 @@ def _no_mark(text: object) -> object:
     return None if text in ("null", "~", "", "none") else text
 
 
-def _one_character(text: str) -> str:
-    if len(text) != 1:
-        raise mistake(f'"{text}" is not one character', 'a tab is written "\\t"')
-    if text in "\r\n\0":
-        raise mistake("cells cannot be parted by a line break", 'a tab is written "\\t"')
-    return text
-
-
 def is_text_encoding(name: str) -> bool:
     """Whether files can be in this encoding: one that Python knows, and not such as `idna` or `hex`."""
     try:
@@ -203,7 +195,7 @@ def _cell_range(text: str) -> str:
 Mark = Annotated[
     str,
     BeforeValidator(_spelt_out),
-    AfterValidator(_one_character),
+    matching(r"[^\r\n\0]", "one character, and no line break", 'a tab is written "\\t"'),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 3}),
 ]
 """One character that parts cells: no line break. A tab may be spelt out."""

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
+from operator import methodcaller
 from typing import Annotated, Any, Literal, Self
 
 from babel import Locale, UnknownLocaleError
@@ -14,18 +15,22 @@ from babel.core import get_global
 from babel.languages import get_official_languages
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from mappings.lookup_table import Ignorable, Result, Table, TableError, index, normaliser
+from mappings.lookup_table import Ignorable, Result, Table, normaliser
 from mappings.patterns import compile_pattern
 from mappings.reasons import ReasonCode, Refusal, nearest
-from mappings.steps.step import Family, Kind, Run, Step, short_enough, text_of
+from mappings.steps.step import Family, Ignore, Kind, Run, Step, short_enough, text_of
 from mappings.strict import MissPolicy, OneOrMany, Policy, TableFile, Texts, mistake, parse_pattern, table_of
 
-Match = Literal["whole", "prefix", "keyword", "regex"]
-MATCH = (
-    "How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest counts; keyword:"
-    " the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the first in the list counts."
-)
-_SEPARATOR = "\x1f"
+MatchWord = Literal["whole", "prefix", "keyword", "regex"]
+Match = Annotated[
+    MatchWord,
+    Field(
+        description="How a value meets a key of the list. whole: they are alike; prefix: it begins with the key, the longest"
+        " counts; keyword: the key stands in it as a whole word; regex: the key is a pattern that finds something in it; the"
+        " first in the list counts."
+    ),
+]
+SEPARATOR = "\x1f"
 """Between the parts of a key of several values."""
 _MEMO = 4096
 Found = Result | list[Result]
@@ -44,8 +49,16 @@ class Search:
     take: tuple[str, ...] | None = None
     ignore: tuple[Ignorable, ...] = ()
     many: bool = False
-    match: Match = "whole"
+    match: MatchWord = "whole"
     keeps: bool = False
+
+    @property
+    def form(self) -> Callable[[str], str]:
+        """The function that brings a key to the form in which keys are compared."""
+        if self.match == "regex":
+            return str
+        normalise = normaliser(self.ignore)
+        return lambda key: SEPARATOR.join(map(normalise, key.split(SEPARATOR)))
 
 
 def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -53,18 +66,14 @@ def split_columns(table: Table, keys: int, take: tuple[str, ...] | None) -> tupl
     return table.columns[:keys], take or table.columns[keys:]
 
 
-def check_match(match: Match, keys: Sequence[str], ignore: Sequence[Ignorable]) -> None:
-    """Check that the keys of a list can be met in this way.
-
-    Raises:
-        PydanticCustomError: a key is no pattern, or what is to be ignored cannot be.
-    """
-    if match == "regex":
+def _check_match(keys: Iterable[str], search: Search) -> None:
+    """Raise a mistake where a key is no pattern, or what is to be ignored cannot be."""
+    if search.match == "regex":
         for key in keys:
             parse_pattern(key)
-        if set(ignore) - {"case"}:
+        if set(search.ignore) - {"case"}:
             raise mistake("patterns can ignore case only", "write what may differ into the pattern")
-    if match == "keyword" and "spaces" in ignore:
+    if search.match == "keyword" and "spaces" in search.ignore:
         raise mistake("without spaces there are no words to look for", "leave `spaces` out of `ignore`")
 
 
@@ -82,92 +91,80 @@ def check_columns(table: Table | None, search: Search) -> None:
         raise mistake(message, "add a column with the result to the file, or look up by fewer values")
     if search.keeps and len(results) > 1:
         raise mistake("a value that is kept is one text, and the lookup gives an object", "take one column")
-    try:
-        indexed = _indexed(table, search)
-    except TableError as error:
-        raise mistake(str(error), "name one of these columns, or correct the header of the file") from error
-    check_match(search.match, tuple(indexed), search.ignore)
-    twice = [key for key, rows in indexed.items() if len(rows) > 1]
-    if twice and not search.many:
-        shown = twice[0].replace(_SEPARATOR, ", ")
-        raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")
+    for column in results:
+        if column not in table.columns:
+            message = f'{table.name} has no column "{column}"; it has {", ".join(table.columns)}'
+            raise mistake(message, "name one of these columns, or correct the header of the file")
+    keys = _keys_of(table, search)
+    _check_match(keys, search)
+    said: dict[str, Result] = {}
+    for key, result in zip(map(search.form, keys), _results_of(table, search), strict=True):
+        if said.setdefault(key, result) != result and not search.many:
+            shown = key.replace(SEPARATOR, ", ")
+            raise mistake(f'{table.name} says different things of "{shown}"', "say many: true if several results are meant")
 
 
-def _indexed(table: Table, search: Search) -> dict[str, list[Result]]:
-    key_columns, results = split_columns(table, search.keys, search.take)
-    return index(table, key_columns, results, () if search.match == "regex" else search.ignore)
+def _keys_of(table: Table, search: Search) -> list[str]:
+    return [SEPARATOR.join(cells[: search.keys]) for cells in table.rows]
 
 
-def _whole_form(search: Search) -> Callable[[str], str]:
-    one = normaliser(search.ignore)
-    return one if search.keys == 1 else lambda key: _SEPARATOR.join(map(one, key.split(_SEPARATOR)))
-
-
-def _keys_in(keys: Sequence[str], search: Search) -> Callable[[str], Iterator[str]]:
-    """Return the function that yields the keys that a text has as its beginning, a word or a pattern, the best first."""
-    same = normaliser(search.ignore)
-    forms = [(same(key), key) for key in keys]
-    if search.match == "prefix":
-        longest_first = sorted(forms, key=lambda pair: -len(pair[0]))
-        return lambda text: (key for form, key in longest_first if same(text).startswith(form))
-    if search.match == "keyword":
-        words = [(form, re.compile(rf"(?<!\w){re.escape(form)}(?!\w)").search, key) for form, key in forms]
-
-        def words_in(text: str) -> Iterator[str]:
-            text = same(text)
-            return (key for form, find, key in words if form in text and find(text))
-
-        return words_in
-    patterns = [(compile_pattern(key, ignore_case="case" in search.ignore).finds, key) for key in keys]
-    return lambda text: (key for finds, key in patterns if finds(short_enough(text)))
+def _results_of(table: Table, search: Search) -> list[Result]:
+    """Return what each row says: the text of one column, or the filled ones of several."""
+    places = {column: table.columns.index(column) for column in split_columns(table, search.keys, search.take)[1]}
+    if len(places) == 1:
+        return [cells[place] for place in places.values() for cells in table.rows]
+    return [{column: cells[place] for column, place in places.items() if cells[place]} for cells in table.rows]
 
 
 def places_met(keys: Iterable[str], search: Search) -> Callable[[str], list[int]]:
-    """Return the function that gives the places of the keys that a text meets."""
-    form = _whole_form(search) if search.match == "whole" else str
+    """Return the function that gives the places of the keys that a text meets: of the best, or where many are meant, of all."""
+    form = search.form
     places: dict[str, list[int]] = {}
     for place, key in enumerate(keys):
         places.setdefault(form(key), []).append(place)
     if search.match == "whole":
         return lambda text: places.get(form(text), [])
-    keys_in = _keys_in(tuple(places), search)
-    return lambda text: [place for key in islice(keys_in(text), None if search.many else 1) for place in places[key]]
+    best_first = sorted(places, key=len, reverse=True) if search.match == "prefix" else list(places)
+    tests = [(_test(key, search), places[key]) for key in best_first]
+
+    def met(text: str) -> list[int]:
+        text = short_enough(text) if search.match == "regex" else form(text)
+        found = (there for is_met, there in tests if is_met(text))
+        return list(chain.from_iterable(islice(found, None if search.many else 1)))
+
+    return met
+
+
+def _test(key: str, search: Search) -> Callable[[str], bool]:
+    if search.match == "prefix":
+        return methodcaller("startswith", key)
+    if search.match == "regex":
+        return compile_pattern(key, ignore_case="case" in search.ignore).finds
+    find = re.compile(rf"(?<!\w){re.escape(key)}(?!\w)").search
+    return lambda text: key in text and find(text) is not None
 
 
 def table_finder(table: Table, search: Search) -> Find:
     """Return the lookup of a key (of several, with a unit separator between the parts) in a table."""
-    known = tuple(dict.fromkeys(", ".join(cells[: search.keys]) for cells in table.rows))
-    find, met = find_in(list(_indexed(table, search).items()), search, known), table.met
-    if met is None:
-        return find
-    places = lru_cache(maxsize=_MEMO)(places_met((_SEPARATOR.join(cells[: search.keys]) for cells in table.rows), search))
-
-    def find_and_note(key: str) -> Found:
-        met.update(places(key))
-        return find(key)
-
-    return find_and_note
+    return _finder(_keys_of(table, search), _results_of(table, search), search, table.met)
 
 
-def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: tuple[str, ...]) -> Find:
-    """Return the lookup of a key in a list of keys and their results; `known` are the spellings that a miss may name."""
-    is_whole, form = search.match == "whole", _whole_form(search)
-    results = {form(key) if is_whole else key: found for key, found in listed}
-    keys_in = None if is_whole else _keys_in(tuple(results), search)
-
-    def seek(key: str) -> list[Result]:
-        if keys_in is None:
-            return results.get(form(key), [])
-        found: list[Result] = []
-        for met in islice(keys_in(key), None if search.many else 1):
-            found.extend(result for result in results[met] if result not in found)
-        return found
+def _finder(keys: Sequence[str], results: Sequence[Result], search: Search, noted: set[int] | None = None) -> Find:
+    """Return the lookup of a key in keys with their results; the places that are found are `noted`."""
+    places_of, known = places_met(keys, search), tuple(dict.fromkeys(key.replace(SEPARATOR, ", ") for key in keys))
 
     @lru_cache(maxsize=_MEMO)
     def answer(key: str) -> Found | Refusal:
-        if found := seek(key):
-            return found if search.many else found[0]
-        return key if search.keeps else _miss(key, known, search.match)
+        places = places_of(key)
+        if noted is not None:
+            noted.update(places)
+        if not places:
+            return key if search.keeps else _miss(key, known, search.match)
+        found: list[Result] = []
+        for place in places:
+            if results[place] not in found:
+                found.append(results[place])
+        return found if search.many else found[-1]  # of keys of a map that compare alike, the last counts
 
     def find(key: str) -> Found:
         found = answer(key)
@@ -178,7 +175,7 @@ def find_in(listed: Sequence[tuple[str, list[Result]]], search: Search, known: t
     return find
 
 
-def _miss(key: str, known: tuple[str, ...], match: Match = "whole") -> Refusal:
+def _miss(key: str, known: tuple[str, ...], match: MatchWord = "whole") -> Refusal:
     """Return the refusal of a key that is not in a list: it names the nearest, or some of what is."""
     near = nearest(key, known) if match == "whole" else ""
     if near:
@@ -213,9 +210,7 @@ def part_missed(table: Table, search: Search) -> Callable[[tuple[str, ...]], tup
 
 
 class _Lookup(Step):
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(
-        default=(), description="Differences that do not count: case, accents, spaces, punctuation."
-    )
+    ignore: Ignore = ()
     on_miss: MissPolicy | None = Field(
         default=None, description="What to do with a value that is not in the list (default: reject); keep: it stays as it is."
     )
@@ -260,17 +255,18 @@ class Map(_Lookup, name="map", family=Family.LOOKUPS):
     table: dict[str, Texts] = Field(
         alias="map", min_length=1, description="The known values, and what each becomes: a text, or a list of them."
     )
-    match: Match = Field(default="whole", description=MATCH)
+    match: Match = "whole"
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
-        check_match(self.match, tuple(self.table), self.ignore)
+        _check_match(self.table, self.search)
         if self.keeps and self.gives_several:
             raise mistake("a value that is kept is one text, and this list gives several", "leave on_miss: keep out")
         return self
 
-    def compile(self, tables: Mapping[str, Table]) -> Run:  # noqa: ARG002 - the list stands in the step
-        return find_in([(key, list(texts)) for key, texts in self.table.items()], self.search, tuple(self.table))
+    def function(self) -> Run:
+        keys, texts = zip(*((key, text) for key, texts in self.table.items() for text in texts), strict=True)
+        return _finder(keys, texts, self.search)
 
     @property
     def search(self) -> Search:
@@ -325,7 +321,7 @@ class Lookup(_TableLookup, name="lookup", family=Family.LOOKUPS, gives=Kind.ANY)
     """
 
     file: TableFile = Field(alias="lookup", description="The lookup file, a CSV with a header.")
-    match: Match = Field(default="whole", description=MATCH)
+    match: Match = "whole"
 
     @property
     def search(self) -> Search:
@@ -387,7 +383,7 @@ pl: GB=Anglia, Szkocja; US=USA; CZ=Republika Czeska
 """Names beside those of the Unicode CLDR, by language and country."""
 LOCAL = "local"
 """The languages that a country itself uses officially."""
-_same = normaliser(("case", "accents", "punctuation", "spaces"))
+same_country = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
 class Country(Step, name="country", family=Family.LOOKUPS):
@@ -423,7 +419,7 @@ class Country(Step, name="country", family=Family.LOOKUPS):
 
         @lru_cache(maxsize=1024)
         def country(text: str) -> str:
-            code = codes.get(_same(text))
+            code = codes.get(same_country(text))
             if code is None:
                 near = nearest(text, known)
                 wanted = "the name of a country, or a code such as PT or PRT, would be accepted"
@@ -438,9 +434,13 @@ def country_codes(languages: tuple[str, ...]) -> Mapping[str, str]:
     """Return the code of two letters for each name (as names are compared); a name that two countries share is left out."""
     found: dict[str, set[str]] = {}
     for name, code in _names(languages):
-        found.setdefault(_same(name), set()).add(code)
+        found.setdefault(same_country(name), set()).add(code)
     names = {name: min(codes) for name, codes in found.items() if len(codes) == 1 and name}
-    return names | {_same(three): two for three, two in ALPHA_3.items()} | {_same(two): two for two in ALPHA_3.values()}
+    return (
+        names
+        | {same_country(three): two for three, two in ALPHA_3.items()}
+        | {same_country(two): two for two in ALPHA_3.values()}
+    )
 
 
 def _names(languages: Sequence[str]) -> Iterator[tuple[str, str]]:

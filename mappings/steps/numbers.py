@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import lru_cache
 from itertools import chain
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 from babel.core import get_global
 from pydantic import Field, field_validator, model_validator
 
-from mappings.lookup_table import Ignorable, normaliser
+from mappings.lookup_table import normaliser
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
-from mappings.steps.step import Family, Kind, Run, Step
+from mappings.steps.step import Family, Ignore, Kind, Run, Step
 from mappings.strict import OneOrMany, Strict, Text, Texts, mistake
 
 _SHAPES = {
@@ -152,20 +151,9 @@ BETWEEN = ("to", "a", "à", "al")
 Sign = Literal[".", ",", "either"]
 _LONGEST_PRICE = 2_000
 _NUMBER = r"\d{1,9}(?:(?:[.,'’]|[\u00a0\u202f ](?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
-_GROUPS = " '’"
+_AMOUNT = re.compile(r"(?P<whole>\d{1,3}(?P<group>[.,' ])\d{3}(?:(?P=group)\d{3})*|\d+)(?:(?P<sign>[.,])(?P<decimals>\d{1,2}))?")
 _Token = tuple[str, str]
 """What it is, by the name of its group in the scanner, and its text."""
-
-
-@dataclass(frozen=True, slots=True)
-class PriceRange:
-    """What a text says of a price; `least` or `most` None where it is open to that side, both where no amount is named."""
-
-    least: Decimal | None = None
-    most: Decimal | None = None
-    currency: str = ""
-    is_free: bool = False
-    is_donation: bool = False
 
 
 class _Number(NamedTuple):
@@ -174,75 +162,6 @@ class _Number(NamedTuple):
     place: int
     digits: str
     unit: str = ""
-
-
-class PriceReader:
-    """Reads prices as one feed writes them: its decimal sign, its currency, its words for nothing to pay."""
-
-    def __init__(self, sign: Sign, currency: str | None, free: Sequence[str]) -> None:
-        self._sign: Sign = sign
-        self._currency = currency
-        self._scan = _scanner(CURRENCY_CODES - (WORDS_TOO - {currency}), (*FREE, *free)).finditer
-
-    def read(self, text: str) -> PriceRange:
-        """Return what a text says of a price.
-
-        Raises:
-            Refusal: it names no price, or one that may mean several things.
-        """
-        if len(text) > _LONGEST_PRICE:
-            raise Refusal(ReasonCode.TOO_LONG, f"a price of at most {_LONGEST_PRICE} characters would be accepted")
-        tokens = [(str(found.lastgroup), found[0]) for found in self._scan(text)]
-        kinds = {kind for kind, _ in tokens}
-        is_free, is_donation = "free" in kinds, "donation" in kinds
-        numbers = self._amounts(tokens)
-        if not numbers:
-            if "number" in kinds or not (is_free or is_donation):
-                raise self._no_price(tokens)
-            zero = Decimal(0) if is_free and not is_donation else None
-            return PriceRange(zero, zero, "", is_free, is_donation)
-        currency = self._currency_of(numbers)
-        amounts = [_read_amount(one.digits, self._sign, currency) for one in numbers] + [Decimal(0)] * is_free
-        price = PriceRange(min(amounts), max(amounts), currency, not any(amounts), is_donation)
-        if len(numbers) == 1 and price.least == price.most:  # the word before a single amount may open it to one side
-            before = [kind for kind, _ in tokens[: numbers[0].place] if kind != "currency"][-1:]
-            if before == ["least"]:
-                return replace(price, most=None)
-            if before == ["up_to"]:
-                return replace(price, least=None)
-        return price
-
-    def _no_price(self, tokens: Sequence[_Token]) -> Refusal:
-        found = " ".join(text for kind, text in tokens if kind == "number")
-        why = f"no currency stands beside {found}, and it is not alone: " if found else ""
-        sign = "." if self._sign == "either" else self._sign
-        return _not_a_price(f"{why}a price like 12{sign}50 EUR, or a word for nothing to pay, would be accepted")
-
-    def _amounts(self, tokens: Sequence[_Token]) -> list[_Number]:
-        """Return the numbers that are amounts: those beside a currency, or a bare number or range by itself."""
-        numbers = _with_units(tokens)
-        priced = [one for one in numbers if one.unit]
-        if priced or not numbers:
-            return priced
-        is_alone = all(kind in ("number", "dash", "up_to", "least") for kind, _ in tokens)
-        is_range = len(numbers) == 2 and numbers[1].place - numbers[0].place == 2
-        return numbers if is_alone and self._currency and (len(numbers) == 1 or is_range) else []
-
-    def _currency_of(self, numbers: Sequence[_Number]) -> str:
-        found = {self._code_of(one.unit) if one.unit else self._currency or "" for one in numbers}
-        if len(found) > 1:
-            raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(found))}")
-        return found.pop()
-
-    def _code_of(self, unit: str) -> str:
-        small = unit.casefold()
-        candidates = (unit,) if unit in CURRENCY_CODES else CURRENCY_SIGNS.get(small) or CURRENCY_WORDS[small]
-        if len(candidates) == 1:
-            return candidates[0]
-        if self._currency in candidates:
-            return self._currency
-        some = ", ".join(candidates[:4])
-        raise _not_a_price(f'"{unit}" may mean {some}: write its ISO code instead, or let the mapping say `currency`')
 
 
 def _with_units(tokens: Sequence[_Token]) -> list[_Number]:
@@ -267,26 +186,18 @@ def _with_units(tokens: Sequence[_Token]) -> list[_Number]:
     return numbers
 
 
-def _read_amount(digits: str, sign: Sign, currency: str) -> Decimal:
+def _read_amount(digits: str, sign: Sign, currency: str | None) -> Decimal:
     plain = digits.rstrip(".,-–—").replace("\u00a0", " ").replace("\u202f", " ").replace("’", "'")
-    *groups, last = re.split(r"\D", plain)
-    signs = re.findall(r"\D", plain)
-    if not signs:
-        return Decimal(last)
-    if len(last) in (1, 2) and signs[-1] in (".,".replace("." if sign == "," else "," if sign == "." else "", "")):
-        _check_groups(digits, groups, signs[:-1], not_this=signs[-1])
-        return Decimal("".join(groups) + "." + last)
-    _check_groups(digits, [*groups, last], signs, not_this="")
-    may_group = currency in WHOLE_ONLY or (len(signs) > 1 if sign == "either" else signs[-1] != sign)
-    if signs[-1] not in _GROUPS and not may_group:
-        raise _not_a_price(f"{digits} may be two numbers: write it without the sign, or with two decimals")
-    return Decimal("".join((*groups, last)))
-
-
-def _check_groups(digits: str, groups: Sequence[str], signs: Sequence[str], *, not_this: str) -> None:
-    is_grouped = all(len(group) == 3 for group in groups[1:]) and (not signs or 1 <= len(groups[0]) <= 3)
-    if not is_grouped or len(set(signs)) > 1 or not_this in signs:
+    found = _AMOUNT.fullmatch(plain)
+    if found is None or (found["sign"] and (found["sign"] == found["group"] or sign not in ("either", found["sign"]))):
         raise _not_a_price(f"{digits} is not a number as prices are written: 1250, 12.50 or 12,50 would be accepted")
+    group, whole = found["group"], re.sub(r"\D", "", found["whole"])
+    if found["sign"]:
+        return Decimal(f"{whole}.{found['decimals']}")
+    may_be_decimals = plain.count(group) == 1 if group and sign == "either" else group == sign
+    if group in (".", ",") and may_be_decimals and currency not in WHOLE_ONLY:
+        raise _not_a_price(f"{digits} may be two numbers: write it without the sign, or with two decimals")
+    return Decimal(whole)
 
 
 def _not_a_price(hint: str) -> Refusal:
@@ -369,25 +280,76 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         return _KINDS.get(self.take[0], Kind.NUMBER)
 
     def function(self) -> Run:
-        read, take = PriceReader(self.decimal_sign, self.currency, self.free).read, self.take
+        scan = _scanner(CURRENCY_CODES - (WORDS_TOO - {self.currency}), (*FREE, *self.free)).finditer
+        take: tuple[str, ...] = self.take or get_args(PricePart)
 
         @lru_cache(maxsize=4096)  # a file has few different ones
         def parts(text: str) -> dict[str, Any]:
-            price = read(text)
-            found = {
-                "amount": price.least if price.least == price.most else None,
-                "from": price.least,
-                "to": price.most,
-                "currency": price.currency or None,
-                "is_free": price.is_free,
-                "is_donation": price.is_donation,
-            }
-            return {name: part for name, part in found.items() if part is not None and (take is None or name in take)}
+            if len(text) > _LONGEST_PRICE:
+                raise Refusal(ReasonCode.TOO_LONG, f"a price of at most {_LONGEST_PRICE} characters would be accepted")
+            price = self._read([(str(found.lastgroup), found[0]) for found in scan(text)])
+            return {name: part for name, part in price.items() if part is not None and name in take}
 
-        if take is not None and len(take) == 1:
-            (only,) = take
-            return lambda text: parts(text).get(only, "")
+        if len(take) == 1:
+            return lambda text: parts(text).get(take[0], "")
         return lambda text: dict(parts(text))
+
+    def _read(self, tokens: Sequence[_Token]) -> dict[PricePart, Any]:
+        """Return what a text says of a price; `from` or `to` is None where it is open to that side.
+
+        Raises:
+            Refusal: it names no price, or one that may mean several things.
+        """
+        kinds = {kind for kind, _ in tokens}
+        is_free, is_donation = "free" in kinds, "donation" in kinds
+        numbers = self._amounts(tokens)
+        least = most = Decimal(0) if is_free and not is_donation else None
+        currency = None
+        if numbers:
+            currency = self._currency_of(numbers) or None
+            amounts = [_read_amount(one.digits, self.decimal_sign, currency) for one in numbers] + [Decimal(0)] * is_free
+            least, most, is_free = min(amounts), max(amounts), not any(amounts)
+        elif "number" in kinds or not (is_free or is_donation):
+            raise self._no_price(tokens)
+        if len(numbers) == 1 and least == most:  # the word before a single amount may open it to one side
+            before = next((kind for kind, _ in reversed(tokens[: numbers[0].place]) if kind != "currency"), "")
+            least, most = None if before == "up_to" else least, None if before == "least" else most
+        amount = least if least == most else None
+        return {
+            "amount": amount, "from": least, "to": most, "currency": currency, "is_free": is_free, "is_donation": is_donation
+        }  # fmt: skip
+
+    def _no_price(self, tokens: Sequence[_Token]) -> Refusal:
+        found = " ".join(text for kind, text in tokens if kind == "number")
+        why = f"no currency stands beside {found}, and it is not alone: " if found else ""
+        sign = "." if self.decimal_sign == "either" else self.decimal_sign
+        return _not_a_price(f"{why}a price like 12{sign}50 EUR, or a word for nothing to pay, would be accepted")
+
+    def _amounts(self, tokens: Sequence[_Token]) -> list[_Number]:
+        """Return the numbers that are amounts: those beside a currency, or a bare number or range by itself."""
+        numbers = _with_units(tokens)
+        priced = [one for one in numbers if one.unit]
+        if priced or not numbers:
+            return priced
+        is_alone = all(kind in ("number", "dash", "up_to", "least") for kind, _ in tokens)
+        is_range = len(numbers) == 2 and numbers[1].place - numbers[0].place == 2
+        return numbers if is_alone and self.currency and (len(numbers) == 1 or is_range) else []
+
+    def _currency_of(self, numbers: Sequence[_Number]) -> str:
+        found = {self._code_of(one.unit) if one.unit else self.currency or "" for one in numbers}
+        if len(found) > 1:
+            raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(found))}")
+        return found.pop()
+
+    def _code_of(self, unit: str) -> str:
+        small = unit.casefold()
+        candidates = (unit,) if unit in CURRENCY_CODES else CURRENCY_SIGNS.get(small) or CURRENCY_WORDS[small]
+        if len(candidates) == 1:
+            return candidates[0]
+        if self.currency in candidates:
+            return self.currency
+        some = ", ".join(candidates[:4])
+        raise _not_a_price(f'"{unit}" may mean {some}: write its ISO code instead, or let the mapping say `currency`')
 
 
 class YesNoWords(Strict):
@@ -408,7 +370,7 @@ class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
     """
 
     words: YesNoWords = Field(alias="boolean", description="`true` and `false`: the words for each.")
-    ignore: Annotated[tuple[Ignorable, ...], OneOrMany()] = Field(default=(), description="Differences that do not count.")
+    ignore: Ignore = ()
 
     @model_validator(mode="after")
     def _check_apart(self) -> Self:

@@ -21,17 +21,7 @@ from mappings.event import Directory
 from mappings.lint.mistakes import find_endless_names, find_misfit_fields, find_misfits_of_source, find_problems, item_names
 from mappings.lint.warnings import find_unwise, find_warnings, without_secrets
 from mappings.lookup_table import Table, TableError, parse_table
-from mappings.positions import (
-    START,
-    Block,
-    IncludedFile,
-    MappingProblem,
-    Position,
-    locate,
-    plain,
-    position_after,
-    read_yaml,
-)
+from mappings.positions import START, Block, IncludedFile, MappingProblem, Position, locate, plain, position_after, read_yaml
 from mappings.reasons import did_you_mean
 from mappings.spec.feed import FeedMapping, PublishPolicy
 from mappings.spec.rules import RULES

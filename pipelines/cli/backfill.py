@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -21,7 +20,7 @@ if IS_WORKING:
     from mappings.strict import written
     from pipelines.cli.feed_files import one_feed
     from pipelines.cli.output.console import Output, counted, document_from, worst
-    from pipelines.cli.run import notify_after, notify_before, options_of, rehearse_stage, run_feeds
+    from pipelines.cli.run import Launcher, notify_after, notify_before, options_of, rehearse_stage
     from pipelines.cli.run_report import RunReport, sent_in, show_report
     from pipelines.clock import monotonic_s, new_run_id, now
     from pipelines.run.backfill import BackfillPlan, make_plan, plan_of_record
@@ -129,7 +128,7 @@ def _day(option: str, text: str) -> date:
 Days = TypedDict("Days", {"from": date, "to": date})
 
 
-class Slice(Days):
+class BackfillSlice(Days):
     """One slice of a backfill: its days, how far it has come, and its run."""
 
     number: int
@@ -153,7 +152,7 @@ class Backfill(Days):
     state: BackfillState
     created_at: datetime
     left: int
-    slices: Sequence[Slice]
+    slices: Sequence[BackfillSlice]
 
 
 class BackfillAtWork(TypedDict):
@@ -285,7 +284,7 @@ def _document(record: BackfillRecord) -> Backfill:
     plan = plan_of_record(record)
     window, left = plan.window, len(record.left)
     slices = [
-        document_from(Slice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
+        document_from(BackfillSlice, one, **{"from": date.fromisoformat(one.first), "to": date.fromisoformat(one.last)})
         for one in record.slices
     ]
     words = {"from": window.first, "to": window.last, "by": window.by, "column": window.column, "slice": plan.slice}
@@ -416,14 +415,14 @@ class BackfillWork:
 
         But for the first, a slice waits for a scheduled run that has come in.
         """
-        settings, plan = self.context.settings, plan_of_record(self.record)
+        plan = plan_of_record(self.record)
         limit = None if self.options.limit is None else self.options.limit - self.sent
         more = {"window": plan.window_of(one), "status": plan.status, "limit": limit}
         options = self.options.model_copy(update={**more, "wait": self.options.wait or not is_first})
         title = f"{self.mapping.feed} {_days(one.first, one.last)} ({one.number} of {len(self.record.slices)})"
-        launch = partial(run_feeds, uses_dagster=self.uses_dagster, launched_by=BACKFILL, title=title)
+        launcher = Launcher(self.context.settings, options, self.output, BACKFILL, title)
         try:
-            (report,) = launch(settings, [self.mapping], options, self.output)
+            (report,) = launcher.run([self.mapping], uses_dagster=self.uses_dagster)
         except KeyboardInterrupt:
             end = SliceEnd(SliceState.LEFT, "", int(ExitCode.INTERRUPTED), "interrupted before its run began", {})
             self.backfills.end_slice(self.record.backfill_id, one.number, claim, end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from connectors.event_api.answers import Kind, in_short
+from connectors.event_api.answers import AnswerKind, in_short
 from connectors.event_api.contract_check import compare
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
@@ -76,7 +76,7 @@ def ask_for(
     except ConfigError as error:
         lists = ServiceAnswers(error, error)
     faults = _ask_recipients(settings, mappings, is_testing=is_testing)
-    with existing_database(settings.state_url) as engine, open_state(settings) as reader:
+    with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
         estranged = reader.estranged()
         return {
@@ -120,15 +120,15 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
         return _well("scopes", listing + _UNPROVEN)
     answer = in_short(probe.answer)
     match probe.kind:
-        case Kind.REFUSED:
+        case AnswerKind.REFUSED:
             refused = f"an event without any field was refused for its fields ({answer}), as it must be"
             return _well("scopes", f"{listing}{refused}: the key got as far as that, which proves {_ORDER}")
-        case Kind.SCOPE_MISSING | Kind.NO_ACCESS:
+        case AnswerKind.SCOPE_MISSING | AnswerKind.NO_ACCESS:
             advice = "add the scope `events:create` on the page of the key"
             return _wrong("scopes", f"{listing}the key {tail} may not create events: {answer}; {advice}", ExitCode.REFUSED)
-        case Kind.KEY_REFUSED:
+        case AnswerKind.KEY_REFUSED:
             return _wrong("scopes", f"the service refused the API key {tail} for creating events: {answer}", ExitCode.REFUSED)
-        case Kind.READ:
+        case AnswerKind.READ:
             created = f"{listing}the service created event {probe.value} from an event without any field: delete it by hand"
             return _wrong("scopes", f"{created}, and do not probe this service again", ExitCode.ATTENTION)
         case _:
@@ -158,12 +158,10 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
         return _well("classifications", f"{version}; the {len(named)} that the mapping names are known")
     slugs, texts = sorted(known.slugs), []
     for slug in unknown[:_SHOWN]:
-        files = [name for name, table in mapping.tables.items() if any(slug in row for row in table.rows)]
-        near = did_you_mean(slug, slugs)
-        text = f'{files[0] if files else "the mapping file"} names "{slug}", which the service does not know'
-        texts.append(f"{text}, {near}" if near else text)
-    if len(unknown) > _SHOWN:
-        texts.append(f"and {len(unknown) - _SHOWN} more")
+        files = (name for name, table in mapping.tables.items() if any(slug in row for row in table.rows))
+        text = f'{next(files, "the mapping file")} names "{slug}", which the service does not know'
+        texts.append(", ".join(filter(None, (text, did_you_mean(slug, slugs)))))
+    texts += [f"and {len(unknown) - _SHOWN} more"] if len(unknown) > _SHOWN else []
     if FILL_IN in unknown:  # what there is to choose from
         more = f" and {len(slugs) - _LISTED} more" if len(slugs) > _LISTED else ""
         texts.append(f"it knows {', '.join(slugs[:_LISTED])}{more}")
@@ -172,17 +170,16 @@ def _classifications(known: Classifications, mapping: FeedMapping, memory: ListM
 
 def _changed(now: Classifications, mapping: FeedMapping, memory: ListMemory | None) -> str:
     """Say how the list changed since the mapping was written, or else since the feed's last run; "" if it did not."""
-    written_for = mapping.classifications_version
-    if written_for is None:
+    version = mapping.classifications_version
+    if version is None:
         before = memory.last_read_by(mapping.feed) if memory else None
         return "" if before is None or before == now else f"since the last run {change_between(before, now, mapping)}"
-    if written_for == now.version:
+    if version == now.version:
         return ""
-    before = memory.version(written_for) if memory else None
-    if before is None:
-        unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
-        return f"the mapping was written for version {written_for}, {unknown}"
-    return f"the mapping was written for version {written_for}; {change_between(before, now, mapping)}"
+    before = memory.version(version) if memory else None
+    unknown = f"the list is of {now.version} by now; no run has met the earlier one, so what changed is not known"
+    how = f", {unknown}" if before is None else f"; {change_between(before, now, mapping)}"
+    return f"the mapping was written for version {version}{how}"
 
 
 def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding]:
@@ -193,10 +190,8 @@ def _contract(page: Node | NoPage, mapping: FeedMapping) -> Iterator[LiveFinding
     sent = outgoing_of(mapping)
     drifts = compare(page, sent)
     for drift in drifts:
-        if drift.severity == "error":
-            yield _wrong("contract", str(drift), ExitCode.CONFIG, drift)
-        else:
-            yield _unwise("contract", str(drift), drift)
+        is_error = drift.severity == "error"
+        yield _wrong("contract", str(drift), ExitCode.CONFIG, drift) if is_error else _unwise("contract", str(drift), drift)
     if not drifts:
         yield _well("contract", f"the service's page agrees with the {_count(sent)} fields that the mapping sends")
 

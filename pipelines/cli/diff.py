@@ -17,7 +17,6 @@ from pipelines.cli.options import IS_WORKING, AsJson, OneFeed, waiting_words
 if IS_WORKING:
     from pipelines.cli.output.console import Output, document_from, spelt
     from pipelines.cli.state_reader import FeedSession, open_feed_session, typed_key
-    from pipelines.settings import current_settings
     from state.enums import DriftKind, EntryState, Waiting
     from state.ledger.standing import RowRecord
     from state.queries import RowFilter, RunRecord
@@ -46,8 +45,8 @@ def diff(
     records it, and `--ignore` takes the row off the lists until it changes again. As of the last read: only the state DB is
     asked, neither the source nor the service. Exit codes: 0, or 2 if there is no such row.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_feed_session(settings, feed) as session:
+    output = Output(json=as_json)
+    with open_feed_session(feed) as session:
         name = session.scope.feed
         (status,) = session.queries.status(destination=session.scope.destination, feed=name)
         as_of = _as_of(status.last_read)

@@ -26,7 +26,7 @@ if IS_WORKING:
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state, typed_key
     from pipelines.clock import now
-    from pipelines.settings import Settings, current_settings
+    from pipelines.settings import current_settings
     from state.queries import RowFilter
 
 Row = Annotated[str, typer.Argument(metavar="ROW", help="A row's key, its number, or its place as it is shown: events.csv:17.")]
@@ -55,7 +55,7 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         source = open_source(mapping.source, mapping.path.parent, mapper.columns, access=settings.access)
         found = _find(mapping.feed, source, mapper, row, bar)
     explanation = explain_row(mapping, known.directory, found, now())
-    entries = _entries(settings, mapping, {outcome.row_key for outcome in explanation.outcomes})
+    entries = _entries(mapping, {outcome.row_key for outcome in explanation.outcomes})
     sent = {entry["row_key"] for entry in entries}
     described = [describe_outcome(one if one.row_key in sent else if_unknown(one)) for one in explanation.outcomes]
     documents = [document for document, _ in described]
@@ -115,9 +115,9 @@ def _find(feed: FeedName, source: Source, mapper: RowMapper, word: str, bar: Pro
     return numbered
 
 
-def _entries(settings: Settings, mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
+def _entries(mapping: FeedMapping, keys: Iterable[RowKey]) -> list[Entry]:
     """Return what the ledger knows of these rows; nothing where there is no state DB."""
-    with open_state(settings) as reader:
+    with open_state() as reader:
         wanted = [RowFilter(row_key=key) for key in sorted(keys) if key]
         records = [
             record for scope in reader.scopes_of(mapping.feed) for one in wanted for record in reader.queries.rows(scope, one)

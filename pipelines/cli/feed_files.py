@@ -107,12 +107,6 @@ def file_text(path: Path) -> str:
         return ""
 
 
-def is_file_name(word: str) -> bool:
-    """Whether a word can only mean a file: it ends like one and one is there, or it names a folder on the way."""
-    path = Path(word)
-    return path.suffix in SUFFIXES and (path.is_file() or path.name != word)
-
-
 def named_mapping(settings: Settings, word: str) -> FeedMapping:
     """Load the mapping that a person names.
 
@@ -120,9 +114,9 @@ def named_mapping(settings: Settings, word: str) -> FeedMapping:
         MappingFileError: it is broken.
         ConfigError: there is no such feed or file.
     """
-    if not is_file_name(word):
-        return one_feed(settings, word)
     path = Path(word)
+    if path.suffix not in SUFFIXES or not (path.is_file() or path.name != word):
+        return one_feed(settings, word)  # nothing in it says that it means a file
     if not path.is_file():
         beside = (str(one) for one in path.parent.glob("*") if one.suffix in SUFFIXES)
         hint = did_you_mean(word, beside) or "a path starts at the folder in which the command runs"
@@ -134,10 +128,10 @@ def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFile
     """Load the mapping that a person names; a broken one is returned as its error.
 
     Raises:
-        ConfigError: there is no such feed.
+        ConfigError: there is no such feed or file.
     """
     try:
-        return load_feed(Path(word)) if is_file_name(word) else one_feed(settings, word)
+        return named_mapping(settings, word)
     except MappingFileError as error:
         return error
 
@@ -167,10 +161,9 @@ def shared_file(settings: Settings, word: str) -> SharedFile | None:
     path = Path(word)
     if path.suffix not in SUFFIXES or not path.is_file() or not is_shared(path):
         return None
-    folders = dict.fromkeys((path.parent, settings.feeds))
-    found = including(path, (feed for folder in folders for feed in sorted(folder.glob("*")) if feed.suffix in SUFFIXES))
-    feeds = {feed.resolve(): str(feed) for feed in reversed(found)}
-    if not feeds:
+    beside = (one for folder in dict.fromkeys((path.parent, settings.feeds)) for one in sorted(folder.glob("*")))
+    found = {feed.resolve(): str(feed) for feed in reversed(including(path, (one for one in beside if one.suffix in SUFFIXES)))}
+    if not found:
         message = f"{word} is no feed but a file to be included, and no feed beside it or in {settings.feeds} includes it"
         raise ConfigError(message, hint=f"a feed includes it by `include: [{path.name}]`, and is checked with it")
-    return SharedFile(word, tuple(reversed(feeds.values())))
+    return SharedFile(word, tuple(reversed(found.values())))

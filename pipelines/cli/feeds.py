@@ -34,7 +34,7 @@ def feeds(as_json: AsJson = False) -> int:
     """
     settings, output = current_settings(), Output(json=as_json)
     folder = folder_of(settings)
-    with open_state(settings) as reader:
+    with open_state() as reader:
         # Of several destinations, the one with the youngest run.
         listed = [(mapping, max(reader.statuses(mapping.feed), key=_age, default=None)) for mapping in folder.feeds]
     documents = [_document(mapping, status) for mapping, status in listed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -19,7 +19,7 @@ from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
 from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
-from mappings.outcome import MappedRow, Rejection, SourceRow
+from mappings.outcome import MappedRow, Rejection
 from mappings.outgoing import Drift
 from mappings.positions import MappingProblem
 from mappings.reasons import REASON_TEXTS
@@ -46,16 +46,9 @@ def _find_unasked(mapping: FeedMapping) -> Iterator[MappingProblem]:
         return
     noting = LookupUse(mapping)
     mapper, _ = compile_with_problems(noting.mapping, Directory(), now(), noting.watch)
-    count = 0
-
-    def counting(rows: Iterator[SourceRow]) -> Iterator[SourceRow]:
-        nonlocal count
-        for row in rows:
-            count += 1
-            yield row
-
     with open_source(mapping.source, mapping.path.parent, mapper.columns).read() as reading:
-        deque(mapper.over(counting(islice(reading.rows, _MOST_ROWS + 1))), maxlen=0)
+        outcomes = mapper.over(islice(reading.rows, _MOST_ROWS + 1))
+        count = sum(not outcome.part.is_further for outcome in outcomes)
     if count <= _MOST_ROWS:
         yield from noting.find_unasked(document, _file_name(mapping), count, _shared(mapping))
 
@@ -140,14 +133,13 @@ class CheckedFile(TypedDict):
 
 def find(loaded: FeedMapping | MappingFileError) -> CheckedFile:
     """Check one file offline; paths are relative to the working folder. A file that is no feed is called by its stem."""
-    path = shown_path(loaded.path)
     if isinstance(loaded, MappingFileError):
-        problems, warnings = _placed(loaded.problems), _placed(loaded.warnings)
-        return CheckedFile(feed=loaded.path.stem, path=path, problems=problems, warnings=warnings, examples=ExampleFindings())
-    misfits, odd = _look_at_source(loaded)
-    problems, warnings = _placed(misfits), _placed((*loaded.warnings, *odd))
-    examples = ExampleFindings(len(loaded.examples), run_examples(loaded))
-    return CheckedFile(feed=loaded.feed, path=path, problems=problems, warnings=warnings, examples=examples)
+        feed, problems, warnings, examples = loaded.path.stem, loaded.problems, loaded.warnings, ExampleFindings()
+    else:
+        feed, (problems, odd) = loaded.feed, _look_at_source(loaded)
+        warnings, examples = (*loaded.warnings, *odd), ExampleFindings(len(loaded.examples), run_examples(loaded))
+    path, problems, warnings = shown_path(loaded.path), _placed(problems), _placed(warnings)
+    return CheckedFile(feed=feed, path=path, problems=problems, warnings=warnings, examples=examples)
 
 
 def is_sound(one: CheckedFile) -> bool:

@@ -29,7 +29,7 @@ if IS_WORKING:
     from mappings.strict import parse_zone
     from pipelines.cli.feed_files import mapping_or_error, shown_path
     from pipelines.cli.findings import CheckedFile, find, is_sound
-    from pipelines.cli.output.console import Output
+    from pipelines.cli.output.console import Output, document_from
     from pipelines.settings import current_settings
 
 Source = Annotated[
@@ -67,10 +67,12 @@ def init(  # one parameter for each option
     until you choose. Exit codes: 0 written, 2 the file is there already or the source cannot be read.
     """
     settings, output = current_settings(), Output(json=as_json)
-    stem = _stem(source)
+    is_sheet = source.startswith(_SPREADSHEETS)
+    file_name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
+    stem = "the spreadsheet" if is_sheet else file_name.partition(".")[0] or file_name
     if feed and feed_name(feed) != feed:
         raise ConfigError(f"--feed {feed}: a feed's name is lower-case words joined by -", hint=f"write {feed_name(feed)}")
-    if not feed and _is_google_sheet(source):
+    if not feed and is_sheet:
         raise ConfigError("a spreadsheet's address does not tell how to call the feed", hint="name it, for life: --feed NAME")
     feed = feed or feed_name(stem)
     try:
@@ -95,18 +97,9 @@ def init(  # one parameter for each option
     except OSError as error:
         raise ConfigError(f"{out} cannot be written: {error.strerror}", hint="choose another file with --out") from error
     findings = find(mapping_or_error(settings, str(out.absolute()))) if out.is_file() else None
-    output.document(
-        Drafted(
-            feed=feed,
-            out=out,
-            rows=len(sample.rows),
-            columns=sample.columns,
-            guesses=guesses,
-            problems=findings["problems"] if findings else (),
-            warnings=findings["warnings"] if findings else (),
-            is_whole=is_whole,
-        )
-    )
+    document = {"feed": feed, "out": out, "rows": len(sample.rows), "guesses": guesses, "is_whole": is_whole}
+    problems, warnings = (findings["problems"], findings["warnings"]) if findings else ((), ())
+    output.document(document_from(Drafted, sample, **document, problems=problems, warnings=warnings))
     if not as_json:
         _show(output, feed, shown_path(out.absolute()), guesses, findings)
     return 0 if findings is None or is_sound(findings) else 2
@@ -130,6 +123,7 @@ SAMPLED = 2_000
 _TOP = 60
 """Among so many rows of a sheet the header is looked for."""
 _WIDEST = 256
+_SPREADSHEETS = "https://docs.google.com/spreadsheets/"
 _Rows = tuple[tuple[str, ...], list[Mapping[str, str]], bool]
 
 
@@ -139,7 +133,7 @@ def read_sample(source: str, out: Path, access: Access) -> tuple[SourceSample, b
     Raises:
         SyncError: the source cannot be read.
     """
-    if _is_google_sheet(source):
+    if source.startswith(_SPREADSHEETS):
         name = "the spreadsheet"
         guess = SourceGuess(
             {"kind": "google_sheets"}, {"kind": "the first tab, or the one in the address; name another with `tab`"}
@@ -200,20 +194,7 @@ def _is_filled_down(plain: Sequence[Mapping[str, str]], spread: Sequence[Mapping
 
 def _without_blank_end(cells: Mapping[str, str]) -> list[str]:
     texts = list(cells.values())
-    while texts and not texts[-1].strip():
-        texts.pop()
-    return texts
-
-
-def _is_google_sheet(source: str) -> bool:
-    return source.startswith("https://docs.google.com/spreadsheets/")
-
-
-def _stem(source: str) -> str:
-    if _is_google_sheet(source):
-        return "the spreadsheet"
-    name = source.rstrip("/").rpartition("/")[2].partition("?")[0]
-    return name.partition(".")[0] or name
+    return texts[: max((place for place, text in enumerate(texts, start=1) if text.strip()), default=0)]
 
 
 def _path_from(out: Path, source: str) -> str:
@@ -228,11 +209,9 @@ def _path_from(out: Path, source: str) -> str:
 def _show(output: Output, feed: str, shown: Path, guesses: Sequence[Guess], findings: CheckedFile | None) -> None:
     rows = [(guess.about, guess.column, guess.surety, guess.why) for guess in guesses]
     output.table(f"{feed}: what the sample says", ("what", "column", "how sure", "why"), rows)
-    if findings is None:
-        return
-    for problem in findings["problems"]:
-        output.note(f"  error: {problem}")
-    unsure = dict.fromkeys(guess.about for guess in guesses if guess.surety == "unsure")
-    doubts = f"; unsure of: {', '.join(unsure)}" if unsure else ""
-    output.note(f"{shown} is written, with {len(findings['warnings'])} places to look at{doubts}")
-    output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")
+    if findings is not None:
+        output.note(*(f"  error: {problem}" for problem in findings["problems"]))
+        unsure = ", ".join(dict.fromkeys(guess.about for guess in guesses if guess.surety == "unsure"))
+        doubts = f"; unsure of: {unsure}" if unsure else ""
+        output.note(f"{shown} is written, with {len(findings['warnings'])} places to look at{doubts}")
+        output.note(f"next: fill it in, then\n  eventsync check {shown}\n  eventsync preview {shown}")

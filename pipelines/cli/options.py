@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from functools import wraps
 from itertools import islice
 from pathlib import Path
@@ -53,7 +52,9 @@ def feed_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # the decor
 @_offering
 def run_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
     """Yield the latest runs, youngest first; of one feed, where the words before name it."""
-    with _reader() as reader:
+    from pipelines.cli.state_reader import open_state
+
+    with open_state(upgrades=False) as reader:  # pressing Tab changes no schema
         for run in reader.runs(context.params.get("feed"), _MOST):
             yield run.run_id, f"{run.book.feed}, {run.started_at:%Y-%m-%d %H:%M}, {run.outcome or 'not ended'}"
 
@@ -72,7 +73,7 @@ def brake_words(incomplete: str) -> Iterator[Offer]:
 @_offering
 def state_words(incomplete: str) -> Iterator[Offer]:  # noqa: ARG001  # as above
     """Yield the words that `rows --state` takes."""
-    from pipelines.run.standing import ALL, WAITING
+    from pipelines.run.outcome import ALL, WAITING
 
     for word in ALL:
         yield word, "waits for a person" if word in WAITING else ""
@@ -90,19 +91,13 @@ def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
             return reader.queries.every_problem(scope, ProblemKind(kind))
         return reader.queries.every_row(scope, RowFilter(waiting=kind))
 
-    with _reader() as reader:
+    from pipelines.cli.state_reader import open_state
+
+    with open_state(upgrades=False) as reader:  # pressing Tab changes no schema
         if scope := reader.scope(str(context.params.get("feed"))):
             waiting = ((kind, row) for kind in Waiting for row in listed(reader, scope, kind))
             for kind, row in islice((one for one in waiting if one[1].row_key.startswith(incomplete)), _MOST):
                 yield row.row_key, f"{kind}: {row.origin}"
-
-
-def _reader() -> AbstractContextManager[StateReader]:
-    """Open what there is, as it is: pressing Tab changes no schema."""
-    from pipelines.cli.state_reader import open_state
-    from pipelines.settings import current_settings
-
-    return open_state(current_settings(), upgrades=False)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else there.")]

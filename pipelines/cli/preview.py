@@ -86,7 +86,7 @@ def preview(
         deque(outcomes if read_all else (), maxlen=0)
     first = [outcome for outcome in map(first_run.in_the_end, shown) if only in {None, _kind_of(outcome)}]
     account = first_run.account(is_whole=read_all or is_at_end)
-    with open_state(settings) as reader:
+    with open_state() as reader:
         estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
     described = list(map(describe_outcome, first))
     documents = [document for document, _ in described]

@@ -31,13 +31,11 @@ if IS_WORKING:
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
-    from pipelines.cli.rows import problem_pages
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
-    from pipelines.settings import current_settings
     from state.enums import EntryState, ProblemKind, Waiting
-    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+    from state.ledger.standing import FeedScope, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
@@ -67,12 +65,12 @@ def report(
     The page is one file without scripts: it loads nothing, can be printed, and is read well by a screen reader. It
     says what the last run has left, and reads no source. The lists as tables: `eventsync rows FEED --csv FILE`. Exit code 0.
     """
-    settings, output, made_at = current_settings(), Output(json=as_json), now()
+    output, made_at = Output(json=as_json), now()
     if link is not None and not _LINK.fullmatch(link):
         hint = "for example https://events.example/e/{id}"
         raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
     chosen = _since(since, made_at)
-    with open_state(settings) as reader, output.progress("looking through rows") as bar:
+    with open_state() as reader, output.progress("looking through rows") as bar:
         name = reader.feed_name(feed)
         page, sections = _page(reader, name, chosen, link or "", made_at, bar)
     if html is not None:
@@ -176,7 +174,7 @@ class Point(NamedTuple):
     hint: str = ""
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """A field that differs."""
 
     where: str
@@ -196,7 +194,7 @@ class Line(NamedTuple):
     event_id: int | None = None
     link: str = ""
     points: tuple[Point, ...] = ()
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     cells: tuple[tuple[str, str], ...] = ()
     note: str = ""
 
@@ -325,21 +323,22 @@ class _Rows:
                 yield self._entry(record, name)
 
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
-        for page, online, candidates in problem_pages(self.queries, self.scope, kind):
+        after = 0
+        while page := self.queries.problems(self.scope, kind, after=after):
             met = self.queries.first_met(page)
             self.bar.advance(len(page))
-            for record in page:
-                # An earlier version of a row that cannot be used may be online; its editor should know that.
-                event_id = None if kind is ProblemKind.WARNING else online.get(record.row_key)
-                yield self._problem(record, met[record.problem_id], event_id, candidates.get(record.row_key))
+            yield from (self._problem(record, met[record.problem_id]) for record in page)
+            after = page[-1].problem_id
 
-    def _problem(self, record: ProblemRecord, met: datetime, event_id: int | None, candidate: OtherEntry | None) -> Line:
+    def _problem(self, record: ProblemRecord, met: datetime) -> Line:
+        # An earlier version of a row that cannot be used may be online; its editor should know that.
+        event_id = None if record.kind is ProblemKind.WARNING else record.event_id
         points = tuple(
             Point(REASON_TEXTS[one.code], text_of(one.column or _plain(one.field)), text_of(one.found), text_of(one.hint))
             for one in record.reasons
         )
-        if candidate is not None:
-            points = (Point(f"It looks like the event with the identifier {text_of(str(candidate))}."),)
+        if record.candidate is not None:
+            points = (Point(f"It looks like the event with the identifier {text_of(str(record.candidate))}."),)
         return Line(
             at=text_of(record.origin),
             name=text_of(f"identifier {record.row_key}") if record.row_key else "without an identifier",
@@ -377,9 +376,9 @@ class _Rows:
         return "" if event_id is None else self.link.replace("{id}", str(event_id))
 
 
-def _changes(record: RowRecord) -> tuple[Change, ...]:
+def _changes(record: RowRecord) -> tuple[FieldChange, ...]:
     fields = (one for one in payload_diff(record.shown, record.drift_body or record.shown) if one.is_changed)
-    return tuple(Change(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
+    return tuple(FieldChange(_plain(one.path), text_of(shown(one.delivered)), text_of(shown(one.now))) for one in fields)
 
 
 def _text(record: RowRecord, section: SectionName) -> str:

@@ -15,7 +15,6 @@ if IS_WORKING:
     from mappings.reasons import did_you_mean
     from pipelines.cli.output.console import Output
     from pipelines.cli.state_reader import open_feed_session, typed_key
-    from pipelines.settings import current_settings
     from state.ledger.decisions import RETRIABLE, LeftAlone
     from state.queries import RowFilter
 
@@ -44,12 +43,12 @@ def retry(
     Rows that the source no longer asks for are left alone, and so are rows that were set aside, unless they are named.
     Exit codes: 0 done, 2 no such feed or row, 4 a run holds the feed.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    output = Output(json=as_json)
     known = {one.value: one for one in RETRIABLE}
     if state is not None and state not in known:
         hint = did_you_mean(state, known) or f"there are {', '.join(known)}; other rows are decided on with `eventsync resolve`"
         raise ConfigError(f"--state {state}: rows in this state are not retried", hint=hint)
-    with open_feed_session(settings, feed) as session:
+    with open_feed_session(feed) as session:
         row_keys = None if keys is None else tuple(dict.fromkeys(filter(None, map(typed_key, keys.split(",")))))
         unknown = [key for key in row_keys or () if not session.queries.rows(session.scope, RowFilter(row_key=key))]
         if unknown:

@@ -28,8 +28,7 @@ if IS_WORKING:
     from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
-    from pipelines.run.standing import ALL, IGNORED, RESENT, WAITING
-    from pipelines.settings import current_settings
+    from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
     from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
     from state.ledger.choices import waits_for_access
     from state.ledger.standing import FeedScope, OtherEntry, RowRecord
@@ -76,9 +75,9 @@ def rows(
     Warnings stay until the row or the mapping changes. The CSV file repeats the partner's columns of rejected, held and warned
     rows, then adds place, problem and hint; it is safe to open in a spreadsheet. Exit code 0.
     """
-    settings, output = current_settings(), Output(json=as_json)
+    output = Output(json=as_json)
     if unmapped:
-        with open_state(settings) as reader:
+        with open_state() as reader:
             name = reader.feed_name(feed)
             scope = reader.scope(name)
             values = unmapped_of(reader.queries, scope) if scope else ()
@@ -87,7 +86,7 @@ def rows(
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
-    with open_state(settings) as reader:
+    with open_state() as reader:
         name = reader.feed_name(feed)
         scope = reader.scope(name)
         found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
@@ -109,7 +108,7 @@ def rows(
     return 0
 
 
-class Problem(TypedDict):
+class ProblemRow(TypedDict):
     """A row that could not be used, is held, or was used with a warning, with its raw cells. `event_id`: the event that an
     earlier version of the row has; `candidate`: the entry that a held row resembles.
     """
@@ -178,7 +177,7 @@ class Rows(TypedDict):
 
     feed: str
     state: str
-    rows: Sequence[Problem | Entry]
+    rows: Sequence[ProblemRow | Entry]
     is_more: bool
     csv: Path | None
 
@@ -208,13 +207,11 @@ def parse_choice(word: str | None) -> Sequence[str]:
     return (word,)
 
 
-def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> Iterator[Problem | Entry]:
+def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]) -> Iterator[ProblemRow | Entry]:
     """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
     for choice in choices:
         if choice in tuple(ProblemKind):
-            for page, events, candidates in problem_pages(queries, scope, ProblemKind(choice)):
-                for one in page:
-                    yield _problem(one, scope.feed, events.get(one.row_key), candidates.get(one.row_key))
+            yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
             continue
         if choice in tuple(Waiting):
             which = RowFilter(waiting=Waiting(choice))
@@ -225,28 +222,17 @@ def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]
         yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, which))
 
 
-def problem_pages(
-    queries: LedgerQueries, scope: FeedScope, kind: ProblemKind
-) -> Iterator[tuple[Sequence[ProblemRecord], Mapping[RowKey, int], Mapping[RowKey, OtherEntry]]]:
-    """Yield the problems of a feed, page by page, with the events that their rows have, and what held rows resemble."""
-    after = 0
-    while page := queries.problems(scope, kind, after=after):
-        keys = {record.row_key for record in page if record.row_key}
-        yield page, queries.event_ids(scope, keys), queries.candidates(scope, keys) if kind is ProblemKind.HELD else {}
-        after = page[-1].problem_id
-
-
-def _problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> Problem:
+def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
     found = [(reason, reason.column or reason.field) for reason in record.reasons]
     problem = "\n".join((f"{cell} {reason.found!r}: " if cell else "") + REASON_TEXTS[reason.code] for reason, cell in found)
     hint = "\n".join(reason.hint for reason in record.reasons)
     if record.kind is ProblemKind.HELD:
-        problem = f"it looks like the event of {candidate}" if candidate else problem
-        hint = _held_hint(feed, record.row_key, candidate)
-    elif record.kind is ProblemKind.REJECTED and event_id is not None:
-        problem += f"\nonline as event {event_id}, row now unusable"
+        problem = f"it looks like the event of {record.candidate}" if record.candidate else problem
+        hint = _held_hint(feed, record.row_key, record.candidate)
+    elif record.kind is ProblemKind.REJECTED and record.event_id is not None:
+        problem += f"\nonline as event {record.event_id}, row now unusable"
     words = {"place": record.origin, "problem": problem, "hint": hint}
-    return document_from(Problem, record, state=record.kind, event_id=event_id, candidate=candidate, **words)
+    return document_from(ProblemRow, record, state=record.kind, **words)
 
 
 def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:
@@ -370,10 +356,10 @@ def csv_row(place: str, reasons: Sequence[Reason], cells: Mapping[str, str]) -> 
     return CsvRow(place, problems, "; ".join(column + reason.hint for column, reason in named if reason.hint), cells)
 
 
-def _csv_of(row: Problem | Entry) -> CsvRow:
+def _csv_of(row: ProblemRow | Entry) -> CsvRow:
     """Return a row as it stands in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
     if "reasons" in row:
-        problem = cast("Problem", row)
+        problem = cast("ProblemRow", row)
         line = csv_row(problem["place"], problem["reasons"], problem["cells"])
         online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
         return line._replace(problem=line.problem + online)

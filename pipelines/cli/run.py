@@ -121,7 +121,7 @@ def run(  # the options of the surface
             if dry_run:
                 return rehearse_feeds(settings, mappings, options, output)
             notify_before(settings, mappings)
-            for report in run_feeds(settings, mappings, options, output, uses_dagster=not no_dagster):
+            for report in Launcher(settings, options, output).run(mappings, uses_dagster=not no_dagster):
                 reports.append(report)
                 if is_stop_asked() or report.exit_code == ExitCode.INTERRUPTED:
                     break
@@ -244,99 +244,82 @@ def notify_after(
         notifier.notify(about.values(), {**crashes, **concerns})
 
 
-def run_feeds(
-    settings: Settings,
-    feeds: Sequence[FeedMapping],
-    options: RunOptions,
-    output: Output,
-    *,
-    uses_dagster: bool,
-    launched_by: str = "cli",
-    title: str = "",
-) -> Iterator[RunReport]:
-    """Run feeds as asked for: by the engine alone, on a webserver that is there, or by Dagster in this process.
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Launches runs of feeds, one behind another, and reports each.
 
     `title`: what stands beside the bar of the engine, the feed's name without it.
     """
 
-    def run_by_engine(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.progress(title or mapping.feed) as bar, open_context(settings, output.aside) as context:
-            run = FeedRun(context, mapping, RunIdentity(run_id, launched_by), options, watcher_of(bar))
-            return report_of(context, mapping.feed, run_id, run.run().outcome)
+    settings: Settings
+    options: RunOptions
+    output: Output
+    launched_by: str = "cli"
+    title: str = ""
 
-    if not uses_dagster:
+    def run(self, feeds: Iterable[FeedMapping], *, uses_dagster: bool) -> Iterator[RunReport]:
+        """Run feeds by the engine alone, on a webserver that is there, or by Dagster in this process."""
+        if not uses_dagster:
+            yield from (self._unless_at_fault(self._run_by_engine, mapping, new_run_id(now())) for mapping in feeds)
+            return
+        if url := webserver_url(self.settings):
+            server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
+            if server.is_there():
+                yield from self._run_on_webserver(server, feeds)
+                return
+            if self.settings.dagster_url:
+                self.output.note(f"no Dagster webserver answers at {url}; running in this process instead")
+        yield from self.run_in_process(list(feeds))
+
+    def run_in_process(self, feeds: Sequence[FeedMapping]) -> Iterator[RunReport]:
+        """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
+        settings, output = self.settings, self.output
+        prepare_dagster_home(settings.dagster_home)
+        with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
+            from pipelines.definitions import build_definitions  # Dagster takes seconds to import
+            from pipelines.launcher import run_job
+
+            wanted = {mapping.feed for mapping in feeds}
+            definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
+
+        def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
+            with output.progress(f"running {mapping.feed}", is_counted=False):
+                status = run_job(definitions, mapping, self.options, run_id, self.launched_by)
+            with open_context(settings) as context:
+                return report_of(context, mapping.feed, run_id, dagster_status=status)
+
+        yield from (self._unless_at_fault(run_one, mapping, str(uuid4())) for mapping in feeds)
+
+    def _run_by_engine(self, mapping: FeedMapping, run_id: str) -> RunReport:
+        output, identity = self.output, RunIdentity(run_id, self.launched_by)
+        with output.progress(self.title or mapping.feed) as bar, open_context(self.settings, output.aside) as context:
+            watcher = Watcher(read=bar.advance, owed=bar.expect, settled=bar.advance)
+            result = FeedRun(context, mapping, identity, self.options, watcher).run()
+            return report_of(context, mapping.feed, run_id, result.outcome)
+
+    def _run_on_webserver(self, server: Webserver, feeds: Iterable[FeedMapping]) -> Iterator[RunReport]:
         for mapping in feeds:
-            yield _unless_at_fault(run_by_engine, mapping, new_run_id(now()))
-        return
-    if url := webserver_url(settings):
-        server = Webserver(httpx.Client(base_url=url, timeout=30.0, trust_env=False))
-        if server.is_there():
-            yield from _on_webserver(server, settings, feeds, options, output, launched_by)
-            return
-        if settings.dagster_url:
-            output.note(f"no Dagster webserver answers at {url}; running in this process instead")
-    yield from run_in_process(settings, feeds, options, output, launched_by=launched_by)
+            run_id = server.launch(mapping, self.options, self.launched_by)
+            try:
+                with signals_raised():
+                    status = server.follow(run_id, time.sleep, self.output.aside)  # noqa: TID251  # another process is asked
+            except KeyboardInterrupt:
+                page = server.http.base_url.join(f"/runs/{run_id}")
+                message = f"run {run_id} goes on without us, on the Dagster webserver"
+                left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
+                yield report_from_outcome(mapping.feed, run_id, left_alone)
+                return
+            with open_context(self.settings) as context:
+                yield report_of(context, mapping.feed, run_id, dagster_status=status)
 
-
-def _on_webserver(
-    server: Webserver, settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, launched_by: str
-) -> Iterator[RunReport]:
-    for mapping in feeds:
-        run_id = server.launch(mapping, options, launched_by)
+    @staticmethod
+    def _unless_at_fault(run_one: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
+        """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
         try:
-            with signals_raised():
-                status = server.follow(run_id, time.sleep, output.aside)  # noqa: TID251  # another process is followed by asking
-        except KeyboardInterrupt:
-            page = server.http.base_url.join(f"/runs/{run_id}")
-            message = f"run {run_id} goes on without us, on the Dagster webserver"
-            left_alone = RunOutcome("interrupted", ExitCode.INTERRUPTED, message, f"look at it, or stop it, at {page}")
-            yield report_from_outcome(mapping.feed, run_id, left_alone)
-            return
-        with open_context(settings) as context:
-            yield report_of(context, mapping.feed, run_id, dagster_status=status)
-
-
-def run_in_process(
-    settings: Settings, feeds: Sequence[FeedMapping], options: RunOptions, output: Output, *, launched_by: str = "cli"
-) -> Iterator[RunReport]:
-    """Run each feed's job in this process, on the Dagster instance of the UI; print what is waited for."""
-    prepare_dagster_home(settings.dagster_home)
-    with output.progress("starting Dagster (--no-dagster does without it)", is_counted=False), signals_raised():
-        from pipelines.definitions import build_definitions  # Dagster takes seconds to import
-        from pipelines.launcher import run_job
-
-        wanted = {mapping.feed for mapping in feeds}
-        definitions = build_definitions(settings, lambda: open_context(settings, output.aside), wanted=wanted)
-
-    def run_one(mapping: FeedMapping, run_id: str) -> RunReport:
-        with output.progress(f"running {mapping.feed}", is_counted=False):
-            status = run_job(definitions, mapping, options, run_id, launched_by)
-        with open_context(settings) as context:
-            return report_of(context, mapping.feed, run_id, dagster_status=status)
-
-    for mapping in feeds:
-        yield _unless_at_fault(run_one, mapping, str(uuid4()))
-
-
-def _unless_at_fault(run_one: Callable[[FeedMapping, str], RunReport], mapping: FeedMapping, run_id: str) -> RunReport:
-    """Return the report of one feed's run; an unexpected exception is that feed's failure, and the next one runs."""
-    try:
-        with faults_as_errors(lambda: "at work", run_id):
-            return run_one(mapping, run_id)
-    except FaultError as fault:
-        return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
-
-
-def watcher_of(bar: Progress) -> Watcher:
-    """Return what moves a bar forward while a run works: by each row that is read, then by each that is owed and settled."""
-    read = 0
-
-    def advance(rows: int) -> None:
-        nonlocal read
-        read += rows
-        bar.advance(rows)
-
-    return Watcher(read=advance, owed=lambda rows: bar.expect(read + rows), settled=bar.advance)
+            with faults_as_errors(lambda: "at work", run_id):
+                return run_one(mapping, run_id)
+        except FaultError as fault:
+            return report_from_outcome(mapping.feed, run_id, outcome_of(fault))
 
 
 _SHOWN = 10
@@ -425,8 +408,8 @@ def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
         intents = outbox.settle_and_claim((), _SHOWN)
         first = []
         for intent in intents:
-            place = queries.rows(scope, RowFilter(row_key=intent.row_key))[0].origin
-            first.append(Sending(place, intent.row_key, intent.key, json.loads(intent.body)))
+            (row,) = queries.rows(scope, RowFilter(row_key=intent.row_key))
+            first.append(Sending(row.origin, intent.row_key, intent.key, json.loads(intent.body)))
         if not run.options.keys:
             return min(owed, run.options.limit or owed), first, outbox.standing()
         count = len(intents)  # of keys that a person has picked, what is left is counted by taking it out
@@ -480,7 +463,7 @@ def play_round(settings: Settings, output: Output, title: str, show: Callable[[O
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = folder_of(settings).feeds
-    reports = list(run_in_process(settings, feeds, RunOptions(), output))
+    reports = list(Launcher(settings, RunOptions(), output).run_in_process(feeds))
     for report in reports:
         show(output, report)
     return reports

@@ -195,20 +195,16 @@ def show_report(output: Output, report: RunReport) -> None:
     """Print how one run went: the accounts, the first rejected rows, and what no lookup knows."""
     show_accounts(output, report)
     rejected = report.read["rejected"] if report.read else len(report.rejections)
-    lines = rejection_rows(report.rejections[:_SHOWN])
-    _show_first(output, report.feed, "rejected rows", rejected, "--state rejected", REJECTION_COLUMNS, list(lines))
+    lines = list(rejection_rows(report.rejections[:_SHOWN]))
     unmapped = [one.line for one in report.unmapped[:_SHOWN]]
-    _show_first(
-        output, report.feed, "values that no lookup knows", len(report.unmapped), "--unmapped", UNMAPPED_COLUMNS, unmapped
+    tables: tuple[tuple[str, int, str, Sequence[str], Sequence[Sequence[object]]], ...] = (
+        ("rejected rows", rejected, "--state rejected", REJECTION_COLUMNS, lines),
+        ("values that no lookup knows", len(report.unmapped), "--unmapped", UNMAPPED_COLUMNS, unmapped),
     )
-
-
-def _show_first(
-    output: Output, feed: str, what: str, count: int, option: str, columns: Sequence[str], lines: Sequence[Sequence[object]]
-) -> None:
-    more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {feed} {option}`)" if count > _SHOWN else ""
-    if lines:
-        output.table(f"{feed}: {what}{more}", columns, lines)
+    for what, count, option, columns, first in tables:
+        more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > _SHOWN else ""
+        if first:
+            output.table(f"{report.feed}: {what}{more}", columns, first)
 
 
 def show_accounts(output: Output, report: RunReport) -> None:

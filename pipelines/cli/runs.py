@@ -18,7 +18,6 @@ if IS_WORKING:
     from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
     from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state
-    from pipelines.settings import current_settings
     from state.ledger.accounts import StageReport
     from state.queries import RunRecord
 
@@ -48,8 +47,8 @@ def runs(
 
     Exit codes: 0, or 2 if there is no such run.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
+    output = Output(json=as_json)
+    with open_state() as reader:
         name = None if feed is None else reader.feed_name(feed)
         if run is not None:
             return _show_one(output, _found(reader, run, name))

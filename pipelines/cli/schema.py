@@ -116,7 +116,7 @@ DOCUMENTS: Mapping[str, tuple[str, ...]] = {
     "state export": ("Exported",),
     "state import": ("Imported",),
     "state migrate": ("Migrated",),
-    "state rename": ("Renamed",),
+    "state rename": ("RenamedService",),
     "state verify": ("Verified",),
     "status": ("Status",),
     "vocabulary": ("VocabularyPage",),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -34,7 +33,7 @@ SANDBOX = "sandbox"
 
 
 @contextmanager
-def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[Sandbox, Mapping[str, str]]]:
+def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[RunningSandbox, Mapping[str, str]]]:
     """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
     home = _emptied(folder.resolve())
     with running_sandbox(home / SANDBOX) as sandbox:
@@ -104,7 +103,7 @@ load_from:
 """
 
 
-class Sandbox(NamedTuple):
+class RunningSandbox(NamedTuple):
     """A running sandbox: where it listens, and the secret of its default key."""
 
     base_url: str
@@ -112,7 +111,7 @@ class Sandbox(NamedTuple):
 
 
 @contextmanager
-def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
+def running_sandbox(folder: Path, port: int = 0) -> Iterator[RunningSandbox]:
     """Run a sandbox that keeps its state in `folder`, for the length of the block.
 
     Raises:
@@ -124,7 +123,7 @@ def running_sandbox(folder: Path, port: int = 0) -> Iterator[Sandbox]:
         if not line:
             raise TransientError("the sandbox did not start", hint="its own words are above; is the port taken?")
         announced = json.loads(line)
-        yield Sandbox(announced["base_url"], announced["api_key"])
+        yield RunningSandbox(announced["base_url"], announced["api_key"])
 
 
 @contextmanager
@@ -185,16 +184,12 @@ def _wait_for(is_there: Callable[[], bool], process: subprocess.Popen[bytes], lo
 @contextmanager
 def _running(command: list[str], environ: Mapping[str, str], **streams: object) -> Iterator[subprocess.Popen[bytes]]:
     """Start a process in a session of its own, so that Ctrl-C reaches us first; stop it when the block ends."""
-    process = subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams)  # type: ignore[call-overload]  # noqa: S603  # our own programs
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
+    with subprocess.Popen(command, env=dict(environ), start_new_session=True, **streams) as process:  # type: ignore[call-overload]  # noqa: S603  # our own programs
+        try:
+            yield process
+        finally:
+            process.terminate()
             try:
                 process.wait(_STOP_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
-        if process.stdout is not None:
-            process.stdout.close()

@@ -62,7 +62,7 @@ class Migrated(FromTo):
     rows: Mapping[str, int]
 
 
-class Renamed(FromTo):
+class RenamedService(FromTo):
     """From where to where a service has moved, the feeds that moved with it, and how many rows of each table."""
 
     state_db: str

@@ -19,7 +19,7 @@ from mappings.spec.feed import PublishPolicy
 from mappings.yaml.loader import load_folder
 from pipelines.cli.feed_files import one_feed
 from pipelines.clock import now
-from pipelines.settings import Settings
+from pipelines.settings import Settings, current_settings
 from state.database import StateDb
 from state.enums import EntryState
 from state.errors import HeldByAnotherError
@@ -110,12 +110,13 @@ class StateReader:
 
 
 @contextmanager
-def open_state(settings: Settings, *, upgrades: bool = True) -> Iterator[StateReader]:
+def open_state(*, upgrades: bool = True) -> Iterator[StateReader]:
     """Open what there is for the length of the block; `upgrades` False leaves the schema of the state DB as it is.
 
     Raises:
         SyncError: there is a state DB, and it cannot be opened.
     """
+    settings = current_settings()
     destination = settings.destination if settings.base_url else None
     with existing_database(settings.state_url, upgrades=upgrades) as engine:
         yield StateReader(settings, engine, destination)
@@ -145,6 +146,8 @@ class FeedSession:
 
         import psutil
 
+        from state.ledger.decisions import Decisions
+
         who = f"{psutil.Process().username()}@{socket.gethostname()}"
         with ExitStack() as leases:
             taken = []
@@ -156,7 +159,7 @@ class FeedSession:
                         holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{scope.feed} is held by"
                     ) from held
                 taken.append(lease)
-            yield self._ledger(self.scope).open_decisions(who, taken[0].token, taken[1:])
+            yield Decisions(self._ledger(self.scope).fence("", taken[0].token), who, taken[1:])
 
     def _ledger(self, scope: FeedScope) -> Ledger:
         from state.ledger.ledger import Ledger
@@ -180,20 +183,20 @@ class FeedSession:
 
 
 @contextmanager
-def open_feed_session(settings: Settings, word: str) -> Iterator[FeedSession]:
+def open_feed_session(word: str) -> Iterator[FeedSession]:
     """Open a feed by a person's word for the length of the block.
 
     Raises:
         ConfigError: there is no such feed, or nothing of it was ever staged here.
         SyncError: the state DB cannot be opened.
     """
-    with open_state(settings) as reader:
+    with open_state() as reader:
         name = reader.feed_name(word)
         scope = reader.scope(name)
         if scope is None:
             hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
             raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)
-        yield FeedSession(settings, reader.queries, scope)
+        yield FeedSession(reader.settings, reader.queries, scope)
 
 
 def typed_key(word: str) -> RowKey:

@@ -16,7 +16,6 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.notifications.notices import HELP
     from pipelines.run.outcome import ExitCode
-    from pipelines.settings import current_settings
     from state.enums import EntryState
     from state.ledger.gate import Gate
     from state.queries import FeedStatus, LeaseHolder, RunRecord
@@ -45,8 +44,8 @@ def status(
     Reads the state DB only; neither key nor service is needed. The document has 3 runs of each feed, or 10 of one, unless
     --runs says how many. Exit codes: 0, or 2 if there is no such feed.
     """
-    settings, output = current_settings(), Output(json=as_json)
-    with open_state(settings) as reader:
+    output = Output(json=as_json)
+    with open_state() as reader:
         name = None if feed is None else reader.feed_name(feed)
         if runs is None:  # for people the last one, of one feed only
             runs = int(name is not None) if not as_json else _RUNS_OF_ALL if name is None else _RUNS_OF_ONE
@@ -68,7 +67,7 @@ def status(
     return 0
 
 
-class Standing(TypedDict):
+class FeedStanding(TypedDict):
     """Where a feed stands. `counts`: rows by state; `waiting`: what waits for a person, by the word of `rows --state`, and what
     would `help`; `set_aside`: entries that a person has
     ignored. `gate`: whether staged rows may be published; `lease`: who holds the feed; `runs`: the last ones;
@@ -98,7 +97,7 @@ class Status(TypedDict):
     `estranged`: sentences about rows that are delivered under a feed's name or a namespace that is not used any more.
     """
 
-    feeds: Sequence[Standing]
+    feeds: Sequence[FeedStanding]
     elsewhere: Sequence[str]
     estranged: tuple[str, ...]
 
@@ -112,10 +111,10 @@ if IS_WORKING:
     """Exit codes of runs that need no person: the next run goes on."""
 
 
-def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> Standing:
+def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
     scope, documents = status.book, [run_document(run) for run in runs]
     return document_from(
-        Standing, status, feed=scope.feed, destination=scope.destination, help=dict(_helps(status)), runs=documents
+        FeedStanding, status, feed=scope.feed, destination=scope.destination, help=dict(_helps(status)), runs=documents
     )
 
 

@@ -26,10 +26,9 @@ from mappings.yaml.loader import readable_document
 from pipelines.clock import now
 from pipelines.control_characters import replaced
 from pipelines.run.context import BACKFILL
-from pipelines.run.outcome import ExitCode, message_and_hint
+from pipelines.run.outcome import STANDING_TEXTS, ExitCode, message_and_hint
 from pipelines.run.service import read_note, write_note
 from pipelines.run.signals import is_stop_asked, signals_raised
-from pipelines.run.standing import STANDING_TEXTS
 from pipelines.settings import Channels, Recipient, Settings
 from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb

@@ -15,7 +15,7 @@ Annotations are not postponed here, because Dagster reads those of a step's func
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -38,10 +38,9 @@ from pipelines.run.brakes import brake_error
 from pipelines.run.context import BACKFILL, OpenContext, RunContext
 from pipelines.run.feed_run import FeedRun, RunIdentity
 from pipelines.run.options import BRAKE_TEXTS, RunOptions, Window
-from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import WAITING, ExitCode, RunOutcome, faults_as_errors, outcome_of
 from pipelines.run.publish import PublishReport, outcome_of_publish
 from pipelines.run.stage import Staged
-from pipelines.run.standing import WAITING
 from pipelines.ticks import ANY, DAY, HOUR, gaps_of_day, ticks_of_day
 from state.enums import Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
@@ -61,7 +60,11 @@ PUBLISH_CHECKS = {
     "drift": "What was delivered is what its source still says, but for what a person has ignored.",
     "contract": "The service's own page does not announce that what we send will be refused.",
 }
+DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
+"""Every day from the first that may be backfilled to today, in UTC."""
 ROWS_SHOWN = 20
+_KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
+"""Kinds of sources for which Dagster has a word, and an icon, of its own."""
 _PACE_NAMES = {
     "rate_per_s": "allowed rate per second",
     "used_share": "share of the allowed rate used",
@@ -156,60 +159,18 @@ def publish_specs(key: dg.AssetKey) -> list[dg.AssetCheckSpec]:
 
 def feed_assets(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> tuple[dg.AssetsDefinition, ...]:
     """Return the three assets of one feed, in a group of its name; `state_kind` is the database that rows are staged in."""
-    return (
-        _source(mapping, open_run_context),
-        _staged(mapping, open_run_context, state_kind),
-        _published(mapping, open_run_context),
-    )
-
-
-def _source(mapping: FeedMapping, open_run_context: OpenContext) -> dg.AssetsDefinition:
-    address = _address_of(mapping.source)
-    spec = dg.AssetSpec(
-        dg.AssetKey(names.source_path(mapping.feed)),
-        group_name=names.group_of(mapping.feed),
-        owners=names.owners_of(mapping.owner),
-        kinds={names.kind_of(mapping.source.kind)},
-        description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
-        metadata={
-            "source": dg.MetadataValue.url(address) if address else mapping.source.place,
-            "mapping file": dg.MetadataValue.path(mapping.path),
-            "schedule": str(mapping.schedule) if mapping.schedule else "none",
-        },
-    )
-
-    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
-        with as_failures(context), open_run_context() as run_context:
-            probe = probe_source(mapping.source, mapping.path.parent, access=run_context.settings.access)
-        metadata = {"glance": probe.blind} if probe.blind else {"files": len(probe.marks)}
-        return dg.ObserveResult(asset_key=spec.key, metadata=metadata)
-
-    with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        observable = dg.multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
-        source: dg.AssetsDefinition = observable(observe)
-    return source
-
-
-def _address_of(source: SourceSpec) -> str:
-    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
-    if isinstance(source, GoogleSheetsSource):
-        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
-        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
-    return source.place if source.place.startswith(("http://", "https://")) else ""
-
-
-def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str) -> dg.AssetsDefinition:
-    key = dg.AssetKey(names.staged_path(mapping.feed))
+    feed, code = mapping.feed, mapping.digest.hex()[:12]
+    group, owners = names.group_of(feed), names.owners_of(mapping.owner)
+    source_key, staged_key, published_key = (dg.AssetKey([feed, name]) for name in ("source", "staged", "published"))
 
     @dg.asset(
-        key=key,
-        deps=[dg.AssetKey(names.source_path(mapping.feed))],
-        group_name=names.group_of(mapping.feed),
-        owners=names.owners_of(mapping.owner),
+        key=staged_key,
+        deps=[source_key],
+        group_name=group,
+        owners=owners,
         kinds={"python", state_kind},
-        code_version=mapping.digest.hex()[:12],
-        check_specs=brake_specs(key),
+        code_version=code,
+        check_specs=brake_specs(staged_key),
         retry_policy=SOURCE_RETRIES,
         description="Every row is read, mapped and recorded: it is known what to send. The brakes are its checks.",
     )
@@ -218,22 +179,87 @@ def _staged(mapping: FeedMapping, open_run_context: OpenContext, state_kind: str
         with as_failures(context), interrupted_for_good(context), open_run_context() as run_context:
             result = FeedRun(run_context, mapping, _identity(context), options).stage()
             is_last = bool(result.stopping) or options.stage_only
-            waiting = _waiting_metadata(_waiting_rows(run_context, mapping)) if is_last else {}
-        pace, rows = _pace(result.report.account.read, monotonic_s() - began_s), result.report.account.read
-        observed: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace}
-        observed["read"] = "all rows" if result.report.is_whole else "a part: what changed, or what was asked for"
-        observed |= {"version": result.version} if result.version else {}
-        context.log_event(dg.AssetObservation(names.source_path(mapping.feed), metadata=observed))
+            waiting = _waiting_metadata(*_waiting_rows(run_context, mapping)) if is_last else {}
+        rows = result.report.account.read
+        pace = _pace(rows, monotonic_s() - began_s)
+        read = "all rows" if result.report.is_whole else "a part: what changed, or what was asked for"
+        version = {"version": result.version} if result.version else {}
+        seen: dict[str, Any] = {"dagster/row_count": rows, "rows": rows, **pace, "read": read, **version}
+        context.log_event(dg.AssetObservation(source_key, metadata=seen))
         for notice in result.notices:
             context.log.warning(replaced(notice))
         if result.stopping:
             forbid_run_retry(context)
-            context.log.error(replaced(outcome_of(brake_error(result.stopping, mapping.feed)).text))
+            context.log.error(replaced(outcome_of(brake_error(result.stopping, feed)).text))
         return dg.MaterializeResult(
-            metadata={**_staged_metadata(result), **pace, **waiting}, check_results=_brake_results(key, result)
+            metadata={**_staged_metadata(result), **pace, **waiting}, check_results=_brake_results(staged_key, result)
         )
 
-    return staged
+    @dg.asset(
+        key=published_key,
+        deps=[staged_key],
+        group_name=group,
+        owners=owners,
+        kinds={"python", "http"},
+        code_version=code,
+        pool="event-api",
+        freshness_policy=freshness_of(mapping.schedule),
+        check_specs=publish_specs(published_key),
+        description="Every owed row is sent, and its answer is recorded.",
+    )
+    def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
+        with as_failures(context), open_run_context() as run_context:
+            result = FeedRun(run_context, mapping, _identity(context), options).publish()
+            for notice in result.outlook.notices:
+                context.log.warning(replaced(notice))
+            if result.cause is not None:
+                raise result.cause
+            counts, differing = _waiting_rows(run_context, mapping)
+        outcome = outcome_of_publish(result, mapping)
+        if outcome.message:
+            log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
+            log("%s: %s", outcome.name, replaced(outcome.text))
+        return dg.MaterializeResult(
+            metadata=_published_metadata(result) | _waiting_metadata(counts, differing),
+            check_results=_publish_results(published_key, result, outcome, counts),
+        )
+
+    return _source(mapping, source_key, open_run_context), staged, published
+
+
+def _source(mapping: FeedMapping, key: dg.AssetKey, open_run_context: OpenContext) -> dg.AssetsDefinition:
+    source, address = mapping.source, _address_of(mapping.source)
+    spec = dg.AssetSpec(
+        key,
+        group_name=names.group_of(mapping.feed),
+        owners=names.owners_of(mapping.owner),
+        kinds={_KINDS.get(source.kind, source.kind)},
+        description=f"Where the rows of {mapping.feed} come from. Each run reports what it saw; to observe it is to probe it.",
+        metadata={
+            "source": dg.MetadataValue.url(address) if address else source.place,
+            "mapping file": dg.MetadataValue.path(mapping.path),
+            "schedule": str(mapping.schedule) if mapping.schedule else "none",
+        },
+    )
+
+    def observe(context: dg.AssetExecutionContext) -> dg.ObserveResult:
+        with as_failures(context), open_run_context() as run_context:
+            probe = probe_source(source, mapping.path.parent, access=run_context.settings.access)
+        return dg.ObserveResult(asset_key=key, metadata={"glance": probe.blind} if probe.blind else {"files": len(probe.marks)})
+
+    with warnings.catch_warnings():  # in beta, and so bound to the version of Dagster that pyproject.toml allows
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        observable = dg.multi_observable_source_asset(name=f"{names.group_of(mapping.feed)}__source", specs=[spec])
+        observed: dg.AssetsDefinition = observable(observe)
+        return observed
+
+
+def _address_of(source: SourceSpec) -> str:
+    """Return the address of a source on the web, without any secret; "" where it has none that a browser opens."""
+    if isinstance(source, GoogleSheetsSource):
+        tab = "" if source.tab_number is None else f"/edit#gid={source.tab_number}"
+        return f"https://docs.google.com/spreadsheets/d/{source.spreadsheet_id}{tab}" if source.spreadsheet_id else ""
+    return source.place if source.place.startswith(("http://", "https://")) else ""
 
 
 def _staged_metadata(staged: Staged) -> dict[str, Any]:
@@ -286,41 +312,6 @@ def _brake_results(key: dg.AssetKey, staged: Staged) -> list[dg.AssetCheckResult
     ]
 
 
-def _published(mapping: FeedMapping, open_run_context: OpenContext) -> dg.AssetsDefinition:
-    key = dg.AssetKey(names.published_path(mapping.feed))
-
-    @dg.asset(
-        key=key,
-        deps=[dg.AssetKey(names.staged_path(mapping.feed))],
-        group_name=names.group_of(mapping.feed),
-        owners=names.owners_of(mapping.owner),
-        kinds={"python", "http"},
-        code_version=mapping.digest.hex()[:12],
-        pool="event-api",
-        freshness_policy=freshness_of(mapping.schedule),
-        check_specs=publish_specs(key),
-        description="Every owed row is sent, and its answer is recorded.",
-    )
-    def published(context: dg.AssetExecutionContext, options: dg.ResourceParam[RunOptions]) -> dg.MaterializeResult:  # type: ignore[type-arg]  # Dagster looks for the bare class
-        with as_failures(context), open_run_context() as run_context:
-            result = FeedRun(run_context, mapping, _identity(context), options).publish()
-            for notice in result.outlook.notices:
-                context.log.warning(replaced(notice))
-            if result.cause is not None:
-                raise result.cause
-            waiting = _waiting_rows(run_context, mapping)
-        outcome = outcome_of_publish(result, mapping)
-        if outcome.message:
-            log = context.log.info if outcome.exit_code is ExitCode.DONE else context.log.warning
-            log("%s: %s", outcome.name, replaced(outcome.text))
-        return dg.MaterializeResult(
-            metadata=_published_metadata(result) | _waiting_metadata(waiting),
-            check_results=_publish_results(key, result, outcome, waiting),
-        )
-
-    return published
-
-
 def _published_metadata(published: PublishReport) -> dict[str, Any]:
     """Return the account of a drain, and its speed in rows per second."""
     account, written = published.account, published.written_back
@@ -337,19 +328,11 @@ def _published_metadata(published: PublishReport) -> dict[str, Any]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingRows:
-    """How many rows wait, by the word that `eventsync rows --state` takes; and a table of the first that differ."""
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    differing: tuple[Mapping[str, str], ...] = ()
-
-
 def _publish_results(
-    key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: WaitingRows
+    key: dg.AssetKey, published: PublishReport, outcome: RunOutcome, waiting: Mapping[str, int]
 ) -> list[dg.AssetCheckResult]:
     """Return the results of a drain's checks."""
-    changed, gone = (waiting.counts.get(name, 0) for name in ("drift", "vanished"))
+    changed, gone = (waiting.get(name, 0) for name in ("drift", "vanished"))
     drift = f"{changed} changed and {gone} gone since they were delivered; `eventsync diff` shows in what"
     results = {
         "balanced": (published.account.imbalance() == 0, outcome.message),
@@ -371,21 +354,22 @@ def _publish_results(
     ]
 
 
-def _waiting_rows(context: RunContext, mapping: FeedMapping) -> WaitingRows:
-    """Return what waits in the state DB, of one feed.
+def _waiting_rows(context: RunContext, mapping: FeedMapping) -> tuple[Mapping[str, int], Sequence[Mapping[str, str]]]:
+    """Return how many rows of a feed wait, by the word that `rows --state` takes, and a table of the first that differ.
 
     Raises:
         SyncError: the state DB does not answer.
     """
     queries, scope = LedgerQueries(context.engine, context.now), FeedScope(context.settings.destination, mapping.feed)
     counts = next((one.waiting for one in queries.status(destination=scope.destination, feed=scope.feed)), {})
-    if not counts.get(Waiting.DRIFT) and not counts.get(Waiting.VANISHED):
-        return WaitingRows(counts)
-    drifted = queries.rows(scope, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
-    vanished = queries.rows(scope, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
-    differing = [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
-    differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
-    return WaitingRows(counts, tuple(differing[:ROWS_SHOWN]))
+    differing: list[Mapping[str, str]] = []
+    if counts.get(Waiting.DRIFT):
+        drifted = queries.rows(scope, RowFilter(waiting=Waiting.DRIFT), limit=ROWS_SHOWN)
+        differing += [_difference(record, record.drift_kind.value if record.drift_kind else "edited") for record in drifted]
+    if counts.get(Waiting.VANISHED):
+        vanished = queries.rows(scope, RowFilter(waiting=Waiting.VANISHED), limit=ROWS_SHOWN)
+        differing += [_difference(record, "vanished") for record in vanished if record.drift_kind is None]
+    return counts, differing[:ROWS_SHOWN]
 
 
 def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
@@ -401,10 +385,10 @@ def _difference(record: RowRecord, what: str) -> Mapping[str, str]:
     }
 
 
-def _waiting_metadata(waiting: WaitingRows) -> dict[str, Any]:
+def _waiting_metadata(counts: Mapping[str, int], differing: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return how many rows of each kind wait for a person, zeros too: the plot then shows when they were worked off."""
-    counts: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": waiting.counts.get(name, 0) for name in WAITING}
-    return counts | ({"differs from what was delivered": _table(waiting.differing)} if waiting.differing else {})
+    shown: dict[str, Any] = {f"waiting: {name.replace('_', ' ')}": counts.get(name, 0) for name in WAITING}
+    return shown | ({"differs from what was delivered": _table(differing)} if differing else {})
 
 
 def _pace(rows: int, seconds: float) -> dict[str, float]:
@@ -465,10 +449,6 @@ def _field(values: set[int], count: int) -> str:
     return ANY if len(values) == count else ",".join(map(str, sorted(values)))
 
 
-DAYS = dg.DailyPartitionsDefinition(start_date=FIRST_SHOWN.isoformat(), end_offset=1)
-"""Every day from the first that may be backfilled to today, in UTC."""
-
-
 def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) -> dg.Definitions:
     """Return the job that backfills one feed, and where the source has days the asset whose partitions they are."""
     name, tags, group = names.backfill_job_of(mapping.feed), {names.FEED_TAG: mapping.feed}, names.group_of(mapping.feed)
@@ -485,14 +465,14 @@ def backfill_definitions(mapping: FeedMapping, open_run_context: OpenContext) ->
 
         return dg.Definitions(jobs=[window_job])
 
-    key = dg.AssetKey(names.backfilled_path(mapping.feed))
+    key = dg.AssetKey([mapping.feed, "backfilled"])
     with warnings.catch_warnings():
         # That one run makes many days is called beta; the UI's backfills of these assets depend on it.
         warnings.simplefilter("ignore", dg.BetaWarning)
 
         @dg.asset(
             key=key,
-            deps=[dg.AssetKey(names.source_path(mapping.feed))],
+            deps=[dg.AssetKey([mapping.feed, "source"])],
             group_name=group,
             owners=names.owners_of(mapping.owner),
             kinds={"python", "http"},

@@ -79,23 +79,14 @@ def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | Non
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
 
 
-@dataclass(frozen=True, slots=True)
-class SensorCursor:
-    """The state of a source at the last tick. `turn` counts the requested runs, so that each has a key of its own."""
+def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
+    """Return how many runs were requested, so that each has a key of its own, and the marks of the source at the last tick.
 
-    turn: int
-    marks: frozenset[str]
-
-    def __str__(self) -> str:
-        """Return the text that Dagster keeps."""
-        return orjson.dumps({"turn": self.turn, "marks": sorted(self.marks)}).decode()
-
-
-def parse_sensor_cursor(text: str | None) -> SensorCursor | None:
-    """Return the cursor that a text holds, None for any other text: a person may write one to have the feed run."""
+    None for any other text: a person may write one to have the feed run.
+    """
     try:
         document = orjson.loads(text or "null")
-        return SensorCursor(int(document["turn"]), frozenset(map(str, document["marks"])))
+        return int(document["turn"]), frozenset(map(str, document["marks"]))
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -116,11 +107,11 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefiniti
             return dg.SkipReason(f"{error}; looked at again later")
         except SyncError as error:
             raise dg.Failure(f"{error}\n{error.hint}") from error
-        return _run_if_changed(mapping, parse_sensor_cursor(context.cursor), probe)
+        return _run_if_changed(mapping, context.cursor, probe)
 
     return [
         dg.SensorDefinition(
-            name=names.sensor_of_job(names.job_of(mapping.feed)),
+            name=f"{names.job_of(mapping.feed)}_when_changed",
             job_name=names.job_of(mapping.feed),
             evaluation_fn=tick,
             minimum_interval_seconds=round(schedule.look_every_s),
@@ -130,18 +121,18 @@ def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefiniti
     ]
 
 
-def _run_if_changed(mapping: FeedMapping, cursor: SensorCursor | None, probe: SourceProbe) -> dg.SensorResult | dg.SkipReason:
+def _run_if_changed(mapping: FeedMapping, cursor: str | None, probe: SourceProbe) -> dg.SensorResult | dg.SkipReason:
     """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
-    turn = cursor.turn if cursor else 0
-    if cursor is not None and not probe.is_news_to(cursor.marks):
-        cursor_now = str(SensorCursor(turn, probe.marks))
-        return dg.SensorResult(skip_reason=f"as it was: {mapping.source.place}", cursor=cursor_now)
-    after = str(SensorCursor(turn + 1, probe.marks))
-    digest = hashlib.blake2b(after.encode(), digest_size=9).hexdigest()
+    last = parse_sensor_cursor(cursor)
+    is_same = last is not None and not probe.is_news_to(last[1])
+    turn = (last[0] if last else 0) + (not is_same)
+    after = orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()
+    if is_same:
+        return dg.SensorResult(skip_reason=f"as it was: {mapping.source.place}", cursor=after)
     # Without a cursor, which a person may have removed, there is no run key: the feed runs even if it ran so before.
-    run_key = f"{mapping.feed} {digest}" if cursor else None
+    run_key = f"{mapping.feed} {hashlib.blake2b(after.encode(), digest_size=9).hexdigest()}" if last else None
     request = dg.RunRequest(run_key=run_key, tags={names.LAUNCHED_BY_TAG: SCHEDULE})  # it gets in between slices of a backfill
     return dg.SensorResult(run_requests=[request], cursor=after)
 

@@ -13,11 +13,8 @@ LOCATION = "eventsync"
 FEED_TAG = "eventsync/feed"
 LAUNCHED_BY_TAG = "eventsync/launched_by"
 
-AssetPath = tuple[str, str]
-
 _MAIL = re.compile(r"\w[A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}", re.ASCII)
 _RUN, _BACKFILL = "sync_", "backfill_"
-_KINDS = {"google_sheets": "googlesheets", "xlsx": "excel"}
 
 
 def group_of(feed: FeedName) -> str:
@@ -40,11 +37,6 @@ def schedule_of_job(job: str) -> str:
     return f"{job}_schedule"
 
 
-def sensor_of_job(job: str) -> str:
-    """Return the name of the sensor that runs a job when its source has changed."""
-    return f"{job}_when_changed"
-
-
 def owners_of(owner: str) -> list[str]:
     """Return an owner as Dagster takes one: a mail address as it is, anything else as a team; none if none is named."""
     if not owner:
@@ -55,28 +47,3 @@ def owners_of(owner: str) -> list[str]:
 def backfill_job_of(feed: FeedName) -> str:
     """Return the name of the job that backfills a feed."""
     return f"{_BACKFILL}{group_of(feed)}"
-
-
-def kind_of(source_kind: str) -> str:
-    """Return Dagster's word for a kind of source; it has icons for the words that it knows."""
-    return _KINDS.get(source_kind, source_kind)
-
-
-def source_path(feed: FeedName) -> AssetPath:
-    """Return the path of the external asset that stands for the feed's source."""
-    return feed, "source"
-
-
-def staged_path(feed: FeedName) -> AssetPath:
-    """Return the path of the asset for rows that are read, mapped and recorded."""
-    return feed, "staged"
-
-
-def published_path(feed: FeedName) -> AssetPath:
-    """Return the path of the asset for rows that are sent."""
-    return feed, "published"
-
-
-def backfilled_path(feed: FeedName) -> AssetPath:
-    """Return the path of the asset whose partitions are backfilled days."""
-    return feed, "backfilled"

@@ -167,11 +167,11 @@ def launch_config(options: RunOptions) -> dict[str, Any]:
     return {"resources": {"options": {"config": config}}}
 
 
-def wanted_assets(feed: FeedName, options: RunOptions) -> Sequence[names.AssetPath]:
+def wanted_assets(feed: FeedName, options: RunOptions) -> Sequence[tuple[str, str]]:
     """Return the assets that the options limit a run to; none means all of them."""
     if options.stage_only:
-        return [names.staged_path(feed)]
-    return [names.published_path(feed)] if options.publish_only else []
+        return [(feed, "staged")]
+    return [(feed, "published")] if options.publish_only else []
 
 
 def launched_job(mapping: FeedMapping, options: RunOptions) -> str:

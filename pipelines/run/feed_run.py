@@ -24,17 +24,16 @@ from pipelines.run.brakes import brake_error, pass_the_gate
 from pipelines.run.context import LeaseKeeper, RunContext
 from pipelines.run.images import CoverImages
 from pipelines.run.options import Advance, RunOptions
-from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of
+from pipelines.run.outcome import ExitCode, RunOutcome, faults_as_errors, outcome_of, outcome_of_standing
 from pipelines.run.preflight import Preflight
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, SystemicFailure, outcome_of_publish, patience_with, publish
 from pipelines.run.service import ListMemory, ServiceLists, ask_lists
 from pipelines.run.signals import InterruptedRunError, raise_if_stopped, run_async, signals_deferred, signals_raised
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
-from pipelines.run.standing import outcome_of_standing
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
-from state.ledger.outbox import Outbox
+from state.ledger.outbox import Outbox, open_outbox
 from state.ledger.standing import Standing
 from state.notes import MediaMemory, add_notices, put_pace
 from state.queries import LedgerQueries
@@ -80,8 +79,7 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        published: PublishReport | None = None
-        outcome = RunOutcome("done", ExitCode.DONE)
+        published, outcome = None, RunOutcome("done", ExitCode.DONE)
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
@@ -118,9 +116,8 @@ class FeedRun:
 
     def open_outbox(self, lease: LeaseKeeper) -> Outbox:
         """Return what this run would send, as its options choose."""
-        return self.context.ledger(self.mapping).open_outbox(
-            self.identity.run_id,
-            lease.token,
+        return open_outbox(
+            self.context.ledger(self.mapping).fence(self.identity.run_id, lease.token),
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
@@ -163,12 +160,10 @@ class FeedRun:
     def _stage(self, lease: LeaseKeeper) -> Staged:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            job = self._stage_job(lease)
-            staged = stage(job)
-            of_reading = staged.notices[len(job.notices) :]
-            for notice in of_reading:
+            staged = stage(self._stage_job(lease))
+            for notice in staged.notices:
                 structlog.get_logger().info("how the source was read", notice=notice)
-            self._add_notices([*of_reading, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
+            self._add_notices([*staged.notices, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             self.context.telemetry.count(asdict(staged.report.account))

@@ -1,21 +1,59 @@
-"""The outcome of a run and its exit code, for scripts, Dagster and the state DB; every error has one."""
+"""The outcome of a run and its exit code, for scripts, Dagster and the state DB; every error has one.
+
+What waits for a person at the end of a run has its words here, and leads to an outcome.
+"""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.sources.contract import EmptySourceError, MissingColumnsError
 from mappings.errors import ConfigError, PermanentError, SyncError, TransientError
 from pipelines.run.signals import InterruptedRunError
+from state.enums import DriftKind, EntryState, ProblemKind, Waiting
 from state.errors import HeldByAnotherError, LeaseLostError
 
+if TYPE_CHECKING:
+    from mappings.spec.feed import FeedMapping
+    from state.ledger.standing import Standing
+
 HELP = "what would help: "
+REJECTED = ProblemKind.REJECTED.value
+RESENT = "resent"
+IGNORED = "ignored"
+WAITING: tuple[str, ...] = (REJECTED, *(kind.value for kind in Waiting))
+"""What waits for a person, in the order in which it is listed."""
+ALL: tuple[str, ...] = tuple(dict.fromkeys((*(state.value for state in EntryState), *WAITING, RESENT, IGNORED)))
+STANDING_TEXTS: Mapping[str, str] = {
+    REJECTED: "rejected: the mapping cannot make events of them",
+    Waiting.CONFLICT: "in conflict: the service says that their keys were used for something else",
+    Waiting.BLOCKED: "blocked: this key may not publish into their channel",
+    Waiting.UNCERTAIN: "uncertain: no usable answer; they are sent again with the same key",
+    Waiting.REFUSED: "refused by the service",
+    Waiting.HELD: "held back as likely copies of known events",
+    Waiting.UNCONFIRMED: "delivered under an id that is not known",
+    Waiting.DRIFT: "changed at the source since they were sent",
+    Waiting.VANISHED: "gone from the source since they were sent",
+    Waiting.EARLIER: "with earlier events to be removed by hand",
+    Waiting.WARNING: "used with a warning",
+}
+"""By the word that `rows --state` takes; a number of rows stands before it."""
+NAMED = 3
+"""Images named in the message of a run; `eventsync rows` has all of them."""
+_DRIFTS = {
+    DriftKind.EDITED: "edited",
+    DriftKind.TO_PUBLISH: "to be published by hand",
+    DriftKind.CANCELLED: "cancelled",
+    DriftKind.RETURNED: "removed by hand and back in the source",
+}
 
 
 class ExitCode(IntEnum):
@@ -122,3 +160,50 @@ _OUTCOMES: tuple[tuple[tuple[type[SyncError], ...], str, ExitCode], ...] = (
     ((SyncError,), "failed", ExitCode.ATTENTION),
 )
 """The first that fits counts."""
+
+
+def outcome_of_standing(standing: Standing, mapping: FeedMapping, otherwise: RunOutcome) -> RunOutcome:
+    """Return `needs attention` where what stands is beyond the feed's limits, else `otherwise`; both name what waits."""
+    limits, refused = mapping.publish.brakes, standing.refused
+    share = limits.rejected
+    are_many = share is not None and refused.count >= limits.rejected_at_least and refused.count > share * standing.asked
+    too_old = "uncertain for so long that the service may have forgotten their keys"
+    beyond = [
+        (standing.conflict, STANDING_TEXTS[Waiting.CONFLICT]),
+        (standing.forgotten, too_old),
+        (standing.blocked, STANDING_TEXTS[Waiting.BLOCKED]),
+        (standing.uncertain, STANDING_TEXTS[Waiting.UNCERTAIN]),
+        *([(refused, f"{STANDING_TEXTS[Waiting.REFUSED]}, more than the feed allows")] if are_many else []),
+    ]
+    red = [f"{rows} {text}" for rows, text in beyond if rows.count]
+    is_red = {Waiting.CONFLICT, Waiting.BLOCKED, Waiting.UNCERTAIN, *([Waiting.REFUSED] if are_many else [])}
+    drifts = (f"{standing.drifts[one]:,} {words}" for one, words in _DRIFTS.items() if standing.drifts.get(one))
+    details = {
+        Waiting.REFUSED: ", within what the feed allows",
+        Waiting.DRIFT: f": {', '.join(drifts)}",
+        Waiting.UNCONFIRMED: f": `eventsync reconcile {mapping.feed}` looks it up",
+    }
+    within = {kind: rows for kind, rows in standing.rows.items() if kind not in is_red}
+    others = [f"{rows} {STANDING_TEXTS[kind]}{details.get(kind, '')}" for kind, rows in within.items()]
+    others += filter(None, [copies_line(standing, mapping)])
+    message, hint = joined_lines("; ".join(red), otherwise.message, *others), f"see `eventsync rows {mapping.feed}`"
+    if not red:
+        return replace(otherwise, message=message, hint="; ".join(filter(None, (otherwise.hint, hint if others else ""))))
+    if first := (*standing.conflict.first, *standing.forgotten.first):
+        hint = (
+            f"`eventsync reconcile {mapping.feed}` looks for them in the service's list; `eventsync resolve {mapping.feed}"
+            f" {shlex.quote(first[0])} --event-id N` (or --resend, or --ignore) decides; {hint}"
+        )
+    return RunOutcome("needs attention", ExitCode.ATTENTION, message, hint)
+
+
+def copies_line(standing: Standing, mapping: FeedMapping) -> str:
+    """Return how many copies of events there may be, "" if none."""
+    if not standing.copies.count:
+        return ""
+    return f"where the service ignores Idempotency-Key, {standing.copies} (`eventsync rows {mapping.feed} --state {RESENT}`)"
+
+
+def joined_lines(*lines: str) -> str:
+    """Join the lines that say something."""
+    return "\n".join(filter(None, lines))

@@ -29,10 +29,18 @@ from mappings.spec.feed import FeedMapping
 from pipelines.clock import monotonic_s
 from pipelines.run.images import CoverImages, CoverProblem
 from pipelines.run.options import Advance
-from pipelines.run.outcome import BrakeError, ExitCode, RunOutcome, outcome_of
+from pipelines.run.outcome import (
+    NAMED,
+    BrakeError,
+    ExitCode,
+    RunOutcome,
+    copies_line,
+    joined_lines,
+    outcome_of,
+    outcome_of_standing,
+)
 from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
 from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
-from pipelines.run.standing import NAMED, copies_line, joined_lines, outcome_of_standing
 from pipelines.run.write_back import WrittenBack
 from state.errors import LeaseLostError, StateBusyError
 from state.ledger.accounts import PublishAccount

@@ -200,20 +200,19 @@ def change_between(before: Classifications, now: Classifications, mapping: FeedM
     """Return how the list of classifications differs, and which slugs of a mapping it no longer has."""
     sent = outgoing_of(mapping).fields.get("classifications")
     named = {str(value) for value in (sent.item.values if sent and sent.item else None) or ()}
-    gone, new = sorted(before.slugs - now.slugs), sorted(now.slugs - before.slugs)
-    renamed = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in gone[:_SHOWN]]
-    more = [f"and {len(gone) - _SHOWN} more"] if len(gone) > _SHOWN else []
+    new = sorted(now.slugs - before.slugs)
+    gone = [f"{slug} (now {near}?)" if (near := nearest(slug, new)) else slug for slug in sorted(before.slugs - now.slugs)]
+    lost = sorted(named - now.slugs)
     version = f"from {before.version} to {now.version}" if before.version != now.version else f"and is still called {now.version}"
-    parts = [f"the list of classifications changed {version}"]
-    if gone:
-        parts.append(f"gone: {', '.join([*renamed, *more])}")
-    if new:
-        parts.append(f"new: {_some(new)}")
-    if lost := sorted(named - now.slugs):
-        parts.append(f"this mapping names {_some(lost)}: such rows are rejected until it is mended")
-    return "; ".join(parts)
+    parts = (
+        f"the list of classifications changed {version}",
+        f"gone: {_first(gone)}" if gone else "",
+        f"new: {_first(new)}" if new else "",
+        f"this mapping names {_first(lost)}: such rows are rejected until it is mended" if lost else "",
+    )
+    return "; ".join(filter(None, parts))
 
 
-def _some(slugs: Sequence[str]) -> str:
-    shown = ", ".join(slugs[:_SHOWN])
-    return f"{shown} and {len(slugs) - _SHOWN} more" if len(slugs) > _SHOWN else shown
+def _first(slugs: Sequence[str]) -> str:
+    more = [f"and {len(slugs) - _SHOWN} more"] if len(slugs) > _SHOWN else []
+    return ", ".join([*slugs[:_SHOWN], *more])

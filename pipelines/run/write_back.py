@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from urllib.parse import urlsplit
 
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
 from mappings.compiler.expand import ReadKey, compile_key
-from mappings.delivery import Answer
 from mappings.errors import SyncError
 from mappings.reasons import REASON_TEXTS, Reason
 from mappings.row_key import RowKey, names_of
@@ -113,17 +113,14 @@ def write_back(sheet: StatusSheet, columns: WriteBack, read_key: ReadKey, status
                 cells += len(portion)
                 tried.update(portion)
                 own.update(cell.text for cell in portion if cell.text)
-            keys_before, rows = _keys(rows, read_key), sheet.read()
-            if not is_written or _keys(rows, read_key) != keys_before:
+            before, rows = rows, sheet.read()
+            keys_before, keys = ({row.number: read_key(row.cells) for row in read} for read in (before, rows))
+            if not is_written or keys != keys_before:
                 moved += 1
                 tried.clear()
     except SyncError as error:
         return WrittenBack(cells, _with_hint(error))
     return WrittenBack(cells, _MOVING)
-
-
-def _keys(rows: Sequence[StatusRow], read_key: ReadKey) -> dict[int, object]:
-    return {row.number: read_key(row.cells) for row in rows}
 
 
 def _differing(
@@ -150,12 +147,8 @@ def _differing(
 
 def _portion(cells: Sequence[StatusCell]) -> list[StatusCell]:
     """Return as many cells as fit into one request."""
-    size = 0
-    for count, cell in enumerate(cells, start=1):
-        size += len(cell.text) + _BESIDE_A_TEXT
-        if size > AT_ONCE:
-            return list(cells[:count])
-    return list(cells)
+    sizes = accumulate(len(cell.text) + _BESIDE_A_TEXT for cell in cells)
+    return [cell for cell, size in zip(cells, sizes, strict=True) if size <= AT_ONCE]
 
 
 def _read_statuses(queries: LedgerQueries, scope: FeedScope, row_parts: int) -> Mapping[RowKey, RowStatus]:
@@ -165,8 +158,12 @@ def _read_statuses(queries: LedgerQueries, scope: FeedScope, row_parts: int) -> 
         add_status(statuses, record.row_key, _status_of(record), row_parts)
     for problem in queries.every_problem(scope, ProblemKind.REJECTED):
         if problem.row_key:
-            text = _short("\n".join(map(_sentence, problem.reasons)))
-            add_status(statuses, problem.row_key, RowStatus(REJECTED, problem=text), row_parts)
+            add_status(
+                statuses,
+                problem.row_key,
+                RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, problem.reasons)))),
+                row_parts,
+            )
     return statuses
 
 
@@ -190,11 +187,12 @@ def _status_of(record: RowRecord) -> RowStatus:
         return RowStatus(WAITS, ids, _DRIFTS[DriftKind.RETURNED])
     shown = record.event.get("status")
     event = str(shown) if shown in {PUBLISHED, DRAFT} else SENT
-    other = f" (identifier {record.candidate})" if record.candidate else ""
+    other, answer = f" (identifier {record.candidate})" if record.candidate else "", record.answer
+    about = "" if answer is None else f"{answer.field}: {answer.issue}" if answer.issue else answer.message
     texts = {
         EntryState.DELIVERED: (event, _DRIFTS[drift] if drift else ""),
         EntryState.DELIVERED_UNCONFIRMED: (event, "The event is there; its number is not known yet."),
-        EntryState.REFUSED: (REJECTED, _refusal(record.answer)),
+        EntryState.REFUSED: (REJECTED, f"The service did not accept it{f': {about}' if about else '.'}"),
         EntryState.PENDING: (WAITS, "Not sent yet."),
         EntryState.BLOCKED: (WAITS, "We have no access to its channel yet."),
         EntryState.UNCERTAIN: (WAITS, "The service has not answered clearly; it will be asked again."),
@@ -203,11 +201,6 @@ def _status_of(record: RowRecord) -> RowStatus:
     }
     status, problem = texts[record.state]
     return RowStatus(status, ids, _short(problem))
-
-
-def _refusal(answer: Answer | None) -> str:
-    about = "" if answer is None else f"{answer.field}: {answer.issue}" if answer.issue else answer.message
-    return f"The service did not accept it: {about}" if about else "The service did not accept it."
 
 
 def _sentence(reason: Reason) -> str:

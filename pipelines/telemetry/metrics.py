@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 
 import structlog
-from prometheus_client import Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client import Metric, generate_latest, start_http_server
 from prometheus_client.registry import Collector
 
 from mappings.errors import ConfigError, SyncError
@@ -46,11 +42,11 @@ class Gauge:
 class _Gauges(Collector):
     """Our gauges, as prometheus-client collects them."""
 
-    def __init__(self, gauges: Iterable[Gauge]) -> None:
+    def __init__(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
         self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
-        for gauge in self._gauges:
+        for gauge in self._gauges():
             metric = Metric(gauge.name, gauge.help, "gauge")
             for sample in gauge.samples:
                 metric.add_sample(gauge.name, dict(sample.labels), sample.value)
@@ -59,7 +55,7 @@ class _Gauges(Collector):
 
 def exposition(gauges: Iterable[Gauge]) -> str:
     """Return the numbers in Prometheus's text format."""
-    return generate_latest(_Gauges(gauges)).decode()
+    return generate_latest(_Gauges(lambda: gauges)).decode()
 
 
 GAUGES: Mapping[str, str] = {
@@ -184,52 +180,13 @@ class MetricsPage:
 def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: int) -> Iterator[str]:
     """Serve the metrics from a thread for the length of the block; yield their address. Port 0 takes a free one.
 
-    prometheus-client's own server answers every path, and has no sign of life.
-
     Raises:
         ConfigError: the address cannot be had.
     """
-
-    class Handler(BaseHTTPRequestHandler):
-        """Answers GET and HEAD, and logs nothing: monitors come every few seconds."""
-
-        server_version = "eventsync"
-        sys_version = ""
-        timeout = 10.0
-
-        def do_GET(self) -> None:
-            path, status, kind = self.path.partition("?")[0], HTTPStatus.OK, "text/plain; charset=utf-8"
-            if path == "/metrics":
-                text, kind = exposition(gauges()), CONTENT_TYPE_PLAIN_0_0_4
-            elif path == "/-/healthy":
-                text = "here\n"
-            else:
-                text, status = "only /metrics is served here\n", HTTPStatus.NOT_FOUND
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET  # noqa: N815  # as http.server calls it
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # as http.server calls it
-            """Log nothing."""
-
-    class Server(ThreadingHTTPServer):
-        """One thread for each request."""
-
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        daemon_threads = True
-
     try:
-        server = Server((host, port), Handler)
+        server, thread = start_http_server(port, host, registry=_Gauges(gauges))
     except OSError as error:
         raise ConfigError(f"metrics cannot be served at {host}:{port}: {error.strerror}", hint="choose another port") from error
-    thread = threading.Thread(target=server.serve_forever, name="eventsync-metrics", daemon=True)
-    thread.start()
     try:
         yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
     finally:

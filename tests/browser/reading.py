@@ -1,4 +1,4 @@
-"""How pages of the Dagster UI are read: opened until they show a text; their colours, their plots, and what the browser was sent.
+"""How pages of the Dagster UI are read: opened until they show a text; their colours, and what the browser was sent.
 
 What should be seen on them is the tests'.
 """
@@ -6,7 +6,6 @@ What should be seen on them is the tests'.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -32,23 +31,6 @@ element => {
   return false;
 }
 """
-_PLOTS = """
-() => [...document.querySelectorAll('canvas')].map(canvas => {
-  let around = canvas;
-  while (around.parentElement && !around.innerText?.trim()) around = around.parentElement;
-  const {width, height} = canvas;
-  if (!width || !height) return null;
-  const dots = canvas.getContext('2d').getImageData(0, 0, width, height).data;
-  let [left, right, top, bottom] = [width, 0, height, 0];
-  for (let y = 0; y < height; y++) for (let x = 0; x < width; x++) {
-    const at = 4 * (y * width + x);
-    if (dots[at + 3] > 128 && dots[at + 2] > dots[at] + 70 && dots[at + 2] > dots[at + 1] + 70) {
-      [left, right, top, bottom] = [Math.min(left, x), Math.max(right, x), Math.min(top, y), Math.max(bottom, y)];
-    }
-  }
-  return right < left ? null : [around.innerText.trim(), right - left, bottom - top];
-}).filter(found => found)
-"""
 
 
 def visit(page: Page, url: str, awaited: str) -> None:
@@ -66,19 +48,6 @@ def is_red(shown: Locator) -> bool:
 def is_cut(shown: Locator) -> bool:
     """Whether a text goes on beyond what is seen of it."""
     return bool(shown.evaluate(_CUT))
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """The line of a plot: how far it goes across, and how far up and down, in dots of the screen."""
-
-    across: int
-    up: int
-
-
-def plots_of(page: Page) -> Mapping[str, Line]:
-    """The plots that a page has drawn, by their titles."""
-    return {title: Line(across, up) for title, across, up in page.evaluate(_PLOTS)}
 
 
 @dataclass

@@ -6,7 +6,7 @@ Without one the tests that need it are left out, and say so; where EVENTSYNC_TES
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 
@@ -18,19 +18,17 @@ WHY = f"no Chromium found: install one (Debian: apt-get install chromium), or na
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 """Root has no sandbox to be in, which is who runs in most containers; and nothing is asked of anybody but the page."""
 
-Which = Callable[[str], str | None]
 
-
-def find_chromium(environ: Mapping[str, str], which: Which = shutil.which) -> str | None:
+def find_chromium(environ: Mapping[str, str]) -> str | None:
     """Return the path of the browser to take, None if there is none."""
     wanted = environ.get(VARIABLE, "")
     names = NAMES if wanted in {"", REQUIRED} else (wanted,)
-    return next((found for name in names if (found := which(name))), None)
+    return next(filter(None, map(shutil.which, names)), None)
 
 
-def chromium_or_leave(environ: Mapping[str, str], which: Which = shutil.which) -> str:
-    """Return the path of the browser; skip the test without one, or fail it where somebody has asked for one."""
-    found = find_chromium(environ, which)
+def chromium_or_leave(environ: Mapping[str, str]) -> str:
+    """Return the path of the browser; skip the test without one, or fail it where one is required."""
+    found = find_chromium(environ)
     if found is not None:
         return found
     if environ.get(VARIABLE):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 from browser.doing import choose_days, open_launchpad, write
-from browser.reading import Heard, is_cut, is_red, plots_of, visit
-from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, GROWING, KEY, LAUNCHED, ROWS, STEADY, Stage
+from browser.reading import Heard, is_cut, is_red, visit
+from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
 from on_dagster.desk import until
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
@@ -67,16 +67,6 @@ def test_the_page_of_a_run_that_was_stopped_says_what_would_help(page: Page, sta
     page.get_by_placeholder("Filter…").last.fill("--accept rejected")
     expect(page.get_by_text(VERDICT).first).to_be_visible()
     expect(page.get_by_text(f"eventsync run {BRAKED} --accept rejected").first).to_be_visible()
-
-
-def test_counts_are_plotted_over_the_runs(page: Page, stage: Stage) -> None:
-    visit(page, stage.asset(STEADY, "staged", "view=overview"), "rows per second")
-    page.get_by_text("Plots", exact=True).first.click()
-    until(lambda: {"read", "rejected"} <= plots_of(page).keys(), what="the plots")
-    plots = plots_of(page)
-    assert plots["read"].across > 100, f"{len(GROWING)} runs are a line, not a dot"
-    assert plots["read"].up > 30
-    assert plots["rejected"].up < 15
 
 
 def test_a_run_is_launched_with_options_and_keeps_to_them(page: Page, stage: Stage) -> None:

@@ -301,16 +301,6 @@ def test_a_cancelled_delivery_is_cancelled_and_nothing_else() -> None:
     ask(hang, cancelled, policy=RetryPolicy(attempt_s=9999))
 
 
-def test_one_attempt_ends_in_time_even_if_bytes_keep_dripping() -> None:
-    async def drip(_: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(10_000)
-        return created()
-
-    (verdict,) = deliver(drip, intent(), policy=RetryPolicy(attempts=2, attempt_s=20))
-    assert isinstance(verdict, Uncertain)
-    assert verdict.answer.code == "timeout"
-
-
 def test_an_outage_stops_the_route_instead_of_burning_through_every_row() -> None:
     service = Service([page(503)])
     *_, last = deliver(service, *(intent(number=number) for number in range(200)))

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar
 
-from lookalikes.salesforce_soql import Record, RefusedError, Select, comparable, holds, parse, paths_of
+from lookalikes.salesforce_soql import Record, RefusedError, Select, comparable, is_same, parse
 
 SYSTEM = {"Id": "id", "IsDeleted": "boolean", "Name": "string", "CreatedDate": "datetime", "SystemModstamp": "datetime"}
 PARTS = {
@@ -132,13 +133,13 @@ class Org:
 
     def matching(self, select: Select, *, with_deleted: bool) -> list[Record]:
         one = self.object(select.source)
-        self.check(one, [*(path for path in select.fields if isinstance(path, str)), *paths_of(select.where)])
+        self.check(one, [*(path for path in select.fields if isinstance(path, str)), *select.paths])
         hidden = () if with_deleted else ("IsDeleted", "IsArchived")
         found = [
             record
             for record in one.records
             if not any(record.get(flag) for flag in hidden)
-            and holds(select.where, lambda path, of=record: self.get(one, of, path))
+            and (select.where is None or select.where(partial(self.get, one, record)))
         ]
         for path, is_falling in reversed(select.order):
             found.sort(key=lambda record: _sortable(self.get(one, record, path)), reverse=is_falling)
@@ -175,12 +176,8 @@ class Org:
         first, _, rest = path.partition(".")
         if not rest:
             return record.get(first, record.get(_canonical(one, first)))
-        reference, parent = next((field, to) for field, (name, to) in one.parents.items() if name.lower() == first.lower())
-        above = self.parent(parent)
-        for candidate in above.records:
-            if record.get(reference) and candidate["Id"][:15] == record[reference][:15]:
-                return self.get(above, candidate, rest)
-        return None
+        _, above, row = self._above(one, record, first)
+        return None if row is None else self.get(above, row, rest)
 
     def json_of(self, select: Select, record: Record) -> dict[str, Any]:
         one = self.object(select.source)
@@ -195,7 +192,7 @@ class Org:
 
     def children(self, one: SObject, record: Record, inner: Select) -> dict[str, Any] | None:
         child, reference = one.children[inner.source]
-        below = Select(inner.fields, child, ("test", reference, "=", record["Id"]), inner.order, inner.limit)
+        below = Select(inner.fields, child, lambda get: is_same(get(reference), record["Id"]), inner.order, inner.limit)
         found = self.matching(below, with_deleted=False)
         return self.page(found, below, "child") if found else None
 
@@ -231,17 +228,17 @@ class Org:
         if not rest:
             told[_canonical(one, first)] = self.get(one, record, first)
             return
-        reference, (name, parent) = next((field, of) for field, of in one.parents.items() if of[0].lower() == first.lower())
-        if not record.get(reference):
-            told[name] = None
-            return
-        above = self.parent(parent)
-        row = next((row for row in above.records if row["Id"][:15] == record[reference][:15]), None)
+        name, above, row = self._above(one, record, first)
         if row is None:
             told[name] = None
-            return
-        inner = told.setdefault(name, {"attributes": {"type": above.name}})
-        self._put(above, inner, rest, row)
+        else:
+            self._put(above, told.setdefault(name, {"attributes": {"type": above.name}}), rest, row)
+
+    def _above(self, one: SObject, record: Record, relation: str) -> tuple[str, SObject, Record | None]:
+        """The name of a relationship, the object that it leads to, and the record there."""
+        reference, (name, parent) = next((field, of) for field, of in one.parents.items() if of[0].lower() == relation.lower())
+        above, wanted = self.parent(parent), record.get(reference)
+        return name, above, next((row for row in above.records if wanted and row["Id"][:15] == wanted[:15]), None)
 
 
 class Many(Sequence[Record]):

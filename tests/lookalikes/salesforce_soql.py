@@ -6,14 +6,15 @@ What the records are is `salesforce_org`'s.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 Record = dict[str, Any]
-Get = Callable[[Record, str], Any]
+Holds = Callable[[Callable[[str], Any]], bool]
+T = TypeVar("T")
 
 _TOKEN = re.compile(
     r"\s*('(?:[^'\\]|\\.)*'|\d{4}-\d\d-\d\d(?:T[\d:.]+(?:Z|[+-]\d\d:?\d\d))?|-?\d+(?:\.\d+)?|<=|>=|!=|[<>=(),]|[A-Za-z_][\w.:]*)",
@@ -30,12 +31,15 @@ class RefusedError(Exception):
 
 @dataclass
 class Select:
+    """`where` holds for a record if it does for the getter of its fields; `paths` are the fields that it reads."""
+
     fields: list[Any]
     source: str
-    where: Any = None
+    where: Holds | None = None
     order: list[tuple[str, bool]] = field(default_factory=list)
     limit: int | None = None
     is_count: bool = False
+    paths: list[str] = field(default_factory=list)
 
 
 def parse(soql: str) -> Select:
@@ -56,50 +60,48 @@ def parse(soql: str) -> Select:
 class _Parser:
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens
-
-    def word(self) -> str:
-        return self.tokens[0].upper() if self.tokens else ""
+        self.paths: list[str] = []
 
     def take(self, *wanted: str) -> str:
-        if not self.tokens or (wanted and self.word() not in wanted):
+        if not self.tokens or (wanted and self.tokens[0].upper() not in wanted):
             raise RefusedError("MALFORMED_QUERY", f"expecting {' or '.join(wanted)}, found '{self.tokens[:1]}'")
         return self.tokens.pop(0)
 
     def took(self, *wanted: str) -> bool:
-        if self.word() in wanted:
-            self.tokens.pop(0)
-            return True
-        return False
+        is_there = bool(self.tokens) and self.tokens[0].upper() in wanted
+        del self.tokens[:is_there]
+        return is_there
+
+    def listed(self, one: Callable[[], T], separator: str = ",") -> list[T]:
+        found = [one()]
+        while self.took(separator):
+            found.append(one())
+        return found
 
     def select(self) -> Select:
         self.take("SELECT")
-        fields: list[Any] = []
-        is_count = self.word() == "COUNT" and self.tokens[1:3] == ["(", ")"]
+        is_count = [token.upper() for token in self.tokens[:3]] == ["COUNT", "(", ")"]
         if is_count:
             del self.tokens[:3]
-        else:
-            fields.append(self.item())
-            while self.took(","):
-                fields.append(self.item())
+        fields = [] if is_count else self.listed(self.item)
         self.take("FROM")
         select = Select(fields, self.take(), is_count=is_count)
         if self.took("WHERE"):
+            self.paths = select.paths
             select.where = self.either()
         if self.took("ORDER"):
             self.take("BY")
-            select.order.append(self.sorted())
-            while self.took(","):
-                select.order.append(self.sorted())
+            select.order = self.listed(self.sorted)
         if self.took("LIMIT"):
             select.limit = int(self.take())
         return select
 
     def item(self) -> Any:
-        if self.took("("):
-            inner = self.select()
-            self.take(")")
-            return inner
-        return self.take()
+        if not self.took("("):
+            return self.take()
+        inner = self.select()
+        self.take(")")
+        return inner
 
     def sorted(self) -> tuple[str, bool]:
         path = self.take()
@@ -107,36 +109,32 @@ class _Parser:
         self.took("ASC")
         return path, is_falling
 
-    def either(self) -> Any:
-        found = self.both()
-        while self.took("OR"):
-            found = ("or", found, self.both())
-        return found
+    def either(self) -> Holds:
+        found = self.listed(self.both, "OR")
+        return lambda get: any(one(get) for one in found)
 
-    def both(self) -> Any:
-        found = self.one()
-        while self.took("AND"):
-            found = ("and", found, self.one())
-        return found
+    def both(self) -> Holds:
+        found = self.listed(self.one, "AND")
+        return lambda get: all(one(get) for one in found)
 
-    def one(self) -> Any:
+    def one(self) -> Holds:
         if self.took("NOT"):
-            return ("not", self.one())
+            inner = self.one()
+            return lambda get: not inner(get)
         if self.took("("):
             found = self.either()
             self.take(")")
             return found
         path, op = self.take(), self.take("=", "!=", "<", "<=", ">", ">=", "LIKE", "IN", "NOT", "INCLUDES", "EXCLUDES").upper()
-        if op == "NOT":
-            self.take("IN")
-            return ("not", ("test", path, "IN", self.values()))
-        return ("test", path, op, self.values() if op in ("IN", "INCLUDES", "EXCLUDES") else self.value())
+        self.paths.append(path)
+        is_not = op == "NOT"
+        op = self.take("IN") if is_not else op
+        wanted = self.values() if op in ("IN", "INCLUDES", "EXCLUDES") else self.value()
+        return lambda get: _compare(get(path), op, wanted) != is_not
 
     def values(self) -> list[Any]:
         self.take("(")
-        found = [self.value()]
-        while self.took(","):
-            found.append(self.value())
+        found = self.listed(self.value)
         self.take(")")
         return found
 
@@ -157,36 +155,12 @@ class _Parser:
                 return Decimal(token)
 
 
-def paths_of(tree: Any) -> Iterator[str]:
-    match tree:
-        case ("test", path, *_):
-            yield path
-        case (_, *inner):
-            for one in inner:
-                yield from paths_of(one)
-
-
-def holds(tree: Any, get: Callable[[str], Any]) -> bool:
-    match tree:
-        case None:
-            return True
-        case ("and", left, right):
-            return holds(left, get) and holds(right, get)
-        case ("or", left, right):
-            return holds(left, get) or holds(right, get)
-        case ("not", inner):
-            return not holds(inner, get)
-        case ("test", path, op, wanted):
-            return _compare(get(path), op, wanted)
-    raise AssertionError(tree)
-
-
 def _compare(found: Any, op: str, wanted: Any) -> bool:
     match op:
         case "=" | "!=":
-            return bool(_same(found, wanted)) == (op == "=")
+            return bool(is_same(found, wanted)) == (op == "=")
         case "IN":
-            return any(_same(found, one) for one in wanted)
+            return any(is_same(found, one) for one in wanted)
         case "LIKE":
             pattern = re.escape(wanted).replace("%", ".*").replace("_", ".")
             return found is not None and re.fullmatch(pattern, found, re.IGNORECASE | re.DOTALL) is not None
@@ -199,7 +173,7 @@ def _compare(found: Any, op: str, wanted: Any) -> bool:
     return {"<": found < wanted, "<=": found <= wanted, ">": found > wanted, ">=": found >= wanted}[op]
 
 
-def _same(found: Any, wanted: Any) -> bool:
+def is_same(found: Any, wanted: Any) -> bool:
     if isinstance(found, str) and isinstance(wanted, str) and len(found) in (15, 18) and len(wanted) in (15, 18):
         return found[:15] == wanted[:15]
     if isinstance(found, str) and isinstance(wanted, str):

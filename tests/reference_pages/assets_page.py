@@ -102,7 +102,7 @@ def _asset(spec: dg.AssetSpec) -> tuple[str, str, str, str]:
 
 
 def _checks() -> Iterator[tuple[str, str, str, str]]:
-    staged, published = (dg.AssetKey(path(_FEED)) for path in (names.staged_path, names.published_path))
+    staged, published = (dg.AssetKey([_FEED, name]) for name in ("staged", "published"))
     for spec in (*brake_specs(staged), *publish_specs(published)):
         yield f"`{spec.asset_key.path[-1]}`", f"`{spec.name}`", "yes" if spec.blocking else "no", spec.description or ""
 

@@ -5,7 +5,6 @@ Each driver raises errors of its own, and need not be installed.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -32,17 +31,6 @@ _EXTRAS = {
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "azure"),
 }
 """The extra that brings the driver of a scheme."""
-
-_OWN_ERRORS = (
-    ("aiohttp", "ClientError"),
-    ("asyncssh", "Error"),
-    ("azure.core.exceptions", "AzureError"),
-    ("botocore.exceptions", "BotoCoreError"),
-    ("botocore.exceptions", "ClientError"),
-    ("gcsfs.retry", "HttpError"),
-    ("google.auth.exceptions", "GoogleAuthError"),
-)
-"""The roots of the drivers' errors that are none of Python's own; a driver that is not loaded raises nothing."""
 
 _REFUSALS = frozenset(
     {
@@ -183,7 +171,7 @@ def _store_at(address: str) -> Any:
 
 def _close(store: Any) -> None:
     """Close the connections now; the driver would do it when its object is collected, at some time."""
-    with suppress(*_driver_errors()):
+    with suppress(Exception):
         match store.protocol:
             case "sftp":
                 store._finalize(store.loop, store._pool, store._stack)  # noqa: SLF001  # the driver has no public way
@@ -191,13 +179,6 @@ def _close(store: Any) -> None:
                 store.close_session(store.loop, store.s3)
             case _:
                 pass
-
-
-def _driver_errors() -> tuple[type[Exception], ...]:
-    """Return all that the drivers loaded by now may raise because of their store, the network or the way in."""
-    loaded = ((sys.modules.get(module), name) for module, name in _OWN_ERRORS)
-    own = tuple(vars(module)[name] for module, name in loaded if module is not None and name in vars(module))
-    return (OSError, ValueError, ImportError, *own)
 
 
 @contextmanager
@@ -213,7 +194,7 @@ def _sorted_errors(address: str) -> Iterator[None]:
         yield
     except SyncError:
         raise
-    except _driver_errors() as error:
+    except Exception as error:  # noqa: BLE001  # each driver has errors of its own, and some have no common root
         # Without the cause: it repeats the address with its secrets, and a traceback would show it.
         raise _sorted_out(address, error) from None
 

@@ -21,7 +21,7 @@ from connectors.sources.rows import (
     wanted_columns,
     within_limits,
 )
-from mappings.outcome import RowLocation
+from mappings.outcome import RowLocation, SourceRow
 from mappings.reasons import Reason, ReasonCode
 from mappings.spec.source import DelimitedSource
 
@@ -93,32 +93,32 @@ class _CsvRecords:
             BadSourceError: the quoting of a row is broken so that the next one cannot be found.
             SourceUnavailableError: the file changes meanwhile.
         """
-        with file.detect_change():
-            yield from self._rows(checks)
-
-    def _rows(self, checks: RowChecks) -> Iterator[PlainRecord]:
         name, reader, lines, width = self._name, self._reader, self._lines, len(checks.columns)
         start = reader.line_num + 1
-        while not lines.is_exhausted:
-            try:
-                for cells in reader:
-                    if len(cells) == width and not lines.is_tainted:
-                        yield start, cells
-                    else:
-                        yield checks.row(RowLocation(f"{name}:{start}", start), cells)
+        with file.detect_change():
+            while not lines.is_exhausted:
+                try:
+                    for cells in reader:
+                        if len(cells) == width and not lines.is_tainted:
+                            yield start, cells
+                        else:
+                            yield checks.row(RowLocation(f"{name}:{start}", start), cells)
+                        lines.start = start = reader.line_num + 1
+                except csv.Error:
+                    yield self._misquoted_row(start, checks)
                     lines.start = start = reader.line_num + 1
-            except csv.Error:
-                held = lines.record(reader.line_num)
-                cells = self._read_leniently(held)
-                # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
-                if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
-                    raise self._unreadable(cells) from None
-                hint = f"inside a quoted cell write each {self._dialect['quotechar']} twice"
-                problem = Reason(ReasonCode.BAD_TEXT, "", "", short(held[0].rstrip("\r\n")), hint)
-                yield checks.row(RowLocation(f"{name}:{start}", start), cells[:width], (problem,))
-                lines.start = start = reader.line_num + 1
-        if not reader.line_num:
-            raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+            if not reader.line_num:
+                raise EmptySourceError(name, "the file is empty", hint="ask the partner for the whole file")
+
+    def _misquoted_row(self, start: int, checks: RowChecks) -> SourceRow:
+        held, width = self._lines.record(self._reader.line_num), len(checks.columns)
+        cells = self._read_leniently(held)
+        # The reader goes on with the next line: safe if the record ends on its own line and has all its cells even so.
+        if self._lines.is_exhausted or len(held) > 1 or len(cells) < width or _largest(cells) > LARGEST_CELL:
+            raise self._unreadable(cells) from None
+        hint = f"inside a quoted cell write each {self._dialect['quotechar']} twice"
+        problem = Reason(ReasonCode.BAD_TEXT, "", "", short(held[0].rstrip("\r\n")), hint)
+        return checks.row(RowLocation(f"{self._name}:{start}", start), cells[:width], (problem,))
 
     def _unreadable(self, cells: Sequence[str]) -> BadSourceError:
         """Return the error for a record behind which the next one's beginning is unknown; `cells` are those read leniently."""

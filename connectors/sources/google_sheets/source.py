@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from itertools import groupby, islice, zip_longest
+from itertools import chain, groupby, islice, repeat, zip_longest
 from typing import IO, Any
 
 import orjson
-from rapidfuzz import fuzz, process
+from rapidfuzz import process
 
 from connectors.sources.contract import (
     REAL_CLOCK,
@@ -62,6 +62,7 @@ _FEWEST_ROWS = 1_100
 """Rows of the first request at least: a header is searched for among 1,000."""
 _ERROR = re.compile(r"#(?:[A-Z0-9/]+[!?]|N/A)")
 """How errors look; the word for one of them need not be the same in both forms."""
+_POSITION = re.compile(r"#(\d{1,5})", re.ASCII)
 _IN_MEMORY = 4 * 1024 * 1024
 _TRIES = 4
 _RESTLESS = "run again when nobody is editing it; a formula that never rests (NOW, RAND) in a used column has this effect too"
@@ -118,50 +119,47 @@ def part_of(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Part:
         BadSourceError: the range lies outside of the tab.
     """
     named = next((found for found in parts.ranges if found.name == spec.range), None)
-    if named:
-        tab, area = _only([tab for tab in parts.tabs if tab.number == named.tab], f"gid {named.tab}", parts), named.area
-        if (spec.tab or spec.tab_number is not None) and tab != _tab(spec, parts):
-            message = f'the range "{named.name}" of {parts.title} is on the tab "{tab.title}"'
-            raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
-    else:
-        tab, area = _tab(spec, parts), _cells(spec, parts)
+    plain = (spec.range or "").replace("$", "").upper()
+    if named is None and not CELL_RANGE.fullmatch(plain):
+        shown = ", ".join(found.name for found in parts.ranges) or "none"
+        raise SourceRefusedError(f'{parts.title} has no range "{spec.range}"', hint=f"its named ranges are: {shown}")
+    area = named.area if named else Area.of(plain)
+    tab = _tab(spec, parts) if named is None or spec.tab or spec.tab_number is not None else _numbered(named.tab, parts)
+    if named and tab.number != named.tab:
+        message = f'the range "{named.name}" of {parts.title} is on the tab "{_numbered(named.tab, parts).title}"'
+        raise SourceRefusedError(message, hint="leave `source.tab` out: the range says where it is")
+    name = f"{parts.title} ({tab.title})"
     if not tab.rows or not tab.columns:
-        raise EmptySourceError(f"{parts.title} ({tab.title})", "the tab is empty")
+        raise EmptySourceError(name, "the tab is empty")
     clipped = Area(area.left, area.top, min(area.right, tab.columns), min(area.bottom, tab.rows))
     if clipped.left > clipped.right or clipped.top > clipped.bottom:
         message = f"the range {spec.range} lies outside of the tab, which has {tab.rows} rows and {tab.columns} columns"
-        raise BadSourceError(f"{parts.title} ({tab.title})", message, hint="correct `source.range`")
+        raise BadSourceError(name, message, hint="correct `source.range`")
     return Part(tab, clipped, has_end=area.bottom < LAST_ROW)
 
 
 def _tab(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Tab:
+    """Return the tab that is named by its number, its title, or its position (`#2`)."""
     if spec.tab_number is not None:
-        return _only([tab for tab in parts.tabs if tab.number == spec.tab_number], f"gid {spec.tab_number}", parts)
+        return _numbered(spec.tab_number, parts)
     wanted = spec.tab or "#1"
-    exact = [tab for tab in parts.tabs if tab.title == wanted]
-    place = wanted.removeprefix("#")
-    if not exact and wanted != place and place.isascii() and place.isdecimal() and len(place) < 6:
-        exact = list(parts.tabs[int(place) - 1 : int(place)]) if int(place) else []
-    return _only(exact or [tab for tab in parts.tabs if folded(tab.title) == folded(wanted)], f'"{wanted}"', parts)
+    position = _POSITION.fullmatch(wanted)
+    found = [tab for tab in parts.tabs if tab.title == wanted]
+    found = found or [tab for place, tab in enumerate(parts.tabs, start=1) if position and int(position[1]) == place]
+    return _only(found or [tab for tab in parts.tabs if folded(tab.title) == folded(wanted)], f'"{wanted}"', parts)
+
+
+def _numbered(number: int, parts: SpreadsheetParts) -> Tab:
+    return _only([tab for tab in parts.tabs if tab.number == number], f"gid {number}", parts)
 
 
 def _only(found: Sequence[Tab], wanted: str, parts: SpreadsheetParts) -> Tab:
     if len(found) == 1:
         return found[0]
-    titles = [tab.title for tab in parts.tabs]
-    near = process.extractOne(wanted, titles, scorer=fuzz.WRatio, processor=folded, score_cutoff=50.0)
+    near = process.extractOne(wanted, [tab.title for tab in parts.tabs], processor=folded, score_cutoff=50.0)
     meant = f'did you mean "{near[0]}"? ' if near else ""
     shown = ", ".join(f'"{tab.title}" (gid {tab.number})' for tab in parts.tabs)
     raise SourceRefusedError(f"{parts.title} has no tab {wanted}", hint=f"{meant}Its tabs are: {shown}")
-
-
-def _cells(spec: GoogleSheetsSource, parts: SpreadsheetParts) -> Area:
-    plain = (spec.range or "").replace("$", "").upper()
-    if CELL_RANGE.fullmatch(plain):
-        return Area.of(plain)
-    names = [found.name for found in parts.ranges]
-    shown = f"its named ranges are: {', '.join(names)}" if names else "it has no named ranges"
-    raise SourceRefusedError(f'{parts.title} has no range "{spec.range}"', hint=shown)
 
 
 @dataclass(slots=True)
@@ -233,28 +231,23 @@ class SheetCopy:
         """Copy all of the part; return whether the copy is of one moment in its `used` columns."""
         self.file.seek(0)
         self.file.truncate()
-        copied, again = _ValueDigest(used), _ValueDigest(range(len(used)))
+        copied, again = blake2b(digest_size=16), blake2b(digest_size=16)
         merged = self.first.merged
         for top, piece in self._pieces():
             if piece.merged != merged:
                 return False
             self.add(piece, top)
             for number, row in enumerate(piece.rows, start=top):
-                copied.add(number, list(map(plain_value, row)))
+                _add_values(copied, number, [plain_value(row[place]) if place < len(row) else None for place in used])
             del piece  # it is large, and the next one arrives before this name is bound to it
         area, height = self.part.area, max(1, _VALUES // max(1, len(used)))
         runs = column_runs(used)
         for top in range(area.top, area.bottom + 1, height):
             blocks = self.spreadsheet.values([self.part.place(top, height, first, last) for first, last in runs])
             for number, parts in enumerate(zip_longest(*blocks, fillvalue=()), start=top):
-                again.add(
-                    number,
-                    [
-                        value
-                        for part, (first, last) in zip(parts, runs, strict=True)
-                        for value in (*part, *[None] * (last - first + 1 - len(part)))
-                    ],
-                )
+                widths = [last - first + 1 for first, last in runs]
+                padded = (chain(part, repeat(None, width - len(part))) for part, width in zip(parts, widths, strict=True))
+                _add_values(again, number, list(chain.from_iterable(padded)))
         return copied.digest() == again.digest()
 
     def _pieces(self) -> Iterator[tuple[int, Piece]]:
@@ -285,20 +278,11 @@ def column_runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
     return [(run[0][1], run[-1][1]) for run in grouped]
 
 
-class _ValueDigest:
-    """A digest of the values in some columns, row by row; a value has one digest in both forms that the API gives."""
-
-    def __init__(self, places: Sequence[int]) -> None:
-        self._places = places
-        self._digest = blake2b(digest_size=16)
-
-    def add(self, number: int, values: Sequence[Any]) -> None:
-        found = [_normal(values[place]) if place < len(values) else None for place in self._places]
-        if any(value is not None for value in found):
-            self._digest.update(orjson.dumps((number, found)))
-
-    def digest(self) -> bytes:
-        return self._digest.digest()
+def _add_values(digest: blake2b, number: int, values: Sequence[Any]) -> None:
+    """Add a row's values to a digest, in one form for both in which the API gives them."""
+    found = list(map(_normal, values))
+    if any(value is not None for value in found):
+        digest.update(orjson.dumps((number, found)))
 
 
 def _normal(value: Any) -> object:

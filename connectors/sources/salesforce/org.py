@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -96,44 +96,25 @@ class _NewSessionRefusedError(SourceRefusedError):
     """A session that was opened a moment ago is not accepted."""
 
 
-@dataclass(slots=True)
-class OrgUsage:
-    """What the headers of answers said: requests used of those allowed in 24 hours, and the org's own time.
+class OrgSession(ServiceSession):
+    """The connections to one org, and what the headers of its answers said: requests `used` of those `allowed` in 24 hours, and
+    the org's own time.
 
-    `status`: that of the last answer, 0 before the first.
+    With `instance_url` every request, logins too, goes there instead of to simple-salesforce's own address
+    (`https://{domain}.salesforce.com`): a My Domain address, or a server on this machine. `status`: that of the last answer.
     """
 
-    used: int = 0
-    allowed: int = 0
-    now: datetime | None = None
-    retry_after_s: float | None = None
-    status: int = 0
+    def __init__(self, instance_url: str) -> None:
+        super().__init__()
+        self._instance = urlsplit(checked_url(instance_url))
+        self.used = self.allowed = self.status = 0
+        self.now: datetime | None = None
+        self.retry_after_s: float | None = None
 
     @property
     def share(self) -> float:
         """The used share of the daily requests, 0 while nothing is known."""
         return self.used / self.allowed if self.allowed else 0.0
-
-    def update(self, response: requests.Response) -> None:
-        """Take over what an answer's headers say."""
-        self.status = response.status_code
-        if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
-            self.used, self.allowed = int(match[1]), int(match[2])
-        self.retry_after_s = retry_after_s(response.headers)
-        self.now = http_date(response.headers.get("Date", "")) or self.now
-
-
-class OrgSession(ServiceSession):
-    """The connections to one org.
-
-    With `instance_url` every request, logins too, goes there instead of to simple-salesforce's own address
-    (`https://{domain}.salesforce.com`): a My Domain address, or a server on this machine.
-    """
-
-    def __init__(self, instance_url: str, usage: OrgUsage) -> None:
-        super().__init__()
-        self._instance = urlsplit(checked_url(instance_url))
-        self._usage = usage
 
     # The base class takes fifteen parameters by position; those after the address pass through unchanged.
     def request(self, method: Any, url: Any, *args: Any, **kwargs: Any) -> requests.Response:
@@ -143,7 +124,10 @@ class OrgSession(ServiceSession):
         if self._instance.netloc:
             url = urlunsplit(urlsplit(url)._replace(scheme=self._instance.scheme, netloc=self._instance.netloc, fragment=""))
         response = super().request(method, url, *args, **kwargs)
-        self._usage.update(response)
+        self.status, self.retry_after_s = response.status_code, retry_after_s(response.headers)
+        if match := _USAGE.search(response.headers.get("Sforce-Limit-Info", "")):
+            self.used, self.allowed = int(match[1]), int(match[2])
+        self.now = http_date(response.headers.get("Date", "")) or self.now
         hint = "ask for fewer fields, or write api: bulk"
         return response if is_streamed else read_whole(response, "Salesforce", hint=hint)
 
@@ -209,8 +193,8 @@ def _code_and_message(content: Any) -> tuple[str, str]:
     return code, text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
 
 
-def log_in(access: Access, session: requests.Session, usage: OrgUsage) -> tuple[str, str]:
-    """Return a session's token and the host of the org; the mask learns the token. `usage` is that of `session`.
+def log_in(access: Access, session: OrgSession) -> tuple[str, str]:
+    """Return a session's token and the host of the org; the mask learns the token.
 
     Raises:
         ConfigError: what the environment gives is no login.
@@ -225,7 +209,7 @@ def log_in(access: Access, session: requests.Session, usage: OrgUsage) -> tuple[
             warnings.simplefilter("ignore")
             token, host = SalesforceLogin(session=session, sf_version=API_VERSION, domain=access.salesforce.domain, **arguments)
     except SalesforceAuthenticationFailed as error:
-        raise _login_error(str(error.code or ""), access.mask.hide(error.auth_message), usage) from None
+        raise _login_error(str(error.code or ""), access.mask.hide(error.auth_message), session) from None
     except requests.RequestException as error:
         # Without the cause: what it knows of the request holds the password.
         reason = access.mask.hide(f"{type(error).__name__}: {error}")
@@ -267,17 +251,17 @@ def _not_salesforce() -> SourceRefusedError:
     return SourceRefusedError(message, hint="check SALESFORCE_DOMAIN and SALESFORCE_INSTANCE_URL")
 
 
-def _login_error(code: str, text: str, usage: OrgUsage) -> SyncError:
+def _login_error(code: str, text: str, session: OrgSession) -> SyncError:
     short = one_line(text)[:300]
     message = f"Salesforce does not let us in{f' ({code})' if code else ''}: {short or 'it does not say why'}"
     if code == "UNKNOWN_EXCEPTION_CODE":
         # simple-salesforce's own word for an answer that holds neither a session nor a fault.
         return _not_salesforce()
     if code == "REQUEST_LIMIT_EXCEEDED":
-        return refusal_error("our login", usage.status, {"errorCode": code, "message": short}, usage.retry_after_s)
+        return refusal_error("our login", session.status, {"errorCode": code, "message": short}, session.retry_after_s)
     # A login that is refused for good is a 500 as well, with a code; a gateway's page has none.
-    if code in _LOGIN_BUSY or code.startswith("5") or usage.status in _BUSY_STATUSES or (usage.status >= 500 and not code):
-        return BusyError(message, hint=_LATER, retry_after_s=usage.retry_after_s)
+    if code in _LOGIN_BUSY or code.startswith("5") or session.status in _BUSY_STATUSES or (session.status >= 500 and not code):
+        return BusyError(message, hint=_LATER, retry_after_s=session.retry_after_s)
     hint = _LOGIN_HINTS.get(code, "check the SALESFORCE_ variables, and the user's login history")
     return SourceRefusedError(message, hint=hint)
 
@@ -300,19 +284,14 @@ class Page:
             raise BadSourceError(place, f"a page of records lacks {error}", hint=NO_SALESFORCE) from error
 
 
-@dataclass(slots=True)
 class Org:
     """The org that `access` leads to; the caller closes it. No request is sent before the first method call."""
 
-    access: Access
-    clock: Clock
-    usage: OrgUsage = field(default_factory=OrgUsage)
-    _session: OrgSession = field(init=False)
-    _salesforce: Salesforce | None = None
-
-    def __post_init__(self) -> None:
-        """Make the session; raises ConfigError if `instance_url` is no address."""
-        self._session = OrgSession(self.access.salesforce.instance_url, self.usage)
+    def __init__(self, access: Access, clock: Clock) -> None:
+        """Raises ConfigError if `instance_url` is no address."""
+        self.access, self.clock = access, clock
+        self.session = OrgSession(access.salesforce.instance_url)
+        self._salesforce: Salesforce | None = None
 
     @property
     def address(self) -> str:
@@ -322,7 +301,7 @@ class Org:
 
     def close(self) -> None:
         """Close the connections."""
-        self._session.close()
+        self.session.close()
 
     def describe(self, name: str) -> Mapping[str, Any]:
         """Return the description of an object as we may see it.
@@ -403,39 +382,32 @@ class Org:
         """
         return retry_while_busy(lambda: self._once(about, request), POLICY, self.clock)
 
-    def _once(self, about: str, request: Callable[[Salesforce], T]) -> T:
+    def _once(self, about: str, request: Callable[[Salesforce], T], *, is_new: bool = False) -> T:
         """Send a request once, and again in a new session if the old one has ended."""
         try:
-            return self._answer(about, request)
-        except SalesforceExpiredSession:
-            self._salesforce = None
-        try:
-            return self._answer(about, request)
-        except SalesforceExpiredSession as error:
-            message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
-            hint = "check the user's session settings: locked to an IP address, or to a domain"
-            raise _NewSessionRefusedError(message, hint=hint) from error
-
-    def _answer(self, about: str, request: Callable[[Salesforce], T]) -> T:
-        try:
             return request(self._opened())
-        except SalesforceExpiredSession:
-            raise
+        except SalesforceExpiredSession as error:
+            if is_new:
+                message = f"Salesforce lets us in and does not know the session a moment later, when asked for {about}"
+                hint = "check the user's session settings: locked to an IP address, or to a domain"
+                raise _NewSessionRefusedError(message, hint=hint) from error
         except SalesforceError as error:
-            found = refusal_error(about, error.status, error.content, self.usage.retry_after_s)
+            found = refusal_error(about, error.status, error.content, self.session.retry_after_s)
             found.args = tuple(self.access.mask.hide(str(arg)) for arg in found.args)
             raise found from error
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             reason = self.access.mask.hide(f"{type(error).__name__}: {error}")
             raise BusyError(f"Salesforce did not answer to {about}: {reason}", hint=_LATER) from error
+        self._salesforce = None
+        return self._once(about, request, is_new=True)
 
     def _opened(self) -> Salesforce:
         if self._salesforce is None:
-            token, host = log_in(self.access, self._session, self.usage)
+            token, host = log_in(self.access, self.session)
             self._salesforce = Salesforce(
                 session_id=token,
                 instance=host,
-                session=self._session,
+                session=self.session,
                 version=API_VERSION,
                 parse_float=Number,
                 object_pairs_hook=dict,

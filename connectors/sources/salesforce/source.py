@@ -115,7 +115,7 @@ def read_salesforce(
     with closing(Org(access, clock)) as org:
         with as_odd_answer(spec.place, "Salesforce"):
             selection = _selection(spec, asked, org)
-            if spec.stop_at is not None and org.usage.share >= spec.stop_at:
+            if spec.stop_at is not None and org.session.share >= spec.stop_at:
                 raise _day_spent(org, spec)
             records = _Records(spec, org, selection, cursor)
             records.plan()
@@ -135,7 +135,10 @@ def probe_salesforce(spec: SalesforceSource, asked: ColumnRequest, access: Acces
         plan = _Records(spec, org, selection, "")
         records = plan.total()
         day = org.limits().get("DailyApiRequests", {})
-        allowed, left = int(day.get("Max", org.usage.allowed)), int(day.get("Remaining", org.usage.allowed - org.usage.used))
+        allowed, left = (
+            int(day.get("Max", org.session.allowed)),
+            int(day.get("Remaining", org.session.allowed - org.session.used)),
+        )
         kept = 0 if spec.stop_at is None else round(allowed * (1 - spec.stop_at))
         return OrgProbe(spec.place, len(selection.names), records, plan.is_for_bulk(records), left, allowed, kept)
 
@@ -147,8 +150,8 @@ def _selection(spec: SalesforceSource, asked: ColumnRequest, org: Org) -> Select
 
 def _day_spent(org: Org, spec: SalesforceSource) -> SourceUnavailableError:
     """Return the error for an org whose daily requests are used up to our limit (`stop_at`)."""
-    usage = org.usage
-    message = f"Salesforce: the org has used {usage.used} of its {usage.allowed} requests of the day, {usage.share:.0%}"
+    session = org.session
+    message = f"Salesforce: the org has used {session.used} of its {session.allowed} requests of the day, {session.share:.0%}"
     hint = f"we stop at {spec.stop_at or 1:.0%} (`stop_at`) so that other programs can work; run again in an hour"
     return SourceUnavailableError(message, hint=hint, retry_after_s=DAY_SPENT_S)
 
@@ -170,7 +173,7 @@ class _Records:
         self.digest = blake2b(json.dumps(asked).encode(), digest_size=8).hexdigest()
         reached, _, made_for = cursor.partition(" ")
         self.before = reached if made_for == self.digest else ""
-        self.latest = utc_text(org.usage.now) if org.usage.now else ""
+        self.latest = utc_text(org.session.now) if org.session.now else ""
         self.in_bulk = self.by_change = self.is_short = False
         self.notices: list[str] = []
         self.count = 0
@@ -242,10 +245,10 @@ class _Records:
 
     def _is_too_much(self, count: int | None) -> bool:
         """Return whether so many records take more pages than there are requests left for us today."""
-        usage = self.org.usage
-        if self.spec.stop_at is None or not usage.allowed or count is None:
+        session = self.org.session
+        if self.spec.stop_at is None or not session.allowed or count is None:
             return False
-        return ceil(count / PAGE_ROWS) > self.spec.stop_at * usage.allowed - usage.used
+        return ceil(count / PAGE_ROWS) > self.spec.stop_at * session.allowed - session.used
 
     @property
     def _with_deleted(self) -> bool:
@@ -372,14 +375,14 @@ class _Records:
         return records
 
     def _must_stop(self) -> bool:
-        usage = self.org.usage
-        if self.spec.stop_at is None or usage.share < self.spec.stop_at:
+        session = self.org.session
+        if self.spec.stop_at is None or session.share < self.spec.stop_at:
             return False
         if not self.by_change:
             raise _day_spent(self.org, self.spec)
         self.is_short = True
         self.notices.append(
-            f"stopped after {self.count} records: the org has used {usage.used} of its {usage.allowed} requests of"
+            f"stopped after {self.count} records: the org has used {session.used} of its {session.allowed} requests of"
             f" the day (stop_at); the next run goes on from there"
         )
         return True

@@ -66,10 +66,11 @@ class Progress:
         if self._bar:
             self._bar.advance(self._bar.task_ids[0], count)
 
-    def expect(self, total: int) -> None:
-        """Show how many there are in all, as soon as that is known."""
+    def expect(self, count: int) -> None:
+        """Show how many more there are, as soon as that is known."""
         if self._bar:
-            self._bar.update(self._bar.task_ids[0], total=total)
+            (task,) = self._bar.tasks
+            self._bar.update(task.id, total=task.completed + count)
 
 
 class Output:

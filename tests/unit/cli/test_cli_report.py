@@ -87,15 +87,6 @@ def test_the_editor_reads_what_to_mend_with_its_place_its_value_and_what_would_b
     assert "An earlier version" not in mend
 
 
-def test_a_row_that_cannot_be_used_any_more_says_that_its_event_is_online(desk: Desk) -> None:
-    with desk.service():
-        assert desk.run("run", "town-hall", "--no-dagster").code == 0
-        desk.source([*EDITED[1:4], "1,Jazz,2030-05-01,19:30,,poetry"])
-        desk.run("run", "town-hall", "--no-dagster")
-        _, page = page_of(desk)
-    assert page.words["mend"].count("An earlier version of this row is online, and stays as it is.") == 1
-
-
 def test_the_editor_reads_what_is_online_what_differs_and_what_is_gone(reported: Desk) -> None:
     _, page = page_of(reported, "--link", "https://events.example/e/{id}")
     assert "title : online Jazz , in your file Jazz again" in page.words["changed"]

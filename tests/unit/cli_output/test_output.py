@@ -216,8 +216,8 @@ def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
     out, err = Terminal(), Terminal()
     output = Output(stdout=out, stderr=err)
     with output.progress("sending", None) as bar:
-        bar.expect(200)
         bar.advance(50)
+        bar.expect(150)
         bar.advance(150)
         output.note("above the bar")
     assert "sending" in err.getvalue()

@@ -8,39 +8,13 @@ import pytest
 from rich.console import Console
 
 from connectors.rate_limit import RateReport
-from mappings.reasons import Reason, ReasonCode
-from mappings.row_key import RowKey
-from pipelines.cli.output.console import Output, Progress, brake_rows, publish_line, read_line, rejection_rows
+from pipelines.cli.output.console import Output, brake_rows, publish_line, read_line
 from pipelines.cli.output.drawing import drawn_table
-from pipelines.cli.run import watcher_of
 from pipelines.cli.run_report import RunReport, pace_line, show_accounts
 from pipelines.run.brakes import BrakeResult
 from pipelines.run.publish import pace_numbers
-from state.ledger.accounts import RejectedRow
 
 NOTHING_SENT = {"rows_per_s": 0.0, "limited": 0, "pauses": 0, "paused_s": 0.0, "most_under_way": 0, "workers": 1}
-
-
-class Bar(Progress):
-    done = 0
-    total = 0
-
-    def advance(self, count: int = 1) -> None:
-        self.done += count
-
-    def expect(self, total: int) -> None:
-        self.total = total
-
-
-def test_the_bar_is_full_when_every_row_is_read_and_every_row_owed_is_settled() -> None:
-    bar = Bar()
-    watcher = watcher_of(bar)
-    watcher.read(500)
-    watcher.read(100)
-    watcher.owed(40)
-    assert (bar.done, bar.total) == (600, 640)
-    watcher.settled(40)
-    assert bar.done == bar.total
 
 
 def test_a_run_that_sends_nothing_has_no_empty_line_where_its_pace_would_stand() -> None:
@@ -80,18 +54,6 @@ def test_a_publish_is_an_equation() -> None:
     assert publish_line(counts) == "new 10 + carried over 3 = delivered 9 + delivered unconfirmed 1 + still pending 3"
     assert publish_line({"carried_over": 1, "refused": 1}) == "carried over 1 = refused 1"
     assert publish_line({}) == "new 0"
-
-
-def test_each_reason_of_a_rejection_has_its_line_and_its_sentence() -> None:
-    reasons = (
-        Reason(ReasonCode.NOT_A_DATE, "startAt", "INICIO", "31.02.", "like 24.12.2025"),
-        Reason(ReasonCode.REQUIRED, "title", "", "", "a title"),
-    )
-    unreadable = "This is not a date in one of the formats agreed for this feed."
-    assert list(rejection_rows([RejectedRow("events.csv:42", RowKey("1"), reasons)])) == [
-        ("events.csv:42", "INICIO", "31.02.", unreadable, "like 24.12.2025"),
-        ("", "title", "", "A value is needed here, and there is none.", "a title"),
-    ]
 
 
 def test_a_brake_is_free_stops_or_was_accepted() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,28 +46,6 @@ def test_no_request_ever_leaves_during_a_pause(waits: list[tuple[float, float | 
 
     at_once(main)
     assert not [at for at in left for start, end in pauses if start < at < end - 1e-6]
-
-
-def test_the_route_comes_back_one_by_one() -> None:
-    async def main() -> list[float]:
-        paced = limiter_with()
-        first = [await paced.acquire() for _ in range(20)]
-        await asyncio.sleep(1.0)
-        for _ in range(10):
-            paced.passed()
-        admitted = first[0]
-        assert admitted is not None
-        paced.limited(admitted, 1.0)
-
-        async def leave() -> float:
-            await paced.acquire()
-            return clock()
-
-        return sorted(await asyncio.gather(*(leave() for _ in range(16))))
-
-    left = at_once(main)
-    gaps = [after - before for before, after in pairwise(left)]
-    assert min(gaps) > 0.01
 
 
 def test_late_answers_of_one_wave_lower_the_rate_once() -> None:

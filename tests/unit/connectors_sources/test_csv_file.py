@@ -20,13 +20,6 @@ from mappings.reasons import ReasonCode
 from mappings.spec.source import CsvSource
 
 
-def test_a_row_is_found_on_the_line_on_which_it_begins(tmp_path: Path) -> None:
-    content = 'id,text\r\n1,"two\nlines"\r\n\r\n2,x\r3,"a\r\n\r\nb"\n\n4,last'
-    rows = read(tmp_path, content)
-    assert [(row.cells["id"], row.location.number) for row in rows] == [("1", 2), ("", 4), ("2", 5), ("3", 6), ("", 9), ("4", 10)]
-    assert str(rows[0].location) == "events.file:2"
-
-
 @given(
     records=st.lists(st.lists(st.sampled_from(["", "x", "a\nb", "\r\n\r\n", "q\rq"]), min_size=2, max_size=2), max_size=8),
     ends=st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=9, max_size=9),
@@ -215,13 +208,6 @@ def test_errors_of_whoever_reads_the_rows_pass_unchanged(tmp_path: Path) -> None
     source = open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset())
     with pytest.raises(csv.Error, match="theirs"), source.read():
         raise csv.Error("theirs")
-
-
-def test_bytes_undecodable_in_the_agreed_encoding_are_shown_as_bytes_even_where_they_are_utf8(tmp_path: Path) -> None:
-    (row,) = read(tmp_path, "ID,NAME,NOTE\n1,It’s,’\n", "ID", "NAME", encoding=("ascii",))
-    (problem,) = row.problems
-    assert (problem.column, problem.found) == ("NAME", r"It\xe2\x80\x99s")
-    assert row.cells["NOTE"] == "\ufffd" * 3
 
 
 @pytest.mark.parametrize("encoding", ["cp932", "ms932", "shift_jis"])

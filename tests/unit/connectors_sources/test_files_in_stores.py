@@ -49,14 +49,6 @@ def put(sftp: Sftp, name: str, text: str, times: tuple[int, int] = _OLD) -> Path
     return path
 
 
-def test_a_pattern_means_the_files_of_a_folder_elsewhere(sftp: Sftp) -> None:
-    for number in (1, 9, 10):
-        put(sftp, f"agenda-{number}.csv", f"id\n{number}\n")
-    put(sftp, "other.csv", "id\nno\n")
-    assert [row[1] for row in read_far(sftp.address("/in/agenda-*.csv"))[0]] == ["1", "9", "10"]
-    assert [row[0] for row in read_far(sftp.address("/in/agenda-*.csv"), files="newest")[0]] == ["agenda-10.csv:2"]
-
-
 def test_a_folder_that_is_not_there_is_refused_and_an_empty_one_as_well(sftp: Sftp) -> None:
     with pytest.raises(SourceRefusedError, match="there is no folder /out"):
         read_far(sftp.address("/out/*.csv"))

@@ -8,11 +8,9 @@ import itertools
 import logging
 import socket
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -23,8 +21,7 @@ from lookalikes.web_files import Web, answering, breaking_after, chunked, untold
 from unit.connectors_sources.reading import Waits, assert_untold, far_source, read_far, rows_of
 
 from connectors.sources.contract import BadSourceError, SourceRefusedError, SourceUnavailableError
-from connectors.sources.files.web import FetchLimits, RedirectHop, WebFiles, WebRequests, changed_at
-from mappings.spec.source_words import without_secrets
+from connectors.sources.files.web import FetchLimits, RedirectHop, WebFiles, WebRequests
 
 _ROWS = "id,text\n1,x\n"
 _LONG = "id,text\n" + "1,x\n" * 3_000
@@ -289,21 +286,6 @@ def test_a_server_in_trouble_is_asked_again_and_then_worth_another_run_when_it_s
         assert (caught.value.retry_after_s, waits.slept) == (pause_s, slept)
 
 
-def test_a_date_without_a_zone_is_in_utc_wherever_we_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setenv("TZ", "Asia/Tokyo")
-        time.tzset()
-        moment = changed_at(httpx.Response(200, headers={"last-modified": "Sun Mar  1 12:01:00 2026"}))
-    time.tzset()
-    assert moment == datetime(2026, 3, 1, 12, 1, tzinfo=UTC).timestamp()
-
-
-def test_a_server_that_recovers_is_not_noticed(web: Web) -> None:
-    troubles = itertools.chain([answering(503), answering(500)], itertools.repeat(lambda _: False))
-    web.instead = lambda request: next(troubles)(request)  # noqa: PLW0108  # another one each time
-    assert len(read_far(web.address("/agenda.csv"))[0]) == 1
-
-
 def test_a_server_that_is_down_is_unavailable_and_its_secrets_stay_untold() -> None:
     with pytest.raises(SourceUnavailableError) as caught:
         read_far(_SECRET.format(port=9))
@@ -462,7 +444,3 @@ def test_files_of_several_days_are_fetched_once_each_and_the_newest_may_be_meant
     assert [row[1] for row in read_far(web.address("/agenda_{date}.csv"), files="newest")[0]] == days[1:]
     with pytest.raises(SourceRefusedError, match="no file matches"):
         read_far(web.address("/agenda_{date:%d%m%y}.csv"))
-
-
-def test_addresses_are_shown_without_their_secrets() -> None:
-    assert without_secrets("https://u:p@host:8/a/b.csv?key=k#f") == "https://host:8/a/b.csv?…"

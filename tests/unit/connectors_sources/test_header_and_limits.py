@@ -55,11 +55,6 @@ def test_a_column_can_be_asked_for_by_its_letter_or_position(tmp_path: Path) -> 
     assert dict(row.cells) == {"a": "1", "#2": "2", "#C": "3"}
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_an_encoding_is_known_by_its_mark_whatever_the_mapping_says(tmp_path: Path, encoding: str) -> None:
-    assert cells(read(tmp_path, "id,text\n1,Łódź\n".encode(encoding))) == [["1", "Łódź"]]
-
-
 @given(st.lists(st.sampled_from(["a", "a#2", "b", "", "#2", " a "]), max_size=8))
 def test_every_column_has_a_name_of_its_own(header: list[str]) -> None:
     names = column_names(header)
@@ -72,13 +67,6 @@ def test_an_optional_column_may_be_absent_and_is_then_empty(tmp_path: Path) -> N
     assert dict(row.cells) == {"id": "1", "end": ""}
     with pytest.raises(MissingColumnsError):
         read(tmp_path, "id\n1\n", "id", "end", optional="end", required="end2")
-
-
-def test_a_name_that_somebody_wrote_over_is_told(tmp_path: Path) -> None:
-    with pytest.raises(MissingColumnsError) as caught:
-        read(tmp_path, "Creative Coding with Girl Scouts of Orange County,Start,End\n", "Title", "Start")
-    assert 'column 1 reads "Creative Coding' in caught.value.hint
-    assert '"#1"' in caught.value.hint
 
 
 def test_comments_a_footer_and_what_follows_the_end_are_no_rows(tmp_path: Path) -> None:

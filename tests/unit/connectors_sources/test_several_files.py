@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -52,27 +51,6 @@ def test_a_file_that_is_replaced_while_the_others_are_read_is_read_again_later(f
         (folder / "events-10.csv").write_text("id,c10\n11,x\n12,y\n", "utf-8")
         with pytest.raises(SourceUnavailableError, match="changed"):
             list(reading.rows)
-
-
-def stamp_of(folder: Path, path: str) -> str:
-    with open_source(CsvSource(kind="csv", path=path), folder, frozenset()).read() as reading:
-        return reading.stamp
-
-
-def test_the_stamp_of_several_files_names_each(folder: Path) -> None:
-    first = stamp_of(folder, "events-*.csv")
-    assert stamp_of(folder, "events-*.csv") == first
-    (folder / "events-11.csv").write_bytes((folder / "events-10.csv").read_bytes())
-    assert stamp_of(folder, "events-*.csv") != first
-
-
-def test_a_copy_put_in_a_file_s_place_has_another_stamp_even_with_its_age_kept(tmp_path: Path) -> None:
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / name).write_text(f"id\n{len(name)}\n", "utf-8")
-        os.utime(tmp_path / name, ns=(1, 1))
-    first = stamp_of(tmp_path, "a.csv")
-    (tmp_path / "b.csv").rename(tmp_path / "a.csv")
-    assert stamp_of(tmp_path, "a.csv") != first
 
 
 def test_the_cells_of_a_second_table_stand_beside_a_row(folder: Path) -> None:

@@ -173,14 +173,3 @@ def test_the_stamp_of_a_tall_sheet_is_the_version_that_drive_tells(desk: Desk) -
     assert len(desk.requests("/v4/")) - asked == 3  # of the rows nothing but the first piece, for the header
     desk.book.version += 1
     assert desk.stamp() != first
-
-
-def test_a_tall_sheet_with_formulas_has_no_stamp(desk: Desk) -> None:
-    desk.sheet.put(1_699, 3, Cell(5, formula="=NOW()"))
-    assert desk.stamp() == ""
-
-
-def test_where_drive_may_not_be_asked_there_is_no_stamp_and_all_is_read_the_same(desk: Desk) -> None:
-    desk.google.is_drive_on = False
-    assert desk.stamp() == ""
-    assert told(desk) == standing(desk)

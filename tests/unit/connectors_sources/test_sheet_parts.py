@@ -8,7 +8,7 @@ import pytest
 from lookalikes.sheets_book import Cell, Content, Place, Sheet, day
 from unit.connectors_sources.sheets_at_hand import ID, Desk, sheet_of
 
-from connectors.sources.contract import BadSourceError, EmptySourceError, MissingColumnsError, SourceRefusedError
+from connectors.sources.contract import BadSourceError, EmptySourceError, SourceRefusedError
 from mappings.compiler.values import file_and_tab
 from mappings.outcome import RowLocation
 
@@ -145,13 +145,6 @@ def test_rules_for_rows_cells_and_joined_tabs_hold_for_sheets_too(tmp_path: Path
         rules = {"comment": "#", "until": "^sum$", "long_rows": "cut", "empty_if": "n/a", "join": join}
         rows = desk.rows("id", "venue", "v.city", **rules)
     assert [(row.cells["venue"], row.cells["v.city"], row.problems) for row in rows] == [("K", "Lisboa", ()), ("", "", ())]
-
-
-def test_a_missing_column_is_told_with_the_nearest_before_any_row(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [["id", "Titel"]]) as desk, pytest.raises(MissingColumnsError) as caught:
-        desk.rows("id", "title")
-    assert caught.value.nearest == {"title": "Titel"}
-    assert str(caught.value).startswith("Town programme (Programme) lacks")
 
 
 @pytest.mark.parametrize("grid", [[], [[]], [[], [None, None]]])

@@ -40,12 +40,6 @@ def test_a_sheet_that_is_not_shared_names_the_account_to_share_it_with(desk: Des
     assert not desk.waits
 
 
-def test_an_unknown_spreadsheet_is_refused(desk: Desk) -> None:
-    error = refused(desk, SourceRefusedError, spreadsheet="1AbCdEfGhIjKlMnOpQrStUvWxYz-not-there")
-    assert "404" in str(error)
-    assert "check the address" in error.hint
-
-
 def test_an_api_that_is_switched_off_is_told_with_where_to_switch_it_on(desk: Desk) -> None:
     details = [{"reason": "SERVICE_DISABLED", "metadata": {"activationUrl": "https://console.example/sheets"}}]
     body = {"error": {"code": 403, "message": "has not been used", "status": "PERMISSION_DENIED", "details": details}}
@@ -178,13 +172,6 @@ def test_a_person_may_lend_their_own_leave_to_read(desk: Desk, tmp_path: Path) -
     assert desk.cells() == [("1", "Jazz")]
 
 
-def test_tokens_and_keys_are_learnt_by_the_mask_and_told_to_nobody(desk: Desk) -> None:
-    desk.google.faults.append(Fault("ranges=", status=400, body={"error": {"code": 400, "message": "no: ya29.lookalike-0-"}}))
-    refused(desk, SourceRefusedError)
-    (token,) = desk.google.tokens
-    assert token not in desk.mask.hide(f"Bearer {token}")
-
-
 def test_an_answer_that_leads_elsewhere_is_not_followed(desk: Desk) -> None:
     desk.google.faults.append(Fault("/v4/", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}))
     assert "never carried elsewhere" in refused(desk, SourceRefusedError).hint
@@ -242,13 +229,3 @@ def test_nobody_but_the_service_itself_is_asked(desk: Desk, caplog: pytest.LogCa
     }
     assert hosts == {"127.0.0.1"}
     assert not [thread.name for thread in threading.enumerate() if "Regional" in type(thread).__name__]
-
-
-def test_only_reading_is_asked_for(desk: Desk) -> None:
-    desk.rows()
-    ((_, scopes),) = desk.google.tokens.values()
-    assert scopes == {
-        "https://www.googleapis.com/auth/spreadsheets.readonly",
-        "https://www.googleapis.com/auth/drive.metadata.readonly",
-    }
-    assert not json.dumps(desk.google.written).strip("[]")

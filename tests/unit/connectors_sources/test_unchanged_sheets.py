@@ -60,12 +60,6 @@ def test_an_unchanged_sheet_costs_exactly_one_request(desk: Desk) -> None:
     assert again.ending == Ending(first.cursor, (f"{desk.book.id} has not changed since it was last read",))
 
 
-def test_an_unchanged_tall_sheet_costs_exactly_one_request(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [["id"], *[[f"A{number}"] for number in range(1_700)]], rows=1_701) as desk:
-        again = read(desk, read(desk).cursor)
-        assert (again.found, len(again.asked)) == (UNREAD, 1)
-
-
 def test_a_sheet_that_is_known_by_its_title_costs_the_look_for_the_title_only(desk: Desk) -> None:
     first = read(desk, spreadsheet="Town programme")
     again = read(desk, first.cursor, spreadsheet="Town programme")

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from unit.mappings.conftest import Build, Mapper, Row, mapped, mistakes
 
 from mappings.reasons import Refusal
-from mappings.steps.numbers import PriceReader, Sign
+from mappings.steps.numbers import Price, Sign
 
 
 def read(text: str, sign: Sign = ",", currency: str | None = None) -> tuple[Any, ...]:
-    quote = PriceReader(sign, currency, ()).read(text)
-    amounts = [None if one is None else str(one) for one in (quote.least, quote.most)]
-    return (*amounts, quote.currency, quote.is_free)
+    price = Price(price=sign, currency=currency).function()(text)
+    amounts = [None if one is None else str(one) for one in (price.get("from"), price.get("to"))]
+    return (*amounts, price.get("currency", ""), price["is_free"])
 
 
 @pytest.mark.parametrize(

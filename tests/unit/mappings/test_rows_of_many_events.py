@@ -67,14 +67,6 @@ def refused(outcomes: Iterable[RowOutcome]) -> list[tuple[ReasonCode, str, str]]
 MAY = {"FIRST": "2026-05-04", "LAST": "2026-05-20", "DAYS": "SEG,SEX", "CLOCK": "19:30"}
 
 
-def test_a_row_that_recurs_is_one_event_a_day_under_its_key_and_that_day(recurring: Mapper, row: Row) -> None:
-    outcomes = recurring().outcomes(row(**MAY))
-    assert starts(outcomes) == [f"2026-05-{day}T19:30" for day in ("04", "08", "11", "15", "18")]
-    assert keys(outcomes) == [f"1|2026-05-{day}" for day in ("04", "08", "11", "15", "18")]
-    assert {str(outcome.location) for outcome in outcomes} == {"sample.csv:2"}
-    assert [outcome.part.is_further for outcome in outcomes] == [False, True, True, True, True]
-
-
 def test_exclusions_and_extra_days_change_nothing_about_the_other_days(recurring: Mapper, row: Row) -> None:
     mapper = recurring()
     usual = {outcome.row_key: outcome for outcome in mapper.outcomes(row(**MAY))}
@@ -82,11 +74,6 @@ def test_exclusions_and_extra_days_change_nothing_about_the_other_days(recurring
     assert keys(edited) == [f"1|2026-05-{day}" for day in ("04", "13", "15", "18", "30")]
     kept = [outcome for outcome in edited if outcome.row_key in usual]
     assert [outcome.body for outcome in kept] == [usual[outcome.row_key].body for outcome in kept]  # type: ignore[union-attr] # events
-
-
-def test_a_row_that_does_not_recur_is_one_event_on_its_first_day_under_its_own_key(recurring: Mapper, row: Row) -> None:
-    outcomes = recurring().outcomes(row(FIRST="2026-05-04", LAST="2026-05-20"))
-    assert (keys(outcomes), starts(outcomes)) == (["1"], ["2026-05-04T00:00"])
 
 
 @pytest.mark.parametrize(

@@ -224,19 +224,3 @@ def test_an_event_that_lasts_too_long_is_rejected_or_left_out(build: Build) -> N
     (reason,) = rejected.reasons
     assert (reason.code, reason.field, reason.column) == (ReasonCode.ASSERTION, "endAt", "END")
     assert (reason.found, reason.hint) == ("3653 days", "at most 400 days from start to end would be accepted")
-
-
-@pytest.mark.parametrize(
-    "channel",
-    [
-        "{channel: {choose: [{when: {column: KIND, equals: music}, then: city-music}], otherwise: city-agenda}}",
-        "{choose: [{when: {column: KIND, equals: music}, then: {channel: city-music}}], otherwise: {channel: city-agenda}}",
-        "{channel: {from: KIND, do: [{lookup: routes.csv, on_miss: {use: city-agenda}}]}}",
-        "{channel: {from: KIND, do: [{map: {music: city-music, art: city-agenda}}]}}",
-    ],
-)
-def test_a_row_goes_to_the_channel_that_a_rule_or_a_table_says(channel: str, build: Build) -> None:
-    files = {"routes.csv": "kind,channel\nmusic,city-music\n"}
-    mapping = build(event=f"channelId: {channel}", files=files)
-    routed = compile_feed(mapping, Directory(channels={"city-music": 5, "city-agenda": 6}))
-    assert [event_of(outcome)["channelId"] for outcome in routed.over(rows({}, {"ID": "2", "KIND": "art"}))] == [5, 6]

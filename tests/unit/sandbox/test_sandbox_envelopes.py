@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
 
 import httpx
 import pytest
@@ -95,16 +96,9 @@ def test_events_of_a_channel_that_was_taken_away_are_not_listed(bench: Bench, ev
 def test_what_does_not_exist_is_refused_in_the_error_envelope(
     bench: Bench, method: str, path: str, expected: tuple[int, str]
 ) -> None:
-    assert refusal(bench.http.request(method, path)) == expected
-
-
-def test_a_method_that_is_not_possible_is_told_which_are(bench: Bench) -> None:
-    assert set(bench.http.delete("/api/public/v1/events").headers["allow"].split(", ")) == {"GET", "HEAD", "POST"}
-
-
-def test_every_request_id_is_another(bench: Bench) -> None:
-    ids = [bench.http.get("/nothing").json()["error"]["requestId"] for _ in range(20)]
-    assert len(set(ids)) == 20
+    answer = bench.http.request(method, path)
+    assert refusal(answer) == expected
+    assert (expected[0] == 405) == ("allow" in answer.headers)
 
 
 def test_the_openapi_page_names_the_fields_that_are_required(bench: Bench, event: Event) -> None:
@@ -132,17 +126,5 @@ def test_the_openapi_page_describes_every_route(bench: Bench) -> None:
 
 def test_every_reference_of_the_openapi_page_leads_somewhere(bench: Bench) -> None:
     document = yaml.safe_load(bench.http.get("/api/developer/openapi/public-api-v1").text)
-
-    def references(node: object) -> Iterator[str]:
-        if isinstance(node, dict):
-            yield from ([node["$ref"]] if "$ref" in node else [])
-            for child in node.values():
-                yield from references(child)
-        elif isinstance(node, list):
-            for child in node:
-                yield from references(child)
-
-    for reference in references(document):
-        place = document
-        for step in reference.removeprefix("#/").split("/"):
-            place = place[step]
+    for outer, kind, name in re.findall(r'"\$ref": "#/(\w+)/(\w+)/(\w+)"', json.dumps(document)):
+        assert document[outer][kind][name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -131,20 +130,6 @@ def test_work_that_goes_on_after_a_reset_holds_its_key_meanwhile(base_url: str, 
         until(lambda: posting.look("events"), every_s=0.05, what="the work to be done")
         assert posting.post()[0] == 201
         assert len(posting.look("events")) == 1
-
-
-def test_a_copy_of_an_answer_follows_it_on_the_same_connection(base_url: str, event: Event) -> None:
-    words = ("fault_per_mille=1000", "faults=twice", "fault_moment=after")
-    with caller(base_url, event, *words):
-        host, port = base_url.removeprefix("http://").split(":")
-        body = httpx.Request("POST", EVENTS, json=event).content
-        head = f"POST {EVENTS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Type: application/json\r\n"
-        with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as connection:
-            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            heard = b""
-            while heard.count(b'{"doc"') < 2:
-                heard += connection.recv(4096)
-    assert heard.count(b"HTTP/1.1 201") == 2
 
 
 def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(base_url: str, event: Event) -> None:

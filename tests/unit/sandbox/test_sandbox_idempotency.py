@@ -45,12 +45,6 @@ def test_a_key_counts_for_one_api_key_and_one_route(bench: Bench, event: Event) 
     assert len(bench.stored()) == 2
 
 
-def test_without_a_key_every_request_creates(bench: Bench, event: Event) -> None:
-    bench.create(event)
-    bench.create(event)
-    assert len(bench.stored()) == 2
-
-
 @pytest.mark.parametrize(("word", "second", "kept"), [("refuse", 409, 1), ("ignore", 201, 2)])
 def test_a_service_may_refuse_any_reuse_of_a_key_or_ignore_keys(
     open_bench: Open, event: Event, word: str, second: int, kept: int

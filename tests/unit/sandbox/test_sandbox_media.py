@@ -32,12 +32,6 @@ def test_an_image_is_recognised_by_its_content_and_shown_as_such(bench: Bench, k
     assert shown.headers["x-content-type-options"] == "nosniff"
 
 
-def test_an_image_may_come_in_a_form(bench: Bench) -> None:
-    answer = form(bench, PNG)
-    assert answer.status_code == 201
-    assert isinstance(answer.json()["doc"]["id"], int)
-
-
 def test_an_uploaded_image_can_be_a_cover(bench: Bench, event: Event) -> None:
     number = form(bench, PNG).json()["doc"]["id"]
     assert bench.create(event | {"coverImage": number}).status_code == 201

@@ -371,9 +371,9 @@ class Validator:
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Validate the payload; a field that has a reason already gets no second one."""
-        known = [reason.field for reason in state.reasons]
+        known = tuple(state.reasons)
         for path, refusal in judge(payload):
-            if not any(_is_about(path, field) for field in known):
+            if not any(_is_about(path, reason.field) for reason in known):
                 column = self._column_of(path)
                 cell = state.cells.get(column, "") if refusal.is_empty else ""
                 found = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")

@@ -19,7 +19,6 @@ from mappings.draft.guesses import (
     Guess,
     RoleGuess,
     Surety,
-    ZoneGuess,
     agreed_order,
     comment,
     country_language,
@@ -28,7 +27,7 @@ from mappings.draft.guesses import (
     guess_zone,
 )
 from mappings.draft.source import SourceGuess
-from mappings.draft.times import ColumnTimes, TimeSpelling
+from mappings.draft.times import ColumnTimes
 from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN_NAME
 from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
@@ -68,9 +67,8 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     columns = read_columns(sample.columns, sample.rows, lists)
     roles = guess_roles(columns)
     key, key_guess = guess_key(columns, roles)
-    clocks = UNKNOWN if zone else guess_zone(columns, roles)
-    timezone = _timezone(zone, None if is_calendar else roles.get(Role.ZONE), UNKNOWN if is_calendar else clocks)
-    times = _draft_times(roles, columns, order, timezone)
+    clocks = UNKNOWN if zone or is_calendar else guess_zone(roles)
+    times, time_guesses = _read_times(roles, columns, order)
     if is_calendar:
         guesses = [Guess("key", "UID", "sure", _UID), Guess("endAt", "DTEND", "sure", _ENDS)]
         guesses += [] if zone else [Guess("timezone", "", "unsure", _NO_ZONE)]
@@ -78,36 +76,36 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
         guesses = [key_guess]
         if not zone and Role.ZONE not in roles:
             guesses.append(Guess("timezone", clocks.column, clocks.surety, clocks.why))
-        guesses += times.guesses
+        guesses += time_guesses
     guesses += _field_guesses(roles)
-    needed = [*key, *(roles[role].column for role in (Role.TITLE, Role.START) if role in roles)]
+    played = {role.value: roles[role].column if role in roles else None for role in Role}
+    status, country = played["status"], played["country"]
+    if zone:
+        timezone = flow(zone)
+    elif played["zone"] and not is_calendar:
+        timezone = f"{{from: {column_text(played['zone'].name)}, do: [zone]}}"
+    else:
+        timezone = "$zone" if clocks.surety == "likely" or clocks.by_country else f"${FILL_IN_NAME}zone"
     text = _TEMPLATES.get_template("calendar.yaml.jinja" if is_calendar else "feed.yaml.jinja").render(
-        {role.value: roles[role].column if role in roles else None for role in Role},
+        played,
         feed=feed,
         sample_title=sample.title,
         source=sample.source.block(sample.place),
         why=sample.source.why,
-        required=list(dict.fromkeys(column.name for column in needed)),
+        required=list(dict.fromkeys(column.name for column in (*key, played["title"], played["start"]) if column)),
         key=key,
-        times=times,
+        times=dict.fromkeys(("days", *_NAMES.values())) | times,
+        words=played["title"] or columns[0],
         clocks=clocks,
         timezone=timezone,
         guesses={guess.about: guess for guess in guesses},
         most_mapped=_MOST_MAPPED,
-        cancelled=_cancelled(roles.get(Role.STATUS)),
-        languages=_languages(roles.get(Role.COUNTRY)),
+        cancelled=[text for text in status.counts if any(word in text.casefold() for word in _CANCELLED)] if status else [],
+        languages=country_language(country)[0] if country else (),
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
     return text, (*sample.source.guesses(), *_overwritten(columns), *guesses)
-
-
-def _timezone(zone: str, named: RoleGuess | None, clocks: ZoneGuess) -> str:
-    if zone:
-        return flow(zone)
-    if named is not None:
-        return f"{{from: {column_text(named.column.name)}, do: [zone]}}"
-    return "$zone" if clocks.surety == "likely" or clocks.by_country else f"${FILL_IN_NAME}zone"
 
 
 def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
@@ -123,19 +121,6 @@ def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
         guess = roles.get(role)
         if guess is not None and (role is not Role.CATEGORY or len(guess.column.parts) <= _MOST_MAPPED):
             yield Guess(about, guess.column.name, guess.surety, guess.why + to_do)
-
-
-def _cancelled(status: RoleGuess | None) -> list[str]:
-    texts = status.column.counts if status else ()
-    return [text for text in texts if any(word in text.casefold() for word in _CANCELLED)]
-
-
-def _languages(country: RoleGuess | None) -> tuple[str, ...]:
-    """Return the languages in which most countries of a column are known."""
-    if country is None:
-        return ()
-    languages, unknown = country_language(country.column)
-    return languages if len(unknown) * 2 < len(country.column.counts) else ()
 
 
 def _overwritten(columns: Sequence[Column]) -> Iterator[Guess]:
@@ -162,87 +147,51 @@ def feed_name(title: str) -> str:
     return words if words[:1].isalpha() else f"feed-{words}".strip("-")
 
 
-_NO_DAY = ("%Y-%m-%d",)
 _NAMES = {Role.START: "starts", Role.CLOCK: "clock", Role.END: "ends", Role.END_CLOCK: "end_clock"}
-_OPTIONAL = ", on_empty: omit"
 _SEVERAL_DAYS = {"dates": ", several days in one", "date_range": ", the first and the last day in one"}
 
 
 @dataclass(frozen=True, slots=True)
-class _TimesDraft:
-    """When an event begins and ends: lines of `let`, and the values of startAt and endAt ("" for none)."""
+class _Reading:
+    """A named value that reads a column's days or times, or the `start` or `end` of what a cell says of both.
 
-    has_lists: bool
-    let: list[str]
-    start_at: str
-    end_at: str
-    guesses: list[Guess]
+    `is_open`: its order of day and month is left to the author.
+    """
+
+    column: str
+    times: ColumnTimes
+    is_open: bool = False
+    half: str = ""
+    guess: Guess | None = None
 
 
-def _draft_times(roles: Mapping[Role, RoleGuess], columns: Sequence[Column], order: str, zone: str) -> _TimesDraft:
-    """Read days and times by the formats that fit the cells; an order of day and month that nothing proves is left open."""
+def _read_times(
+    roles: Mapping[Role, RoleGuess], columns: Sequence[Column], order: str
+) -> tuple[dict[str, _Reading], list[Guess]]:
+    """Return the named values that read days and times by the formats that fit the cells, and the guesses."""
     proof = f"{order}-first, as you said"
     if not order:
         order, proof = agreed_order(columns)
-    times = _times_of_roles(roles, order)
-    kind = times[Role.START].kind if Role.START in times else ""
-    let, guesses = list[str](), list[Guess]()
-    for role, found in times.items():
-        guesses.append(_time_guess(role, roles[role], found, order, proof))
-        let += [str(guesses[-1]), *_named_time(role, roles[role].column.name, found, is_open=found.is_ambiguous and not order)]
-    day, clock = "$day" if kind == "dates" else "$starts", "$clock" if Role.CLOCK in times else ""
-    if not kind:
-        title = roles[Role.TITLE].column if Role.TITLE in roles else columns[0]
-        day, clock = f"{{from: {column_text(title.name)}, do: [{{date: {flow(_NO_DAY[0])}}}]}}", ""
-        guesses.append(Guess("startAt", "", "unsure", _NO_DATES))
-    if Role.END not in roles:
-        let += _ends_of_ranges(roles, times, order)
-    end_at, named = "", {line.partition(":")[0] for line in let}
-    if "ends" in named:
-        end_kind = times[Role.END].kind if Role.END in times else "date"
-        end_clock = "$end_clock" if Role.END_CLOCK in times and Role.END in times else ""
-        end_at = _moment("$ends", end_kind, end_clock, zone, "23:59", _OPTIONAL)
-    elif kind not in ("", "date_range") and "end_clock" in named:
-        end_at = f"{{at: {{day: {day}, clock: $end_clock, zone: {zone}}}{_OPTIONAL}}}"
-    return _TimesDraft(kind == "dates", let, _moment(day, kind, clock, zone, "00:00", ""), end_at, guesses)
-
-
-def _times_of_roles(roles: Mapping[Role, RoleGuess], order: str) -> dict[Role, ColumnTimes]:
-    """Return the times that are the event's: none needs a clock beside its own, nor one last day for a list of days."""
     times = {role: found.in_order(order) for role in _NAMES if role in roles and (found := roles[role].column.times)}
-    if Role.START in times and times[Role.START].kind in ("datetime", "moment"):
+    kind = times[Role.START].kind if Role.START in times else ""
+    if kind in ("datetime", "moment"):  # it has a clock of its own
         times.pop(Role.CLOCK, None)
-    if Role.START in times and times[Role.START].kind == "dates":
+    if kind == "dates":  # no last day belongs to all of them
         times.pop(Role.END, None)
-    return times
-
-
-def _named_time(role: Role, column: str, times: ColumnTimes, *, is_open: bool) -> Iterator[str]:
-    name = "days" if times.kind == "dates" and role is Role.START else _NAMES[role]
-    tail = "" if role is Role.START else _OPTIONAL
-    if is_open:
-        yield from (f"# {name}: {_value(column, one.ways, tail)}" for one in (times, times.in_other_order()))
-        by = times.ways[0].by
-        none = TimeSpelling("dates" if by else "date", _NO_DAY, by=by)
-        yield f"{name}: {_value(column, [none], tail)} # put one of the two lines above here"
-    else:
-        yield f"{name}: {_value(column, times.ways, tail, 'range_start' if times.is_range else '')}"
-
-
-def _ends_of_ranges(roles: Mapping[Role, RoleGuess], times: Mapping[Role, ColumnTimes], order: str) -> Iterator[str]:
-    """Yield the end of a cell that holds a beginning and an end."""
-    start, clock = times.get(Role.START), times.get(Role.CLOCK)
-    if clock is not None and clock.is_range and Role.END_CLOCK not in times:
-        yield f"end_clock: {_value(roles[Role.CLOCK].column.name, clock.ways, _OPTIONAL, 'range_end')}"
-    if start is not None and start.kind == "date_range" and (order or not start.is_ambiguous):
-        yield f"ends: {_value(roles[Role.START].column.name, start.ways, _OPTIONAL, 'range_end')}"
-
-
-def _moment(day: str, kind: str, clock: str, zone: str, all_day: str, tail: str) -> str:
-    if kind == "moment":
-        return f"{{in_zone: {{moment: {day}, zone: {zone}}}{tail}}}"
-    clocked = f", clock: {clock}" if clock and kind != "datetime" else ""
-    return f'{{at: {{day: {day}{clocked}, zone: {zone}, all_day: "{all_day}"}}{tail}}}'
+    readings: dict[str, _Reading] = {}
+    for role, found in times.items():
+        name = "days" if kind == "dates" and role is Role.START else _NAMES[role]
+        guess = _time_guess(role, roles[role], found, order, proof)
+        half = "start" if found.is_range else ""
+        readings[name] = _Reading(roles[role].column.name, found, found.is_ambiguous and not order, half, guess)
+    if Role.END not in roles:
+        starts, clock = readings.get("starts"), readings.get("clock")
+        if clock and clock.half and "end_clock" not in readings:
+            readings["end_clock"] = _Reading(clock.column, clock.times, half="end")
+        if starts and kind == "date_range" and not starts.is_open:
+            readings["ends"] = _Reading(starts.column, starts.times, half="end")
+    guesses = [reading.guess for reading in readings.values() if reading.guess]
+    return readings, guesses if kind else [*guesses, Guess("startAt", "", "unsure", _NO_DATES)]
 
 
 def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, proof: str) -> Guess:
@@ -262,34 +211,6 @@ def _time_guess(role: Role, guess: RoleGuess, times: ColumnTimes, order: str, pr
     if times.odd:
         why.append(f"not {', '.join(map(repr, times.odd[:3]))}")
     return Guess("startAt" if role in (Role.START, Role.CLOCK) else "endAt", guess.column.name, surety, "; ".join(why))
-
-
-def _value(column: str, ways: Sequence[TimeSpelling], tail: str, half: str = "") -> str:
-    """Write the value that reads a column: one step, or the first of several that fits."""
-    alike = [way for way in ways if (way.kind == "moment") == (ways[0].kind == "moment")]
-    *others, last = [f"{{from: {column_text(column)}, do: [{_steps(way, half)}]" for way in alike]
-    if not others:
-        return f"{last}{tail}}}"
-    return f"{{first_of: [{''.join(f'{one}, on_error: omit}}, ' for one in others)}{last}}}]{tail}}}"
-
-
-def _steps(way: TimeSpelling, half: str) -> str:
-    """Write the steps that read one spelling; `half`: `range_start` or `range_end` of a cell that holds both."""
-    formats = flow(way.formats[0] if len(way.formats) == 1 else way.formats)
-    locale = f", locale: {way.locale}" if way.locale else ""
-    side = "end" if half == "range_end" else "start"
-    match way.kind:
-        case "clock":
-            return "clock"
-        case "clock_range":
-            return f"{{clock_range: {side}}}"
-        case "date_range":
-            return f"{{date_range: {side}, formats: {formats}{locale}}}"
-        case "dates":
-            return f"{{dates: {formats}, by: {flow(way.by)}{locale}}}"
-        case kind:
-            step = f"{{{'datetime' if kind == 'moment' else kind}: {formats}{locale}}}"
-            return f"{half}, {step}" if half else step
 
 
 _FIELDS_SHOWN = ("title", "startAt", "endAt", "locationName")

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Literal
 
@@ -15,11 +12,10 @@ from babel import Locale
 
 from mappings.draft.columns import Column, Role
 from mappings.draft.times import LANGUAGES
-from mappings.lookup_table import normaliser
 from mappings.reasons import Refusal
-from mappings.steps.lookups import LOCAL, country_codes
+from mappings.steps.lookups import LOCAL, country_codes, same_country
 from mappings.steps.zones import read_zone
-from mappings.zones import find_zone, zone_table
+from mappings.zones import zone_table
 
 Surety = Literal["sure", "likely", "unsure"]
 _FEW = 40
@@ -238,11 +234,6 @@ def _clashes(parts: Sequence[Column], rows: Sequence[int]) -> int:
 
 
 _WHOLE_COUNTRY = re.compile(r"most of |.*\(mainland\)|Beijing Time")
-_HOST = re.compile(r"https?://(?:[^/?#\s@]*@)?(?P<host>[^/?#\s:]+)", re.IGNORECASE)
-_PLAYED = frozenset(["ai", "cc", "co", "eu", "fm", "gg", "gl", "io", "is", "la", "ly", "ma", "me", "nu", "sh", "to", "tv", "ws"])
-"""Endings of addresses that stand for a word rather than for their country."""
-_FIRST_CELLS = 400
-_same = normaliser(("case", "accents", "punctuation", "spaces"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,80 +252,47 @@ UNKNOWN = ZoneGuess(
 )
 
 
-def guess_zone(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> ZoneGuess:
-    """Return the zone that the best evidence speaks for; evidence that the offsets of the sample contradict is none."""
-    offsets = _offsets(columns)
-    guesses = [_by_country(roles[Role.COUNTRY].column)] if Role.COUNTRY in roles else []
-    guesses += [_by_city(roles[Role.CITY].column)] if Role.CITY in roles else []
-    guesses.append(_by_address(columns))
-    return next((guess for guess in guesses if guess.by_country or _agrees(guess.zone, offsets)), UNKNOWN)
+def guess_zone(roles: Mapping[Role, RoleGuess]) -> ZoneGuess:
+    """Return the zone that the countries of the rows speak for, or else their cities."""
+    by_country = _by_country(roles[Role.COUNTRY].column) if Role.COUNTRY in roles else None
+    by_city = _by_city(roles[Role.CITY].column) if Role.CITY in roles else None
+    return by_country or by_city or UNKNOWN
 
 
-def country_language(column: Column) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Return the fewest languages in which most of a column's texts are countries, and the texts that are none in them."""
-    best: tuple[tuple[str, ...], frozenset[str]] = ((), frozenset(column.counts))
+def country_language(column: Column) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the fewest languages in which most of a column's texts are countries, and the codes of those that are."""
+    best: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
     for languages in (("en",), ("en", LOCAL), *(("en", language) for language in LANGUAGES[1:])):
         codes = country_codes(languages)
-        unknown = frozenset(text for text in column.counts if _same(text) not in codes)
-        if len(unknown) < len(best[1]):
-            best = languages, unknown
+        known = {text: code for text in column.counts if (code := codes.get(same_country(text)))}
+        if len(known) * 2 > len(column.counts) and len(known) > len(best[1]):
+            best = languages, known
     return best
 
 
-def _by_country(column: Column) -> ZoneGuess:
-    languages, unknown = country_language(column)
-    codes = country_codes(languages) if languages else {}
+def _by_country(column: Column) -> ZoneGuess | None:
     zones = _countries()
-    known = {text: zones[code] for text in column.counts if text not in unknown and (code := codes[_same(text)]) in zones}
+    known = {text: zones[code] for text, code in country_language(column)[1].items() if code in zones}
     others = [text for text in column.counts if text not in known]
     if not known:
-        return UNKNOWN
+        return None
     if len(set(known.values())) == 1 and not others:
         why = f'"{column.name}" is {_shortened(known)} in {len(column.filled):,} rows'
         return ZoneGuess(next(iter(known.values())), column.name, "likely", why)
     why = f'"{column.name}" names {len(column.counts)} countries'
-    if not others:
-        return ZoneGuess("", column.name, "likely", why, known)
-    return ZoneGuess("", column.name, "unsure", f"{why}; no single zone is that of {_shortened(others)}", known)
+    if others:
+        why = f"{why}; no single zone is that of {_shortened(others)}"
+    return ZoneGuess("", column.name, "unsure" if others else "likely", why, known)
 
 
-def _by_city(column: Column) -> ZoneGuess:
+def _by_city(column: Column) -> ZoneGuess | None:
     cities = _cities()
-    known = {text: zone for text in column.counts if (zone := cities.get(_same(text.partition(",")[0])))}
+    known = {text: zone for text in column.counts if (zone := cities.get(same_country(text.partition(",")[0])))}
     rows = sum(column.counts[text] for text in known)
     if len(set(known.values())) != 1 or rows * 20 < len(column.filled):
-        return UNKNOWN
+        return None
     why = f'"{column.name}" is {_shortened(known)} in {rows:,} of {len(column.filled):,} rows'
     return ZoneGuess(next(iter(known.values())), column.name, "likely" if rows * 5 >= len(column.filled) else "unsure", why)
-
-
-def _by_address(columns: Sequence[Column]) -> ZoneGuess:
-    hosts = [host["host"] for column in columns if column.urls for text in column.filled if (host := _HOST.match(text))]
-    ends = Counter(host.rpartition(".")[2].casefold() for host in hosts)
-    best, count = max(ends.items(), key=lambda one: one[1], default=("", 0))
-    zone = "" if best in _PLAYED else _countries().get("GB" if best == "uk" else best.upper(), "")
-    if not zone or count < 3 or count * 2 <= len(hosts):
-        return UNKNOWN
-    return ZoneGuess(zone, "", "unsure", f"{count:,} of {len(hosts):,} addresses end in .{best}")
-
-
-def _offsets(columns: Sequence[Column]) -> Mapping[datetime, timedelta]:
-    """Return the moments of a sample that say an offset, with it; a file all in UTC says nothing of its place."""
-    offsets: dict[datetime, timedelta] = {}
-    for column in columns:
-        if column.times is not None and any(way.kind == "moment" for way in column.times.ways):
-            for text in list(column.counts)[:_FIRST_CELLS]:
-                with suppress(ValueError):
-                    moment = datetime.fromisoformat(text.replace(" +", "+").replace(" -", "-"))
-                    if offset := moment.utcoffset():
-                        offsets[moment] = offset
-    return offsets
-
-
-def _agrees(zone: str, offsets: Mapping[datetime, timedelta]) -> bool:
-    """Whether clocks in the zone show these offsets then."""
-    rules = find_zone(zone)
-    return rules is not None and all(moment.astimezone(rules).utcoffset() == offset for moment, offset in offsets.items())
 
 
 @lru_cache(maxsize=1)
@@ -357,7 +315,7 @@ def _cities() -> Mapping[str, str]:
     for zone in {line.split("\t")[2] for line in zone_table("zone.tab")}:
         names = [Locale.parse(language).time_zones.get(zone, {}).get("city") for language in LANGUAGES]
         for name in [zone.rpartition("/")[2].replace("_", " "), *filter(None, names)]:
-            found.setdefault(_same(name), set()).add(zone)
+            found.setdefault(same_country(name), set()).add(zone)
     return {name: min(each) for name, each in found.items() if len(each) == 1}
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePath
 from typing import Any
+from xml.parsers.expat import ExpatError, ParserCreate
 
 import orjson
 from charset_normalizer import from_bytes
@@ -130,9 +131,6 @@ def _arrays(node: object, way: str, depth: int = 0) -> Iterator[tuple[str, int]]
             yield from _arrays(inner, f"{way}.{name}" if way else name, depth + 1)
 
 
-_TAG = re.compile(r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<(/?)([A-Za-z_][\w:.-]*)[^<>]*?(/?)>", re.DOTALL)
-
-
 def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
     text = content.decode(guess_encoding(content, is_whole=is_whole)[0], "replace")
     if re.match(r"\s*(?:<!doctype html|<html)", text, re.IGNORECASE):
@@ -147,21 +145,20 @@ def _guess_xml(name: str, content: bytes, *, is_whole: bool) -> SourceGuess:
 
 def _repeated_element(text: str) -> tuple[str, int]:
     """Return the way to the element nearest the root that stands several times and has elements inside, and how often."""
-    counts: dict[tuple[str, ...], int] = {}
+    counts: Counter[tuple[str, ...]] = Counter()
     parents: set[tuple[str, ...]] = set()
     way: list[str] = []
-    for tag in _TAG.finditer(text):
-        closing, name, alone = tag.groups()
-        if name is None:
-            continue
-        if closing:
-            if name in way:
-                del way[len(way) - 1 - way[::-1].index(name) :]
-            continue
-        parents.add(tuple(way))
-        counts[(*way, name)] = counts.get((*way, name), 0) + 1
-        if not alone and len(way) < 30:
-            way.append(name)
+
+    def start(name: str, _: object) -> None:
+        if len(way) < 30:
+            parents.add(tuple(way))
+            counts[(*way, name)] += 1
+        way.append(name)
+
+    parser = ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, lambda _: way.pop()
+    with suppress(ExpatError):  # it may end in the middle
+        parser.Parse(text)
     found = [(path, count) for path, count in counts.items() if count > 1 and path in parents]
     path, count = min(found, key=lambda one: (len(one[0]), -one[1]), default=((), 0))
     return "/".join(path), count

@@ -79,6 +79,11 @@ class TimeForm:
     by: tuple[str, ...] = ()
     order: str = ""
 
+    @property
+    def sort(self) -> str:
+        """What may stand in one column: times of day, moments or days."""
+        return "clock" if self.kind in _TIMES_OF_DAY else "moment" if self.kind == "moment" else "day"
+
     def fits(self, text: str) -> bool:
         """Return whether the whole text is a real date or time, or several, when read so."""
         try:
@@ -214,6 +219,12 @@ class ColumnTimes:
         """True where nothing says which of two numbers is the day."""
         return bool(self.order) and not self.proving
 
+    @property
+    def unfitting(self) -> TimeSpelling:
+        """A spelling that fits no cell whose order of day and month is open."""
+        by = self.ways[0].by
+        return TimeSpelling("dates" if by else "date", ("%Y-%m-%d",), by=by)
+
     def in_other_order(self) -> ColumnTimes:
         """Return the same cells read the other way round."""
         ways = tuple(replace(way, formats=tuple(map(swapped, way.formats))) for way in self.ways)
@@ -258,12 +269,12 @@ def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[Ti
     chosen = _choose([form for form in forms if form.order in ("", order)], counts, distinct)
     if not chosen:
         return None
+    if not any(form.order for form in chosen):
+        order, proving = "", 0
     # Where cells contradict each other, all of them are dates, and a person has to say which are wrong.
     judging = chosen if proving or not order else forms
     fits = {text: any(form.fits(text) for form in judging) for text in counts}
     odd = tuple(text for text in dict.fromkeys(texts) if text and not fits.get(text, False))[:5]
-    if not any(form.order for form in chosen):
-        order, proving = "", 0
     together: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for form in chosen:
         together.setdefault((form.kind, form.locale, form.by), []).append(form.format.spelling if form.format else "")
@@ -297,7 +308,6 @@ def _choose(forms: Sequence[TimeForm], counts: Counter[str], distinct: Sequence[
             break
         chosen.append(best)
         left -= fitting[best]
-        # A column holds times of day or dates: cells of the other kind are slips.
-        is_time = best.kind in _TIMES_OF_DAY
-        fitting = {form: texts for form, texts in fitting.items() if (form.kind in _TIMES_OF_DAY) == is_time}
+        # A column holds times of day, or days, or moments: cells of another sort are slips.
+        fitting = {form: texts for form, texts in fitting.items() if form.sort == best.sort}
     return chosen

@@ -24,7 +24,7 @@ if IS_WORKING:
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
     from state.ledger.decisions import Found
-    from state.ledger.standing import ReconcileCandidate, read_reconcile_candidates
+    from state.ledger.standing import RowRecord, read_reconcile_candidates
 
 
 def reconcile(
@@ -54,7 +54,7 @@ def reconcile(
     with open_feed_session(feed) as session:
         name = session.scope.feed
         sought = list(read_reconcile_candidates(session.engine, session.scope, now(), session.policy().key_memory_s))
-        if all(row.is_rival for row in sought):
+        if all(is_rival for _, is_rival in sought):
             nothing = SoughtCounts(sought=0, found=0, candidates=0, absent=0)
             output.document(Reconciliation(feed=name, counts=nothing, list=None, rows=[], is_dry=False))
             output.note(f"{name}: every row that was sent has its event; nothing to look for")
@@ -117,7 +117,7 @@ _NAMED = 3
 
 
 def _reconcile(
-    session: FeedSession, rows: Sequence[ReconcileCandidate], advance: Any, *, is_dry: bool
+    session: FeedSession, rows: Sequence[tuple[RowRecord, bool]], advance: Any, *, is_dry: bool
 ) -> tuple[ListRead, Sequence[RowVerdict]]:
     def record(found: Sequence[Found]) -> Collection[Found]:
         with session.deciding("reconcile") as decisions:

@@ -31,12 +31,11 @@ if IS_WORKING:
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
-    from pipelines.cli.rows import problem_pages
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
     from state.enums import EntryState, ProblemKind, Waiting
-    from state.ledger.standing import FeedScope, OtherEntry, RowRecord
+    from state.ledger.standing import FeedScope, RowRecord
     from state.queries import LedgerQueries, ProblemRecord, RowFilter
 
 
@@ -324,21 +323,22 @@ class _Rows:
                 yield self._entry(record, name)
 
     def _problems(self, kind: ProblemKind) -> Iterator[Line]:
-        for page, online, candidates in problem_pages(self.queries, self.scope, kind):
+        after = 0
+        while page := self.queries.problems(self.scope, kind, after=after):
             met = self.queries.first_met(page)
             self.bar.advance(len(page))
-            for record in page:
-                # An earlier version of a row that cannot be used may be online; its editor should know that.
-                event_id = None if kind is ProblemKind.WARNING else online.get(record.row_key)
-                yield self._problem(record, met[record.problem_id], event_id, candidates.get(record.row_key))
+            yield from (self._problem(record, met[record.problem_id]) for record in page)
+            after = page[-1].problem_id
 
-    def _problem(self, record: ProblemRecord, met: datetime, event_id: int | None, candidate: OtherEntry | None) -> Line:
+    def _problem(self, record: ProblemRecord, met: datetime) -> Line:
+        # An earlier version of a row that cannot be used may be online; its editor should know that.
+        event_id = None if record.kind is ProblemKind.WARNING else record.event_id
         points = tuple(
             Point(REASON_TEXTS[one.code], text_of(one.column or _plain(one.field)), text_of(one.found), text_of(one.hint))
             for one in record.reasons
         )
-        if candidate is not None:
-            points = (Point(f"It looks like the event with the identifier {text_of(str(candidate))}."),)
+        if record.candidate is not None:
+            points = (Point(f"It looks like the event with the identifier {text_of(str(record.candidate))}."),)
         return Line(
             at=text_of(record.origin),
             name=text_of(f"identifier {record.row_key}") if record.row_key else "without an identifier",

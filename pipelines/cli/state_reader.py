@@ -146,6 +146,8 @@ class FeedSession:
 
         import psutil
 
+        from state.ledger.decisions import Decisions
+
         who = f"{psutil.Process().username()}@{socket.gethostname()}"
         with ExitStack() as leases:
             taken = []
@@ -157,7 +159,7 @@ class FeedSession:
                         holder=held.holder, since=held.since, host=held.host, pid=held.pid, what=f"{scope.feed} is held by"
                     ) from held
                 taken.append(lease)
-            yield self._ledger(self.scope).open_decisions(who, taken[0].token, taken[1:])
+            yield Decisions(self._ledger(self.scope).fence("", taken[0].token), who, taken[1:])
 
     def _ledger(self, scope: FeedScope) -> Ledger:
         from state.ledger.ledger import Ledger

@@ -33,7 +33,7 @@ from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
-from state.ledger.outbox import Outbox
+from state.ledger.outbox import Outbox, open_outbox
 from state.ledger.standing import Standing
 from state.notes import MediaMemory, add_notices, put_pace
 from state.queries import LedgerQueries
@@ -79,8 +79,7 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        published: PublishReport | None = None
-        outcome = RunOutcome("done", ExitCode.DONE)
+        published, outcome = None, RunOutcome("done", ExitCode.DONE)
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
@@ -117,9 +116,8 @@ class FeedRun:
 
     def open_outbox(self, lease: LeaseKeeper) -> Outbox:
         """Return what this run would send, as its options choose."""
-        return self.context.ledger(self.mapping).open_outbox(
-            self.identity.run_id,
-            lease.token,
+        return open_outbox(
+            self.context.ledger(self.mapping).fence(self.identity.run_id, lease.token),
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,
@@ -162,12 +160,10 @@ class FeedRun:
     def _stage(self, lease: LeaseKeeper) -> Staged:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
-            job = self._stage_job(lease)
-            staged = stage(job)
-            of_reading = staged.notices[len(job.notices) :]
-            for notice in of_reading:
+            staged = stage(self._stage_job(lease))
+            for notice in staged.notices:
                 structlog.get_logger().info("how the source was read", notice=notice)
-            self._add_notices([*of_reading, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
+            self._add_notices([*staged.notices, *([f"{_MISSING}: {', '.join(staged.missing)}"] if staged.missing else [])])
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             self.context.telemetry.count(asdict(staged.report.account))

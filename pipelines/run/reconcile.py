@@ -22,7 +22,7 @@ from connectors.event_api.lists import EventList, ListedEvent
 from pipelines.run.options import Advance
 from pipelines.run.signals import run_async
 from state.ledger.decisions import Found
-from state.ledger.standing import ReconcileCandidate
+from state.ledger.standing import RowRecord
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
 """Fields for the key that an event was created under; another key there is another row's event."""
@@ -42,14 +42,13 @@ _FIELDS_NAMED = 200
 
 class Strength(StrEnum):
     """How strongly an item resembles a row's event. `certain`: it shows the row's very key; `strong`: title and start
-    agree, and nothing differs; `weak`: one of the two is not shown, and nothing differs; `near`: title and start agree, and
-    something else than the channel differs, as after an edit by hand.
+    agree, and nothing differs; `possible`: one of the two is not shown, and nothing differs, or both agree, and something else
+    than the channel differs, as after an edit by hand.
     """
 
     CERTAIN = "certain"
     STRONG = "strong"
-    WEAK = "weak"
-    NEAR = "near"
+    POSSIBLE = "possible"
     NONE = "none"
 
 
@@ -69,7 +68,7 @@ class RowVerdict:
     `may_be_resent`: no event of the list can be the row's.
     """
 
-    row: ReconcileCandidate
+    row: RowRecord
     verdict: Verdict
     event_ids: tuple[int, ...]
     why: str
@@ -106,7 +105,8 @@ class _Match:
 class _Search:
     """A row, the payloads that its event may show, by their bodies, and the matches found: all counted, the first few stored."""
 
-    row: ReconcileCandidate
+    row: RowRecord
+    is_rival: bool
     payloads: Mapping[bytes, Mapping[str, Any]]
     counts: Counter[Strength] = field(default_factory=Counter)
     matches: dict[Strength, list[_Match]] = field(default_factory=lambda: defaultdict(list))
@@ -135,21 +135,21 @@ class _Search:
                 differ.append("idempotency key")
             if differ:
                 is_another = not {"idempotency key", *_CHANNEL}.isdisjoint(differ)
-                strength = Strength.NEAR if agreeing == 2 and not is_another else Strength.NONE
+                strength = Strength.POSSIBLE if agreeing == 2 and not is_another else Strength.NONE
             else:
-                strength = (Strength.NONE, Strength.WEAK, Strength.STRONG)[agreeing]
+                strength = (Strength.NONE, Strength.POSSIBLE, Strength.STRONG)[agreeing]
         return _Match(event.event_id, body, strength, tuple(agree), tuple(differ))
 
 
 class Matching:
     """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
 
-    def __init__(self, rows: Iterable[ReconcileCandidate]) -> None:
+    def __init__(self, rows: Iterable[tuple[RowRecord, bool]]) -> None:
         self._searches: list[_Search] = []
         self._by_look: dict[tuple[str, datetime | None], list[_Search]] = defaultdict(list)
-        for row in rows:
-            bodies = (row.body, row.baseline, row.asked)
-            one = _Search(row, {body: orjson.loads(body) for body in bodies if body is not None})
+        for row, is_rival in rows:
+            bodies = (row.body, row.baseline_body, row.drift_body)
+            one = _Search(row, is_rival, {body: orjson.loads(body) for body in bodies if body is not None})
             self._searches.append(one)
             looks = set()
             for payload in one.payloads.values():
@@ -185,24 +185,20 @@ class Matching:
 
     def verdicts(self, owners: Mapping[int, str]) -> Iterator[RowVerdict]:
         """Yield the verdict on every row that is no rival. `owners`: which events are rows already, by id."""
-        return (self._verdict(one, owners) for one in self._searches if not one.row.is_rival)
+        return (self._verdict(one, owners) for one in self._searches if not one.is_rival)
 
     def _verdict(self, one: _Search, owners: Mapping[int, str]) -> RowVerdict:
-        free = {
-            strength: [match for match in matches if match.event_id not in owners] for strength, matches in one.matches.items()
-        }
         for strength in (Strength.CERTAIN, Strength.STRONG):
-            if one.counts[strength]:
-                return self._strong_verdict(one, one.matches[strength], free[strength], owners)
-        for strength in (Strength.WEAK, Strength.NEAR):
-            if possible := free.get(strength):
-                first = one.matches[strength][0]
-                why = f"no more than {', '.join(first.agree)} can be compared"
-                if first.differ:
-                    why = f"{', '.join(first.agree)} agree, but not {', '.join(first.differ)}"
-                return RowVerdict(one.row, Verdict.CANDIDATE, _ids(possible), why)
-        if taken := [owners[match.event_id] for matches in one.matches.values() for match in matches]:
-            return RowVerdict(one.row, Verdict.ABSENT, (), f"each one that looks like it is another row's: {taken[0]}")
+            if matches := one.matches[strength]:
+                return self._strong_verdict(one, matches, [match for match in matches if match.event_id not in owners], owners)
+        possible = one.matches[Strength.POSSIBLE]
+        if free := [match for match in possible if match.event_id not in owners]:
+            agree, differ = ", ".join(free[0].agree), ", ".join(free[0].differ)
+            why = f"{agree} agree, but not {differ}" if differ else f"no more than {agree} can be compared"
+            return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), why)
+        if possible:
+            taken = owners[possible[0].event_id]
+            return RowVerdict(one.row, Verdict.ABSENT, (), f"each one that looks like it is another row's: {taken}")
         if self._unreadable:
             why = f"the list shows neither title nor start of {self._unreadable:,} events: nothing can be said"
             return RowVerdict(one.row, Verdict.ABSENT, (), why)
@@ -223,7 +219,7 @@ class Matching:
         if len(free) > 1 or count > _STORED:
             return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), f"{count} events look like it")
         why = "it shows the row's idempotency key" if is_certain else f"{', '.join(first.agree)} agree, and nothing differs"
-        shows_news = not free[0].differ and free[0].body not in {one.row.body, one.row.baseline}
+        shows_news = not free[0].differ and free[0].body not in {one.row.body, one.row.baseline_body}
         return RowVerdict(one.row, Verdict.FOUND, _ids(free), why, free[0].body if shows_news else None)
 
 
@@ -287,7 +283,7 @@ def _are_alike(pairs: Iterable[tuple[object, object]]) -> bool | None:
 
 
 def reconcile(
-    rows: Iterable[ReconcileCandidate],
+    rows: Iterable[tuple[RowRecord, bool]],
     open_api: Callable[[], AbstractAsyncContextManager[EventApi]],
     owners: Callable[[Collection[int]], Mapping[int, str]],
     record: Callable[[Sequence[Found]], Collection[Found]] | None,
@@ -315,18 +311,24 @@ def reconcile(
     listed = run_async(read)
     verdicts = list(matching.verdicts(owners(matching.candidates())))
     if record is not None:
-        found = [_found(one) for one in verdicts if one.verdict is Verdict.FOUND]
+        how = "found in the service's list as event"
+        found = [
+            Found(
+                one.row.entry_id,
+                one.row.revision,
+                event_id,
+                f"{how} {event_id}: {one.why}",
+                one.shown,
+            )
+            for one in verdicts
+            if one.verdict is Verdict.FOUND
+            for event_id in one.event_ids
+        ]
         lost = {one.entry_id for one in found} - {one.entry_id for one in (record(found) if found else ())}
         for number, one in enumerate(verdicts):
             if one.row.entry_id in lost:
                 verdicts[number] = replace(one, verdict=Verdict.CANDIDATE, why=MOVED_ON)
     return ListRead(listed.read, listed.total, listed.is_whole, listed.without_id, tuple(sorted(matching.fields))), verdicts
-
-
-def _found(one: RowVerdict) -> Found:
-    (event_id,) = one.event_ids
-    how = f"found in the service's list as event {event_id}: {one.why}"
-    return Found(one.row.entry_id, one.row.revision, event_id, how, one.shown)
 
 
 def is_listed(open_api: Callable[[], AbstractAsyncContextManager[EventApi]], event_id: int) -> EventList | None:

@@ -22,19 +22,26 @@ def break_one(desk: Desk, text: str = WRONG, feed: str = OTHER) -> dg.Definition
     return definitions
 
 
-def teller(definitions: dg.Definitions) -> dg.SensorDefinition:
-    return definitions.resolve_sensor_def("broken_mapping_files")
+def told(definitions: dg.Definitions, desk: Desk, cursor: str | None = None) -> dg.SensorExecutionData:
+    sensor = definitions.resolve_sensor_def("broken_mapping_files")
+    assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    return sensor.evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=cursor))
 
 
-def test_its_check_turns_red_without_anybody_running_it_and_says_where_the_mistake_is(desk: Desk) -> None:
-    definitions = break_one(desk)
-    told = teller(definitions).evaluate_tick(dg.build_sensor_context(instance=desk.instance))
-    (red,) = told.asset_events
+def test_its_check_turns_red_by_itself_once_for_each_new_set_of_mistakes_and_says_where_they_are(desk: Desk) -> None:
+    assert not list(desk.definitions().sensors or ())
+    first = told(break_one(desk), desk)
+    (red,) = first.asset_events
     assert isinstance(red, dg.AssetCheckEvaluation)
     assert (red.asset_key, red.check_name, red.passed) == (KEY, "loads", False)
     assert "broken.yaml:" in (red.description or "")
     assert "titel" in (red.description or "")
     assert red.metadata["problems"] == dg.MetadataValue.int(2)
+    again = told(break_one(desk), desk, first.cursor)
+    assert (again.asset_events, again.cursor) == ([], first.cursor)
+    assert "1 mapping file" in (again.skip_message or "")
+    worse = WRONG.replace("timezone: Europe/Warsaw}", "timezone: Europe/Warsow}")
+    assert len(told(break_one(desk, worse), desk, first.cursor).asset_events) == 1
 
 
 def test_a_file_with_hostile_text_in_its_name_and_in_it_is_shown_with_the_others(desk: Desk) -> None:
@@ -42,26 +49,11 @@ def test_a_file_with_hostile_text_in_its_name_and_in_it_is_shown_with_the_others
     desk.mapping("broken\x1b\udce9", text=text)
     definitions = desk.definitions()
     dg.Definitions.validate_loadable(definitions)
-    (red,) = teller(definitions).evaluate_tick(dg.build_sensor_context(instance=desk.instance)).asset_events
+    (red,) = told(definitions, desk).asset_events
     assert isinstance(red, dg.AssetCheckEvaluation)
     assert red.asset_key == dg.AssetKey(["broken_feeds", "broken_1b__dce9__yaml"])
     assert "\u241b[35m\ufffd\ufffd evil" in (red.description or "")
     assert not {"\x1b", "\x9b", "\u202e", "\udce9"} & set(red.description or "")
-
-
-def test_it_turns_red_once_for_each_new_set_of_mistakes(desk: Desk) -> None:
-    first = teller(break_one(desk)).evaluate_tick(dg.build_sensor_context(instance=desk.instance))
-    again = teller(break_one(desk)).evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=first.cursor))
-    assert (again.asset_events, again.cursor) == ([], first.cursor)
-    assert "1 mapping file" in (again.skip_message or "")
-    worse = WRONG.replace("timezone: Europe/Warsaw}", "timezone: Europe/Warsow}")
-    other = teller(break_one(desk, worse)).evaluate_tick(dg.build_sensor_context(instance=desk.instance, cursor=first.cursor))
-    assert len(other.asset_events) == 1
-
-
-def test_the_sensor_is_there_only_while_a_file_is_broken(desk: Desk) -> None:
-    assert not list(desk.definitions().sensors or ())
-    assert teller(break_one(desk)).default_status is dg.DefaultSensorStatus.RUNNING
 
 
 @pytest.mark.parametrize(
@@ -96,7 +88,9 @@ def result_of_the_check(definitions: dg.Definitions, desk: Desk) -> dg.AssetChec
     return check
 
 
-def test_its_feed_keeps_its_place_its_job_and_its_schedule(desk: Desk) -> None:
+def test_its_feed_keeps_its_place_its_schedule_whose_ticks_are_red_and_its_job_which_fails_at_once(
+    desk: Desk, home: dg.DagsterInstance
+) -> None:
     definitions = break_one(desk)
     specs = [spec for spec in definitions.resolve_all_asset_specs() if spec.group_name == "night_walks"]
     assert {spec.key.path[-1] for spec in specs} == {"source", "staged", "published"}
@@ -104,20 +98,13 @@ def test_its_feed_keeps_its_place_its_job_and_its_schedule(desk: Desk) -> None:
     schedule = definitions.resolve_schedule_def("sync_night_walks_schedule")
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 */2 * * *", "Europe/Warsaw")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
-
-
-def test_a_tick_of_its_schedule_is_red_and_says_why(desk: Desk, home: dg.DagsterInstance) -> None:
-    schedule = break_one(desk).resolve_schedule_def("sync_night_walks_schedule")
     with pytest.raises(dg.Failure, match=r"broken\.yaml:.*titel"):
         schedule.evaluate_tick(dg.build_schedule_context(instance=home, scheduled_execution_time=AT))
-
-
-def test_its_job_fails_at_once_and_says_why(desk: Desk) -> None:
-    job = break_one(desk).resolve_job_def("sync_night_walks")
+    job = definitions.resolve_job_def("sync_night_walks")
     result = job.execute_in_process(instance=desk.instance, raise_on_error=False)
     assert not result.success
-    told = next(event for event in result.all_events if event.is_step_failure).step_failure_data.user_failure_data
-    assert "titel" in (told.description or "")
+    failed = next(event for event in result.all_events if event.is_step_failure).step_failure_data.user_failure_data
+    assert "titel" in (failed.description or "")
 
 
 @pytest.mark.parametrize(

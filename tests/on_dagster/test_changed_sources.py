@@ -31,13 +31,16 @@ def deliver(desk: Desk, name: str, *rows: str, age: int = LONG_AGO) -> Path:
     return path
 
 
-def test_the_sensor_looks_from_the_start_as_often_as_the_file_says(desk: Desk) -> None:
+def test_the_sensor_looks_from_the_start_as_often_as_the_file_says_beside_a_schedule_if_it_names_one(desk: Desk) -> None:
     desk.mapping(text=WATCHED)
     definitions = desk.definitions()
     sensor = definitions.resolve_sensor_def("sync_town_hall_when_changed")
     assert (sensor.minimum_interval_seconds, sensor.default_status) == (300, dg.DefaultSensorStatus.RUNNING)
     assert sensor.job_name == "sync_town_hall"
     assert schedules_of_feeds(definitions) == []
+    desk.mapping(text=MAPPING.replace("timezone: Europe/Warsaw}}", "timezone: Europe/Warsaw, look_every: 10m}}", 1))
+    assert desk.definitions().resolve_schedule_def("sync_town_hall_schedule")
+    assert desk.definitions().resolve_sensor_def("sync_town_hall_when_changed")
 
 
 def test_a_file_runs_the_feed_once_for_each_of_its_versions_however_alike(desk: Desk) -> None:
@@ -113,13 +116,6 @@ def test_whatever_a_person_writes_into_the_cursor_has_the_feed_run(desk: Desk, c
     desk.mapping(text=WATCHED)
     (request,) = look(desk, cursor).run_requests
     assert request.run_key is None
-
-
-def test_a_feed_may_run_by_the_clock_and_by_what_changes(desk: Desk) -> None:
-    desk.mapping(text=MAPPING.replace("timezone: Europe/Warsaw}}", "timezone: Europe/Warsaw, look_every: 10m}}", 1))
-    definitions = desk.definitions()
-    assert definitions.resolve_schedule_def("sync_town_hall_schedule")
-    assert definitions.resolve_sensor_def("sync_town_hall_when_changed")
 
 
 @pytest.mark.parametrize(

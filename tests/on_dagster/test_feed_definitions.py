@@ -30,22 +30,13 @@ def spec_of(definitions: dg.Definitions, key: dg.AssetKey) -> dg.AssetSpec:
     return next(spec for spec in definitions.resolve_all_asset_specs() if spec.key == key)
 
 
-def test_a_feed_is_three_assets_that_depend_on_one_another(desk: Desk) -> None:
-    definitions = desk.definitions()
-    assert {spec.key for spec in definitions.resolve_all_asset_specs()} == {SOURCE, STAGED, PUBLISHED}
-    assert [dep.asset_key for dep in spec_of(definitions, STAGED).deps] == [SOURCE]
-    assert [dep.asset_key for dep in spec_of(definitions, PUBLISHED).deps] == [STAGED]
-
-
-def test_its_assets_stand_in_a_group_of_its_name_with_their_owner_and_kinds(desk: Desk) -> None:
-    specs = desk.definitions().resolve_all_asset_specs()
-    assert {spec.group_name for spec in specs} == {"town_hall"}
-    assert {tuple(spec.owners) for spec in specs} == {("agenda@example.org",)}
-    assert {spec.key.path[-1]: set(spec.kinds) for spec in specs} == {
-        "source": {"csv"},
-        "staged": {"python", "sqlite"},
-        "published": {"python", "http"},
-    }
+def test_a_feed_is_three_assets_that_depend_on_one_another_in_a_group_of_its_name_with_their_owner_and_kinds(desk: Desk) -> None:
+    specs = list(desk.definitions().resolve_all_asset_specs())
+    deps = {spec.key: [dep.asset_key for dep in spec.deps] for spec in specs}
+    assert deps == {SOURCE: [], STAGED: [SOURCE], PUBLISHED: [STAGED]}
+    assert {(spec.group_name, *spec.owners) for spec in specs} == {("town_hall", "agenda@example.org")}
+    kinds = {SOURCE: {"csv"}, STAGED: {"python", "sqlite"}, PUBLISHED: {"python", "http"}}
+    assert {spec.key: spec.kinds for spec in specs} == kinds
 
 
 def test_the_kind_of_what_is_staged_is_that_of_the_state_db(desk: Desk) -> None:
@@ -77,25 +68,12 @@ def test_the_job_of_a_feed_stages_and_publishes_it_alone(desk: Desk) -> None:
     assert job.tags["eventsync/feed"] == FEED
 
 
-def test_the_schedule_runs_from_the_start_on_the_feeds_own_clock(desk: Desk) -> None:
+def test_the_schedule_runs_from_the_start_on_the_feeds_own_clock_and_a_feed_without_one_has_none(desk: Desk) -> None:
     schedule = desk.definitions().resolve_schedule_def("sync_town_hall_schedule")
     assert (schedule.cron_schedule, schedule.execution_timezone) == ("15 */2 * * *", "Europe/Warsaw")
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
-
-
-def test_a_feed_without_a_schedule_has_none(desk: Desk) -> None:
     desk.mapping(text="\n".join(one for one in MAPPING.splitlines() if not one.startswith("schedule")))
     assert schedules_of_feeds(desk.definitions()) == []
-
-
-def test_one_broken_file_is_shown_with_its_message_and_leaves_the_others(desk: Desk) -> None:
-    desk.mapping("broken", text=MAPPING.replace("title:", "titel:"))
-    definitions = desk.definitions()
-    dg.Definitions.validate_loadable(definitions)
-    broken = next(spec for spec in definitions.resolve_all_asset_specs() if spec.group_name == "broken_feeds")
-    assert "titel" in (broken.description or "")
-    assert "broken.yaml:" in (broken.description or "")
-    assert definitions.resolve_job_def("sync_town_hall")
 
 
 def test_a_broken_file_is_red_where_definitions_are_validated(desk: Desk) -> None:

@@ -12,12 +12,8 @@ from pipelines.run.options import RunOptions
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
 
 
-def events_of(result: dg.ExecuteInProcessResult, kind: dg.DagsterEventType) -> list[dg.DagsterEvent]:
-    return [event for event in result.all_events if event.event_type is kind]
-
-
 def is_retried(result: dg.ExecuteInProcessResult) -> bool:
-    return bool(events_of(result, dg.DagsterEventType.STEP_UP_FOR_RETRY))
+    return any(event.event_type is dg.DagsterEventType.STEP_UP_FOR_RETRY for event in result.all_events)
 
 
 def tags_of(desk: Desk, result: dg.ExecuteInProcessResult) -> dict[str, str]:
@@ -26,7 +22,7 @@ def tags_of(desk: Desk, result: dg.ExecuteInProcessResult) -> dict[str, str]:
     return dict(run.tags)
 
 
-def test_a_refused_key_fails_at_once_with_its_exit_code_and_what_would_help(desk: Desk) -> None:
+def test_a_refused_key_fails_at_once_with_its_exit_code_and_cause_and_is_retried_by_nothing(desk: Desk) -> None:
     desk.api_key = "sk-revoked-9999"
     result = desk.run()
     description, told = failure_of(result)
@@ -35,13 +31,10 @@ def test_a_refused_key_fails_at_once_with_its_exit_code_and_what_would_help(desk
     assert "sk-revoked" not in description
     assert "EVENT_API_KEY" in told["what would help"]
     assert description.endswith(f"what would help: {told['what would help']}")
-
-
-def test_a_refused_key_is_retried_by_nothing(desk: Desk) -> None:
-    desk.api_key = "sk-revoked-9999"
-    result = desk.run()
     assert not is_retried(result)
     assert tags_of(desk, result)[RETRY_TAG] == "false"
+    error = next(event for event in result.all_events if event.is_step_failure).step_failure_data.error
+    assert (error and error.cause and error.cause.cls_name) == "KeyRefusedError"
 
 
 def test_a_lost_column_stops_like_a_brake_and_names_the_nearest(desk: Desk) -> None:
@@ -83,15 +76,6 @@ def test_a_source_that_is_not_there_is_a_failure_of_staging_and_nothing_is_publi
     assert "events.csv" in description
     assert told["exit_code"] == 2
     assert not materialized(result)
-
-
-def test_the_failure_keeps_its_cause_in_the_event_log(desk: Desk) -> None:
-    desk.api_key = "sk-revoked-9999"
-    (failed, *_) = [event for event in desk.run().all_events if event.is_step_failure]
-    error = failed.step_failure_data.error
-    assert error is not None
-    assert error.cause is not None
-    assert error.cause.cls_name == "KeyRefusedError"
 
 
 def test_a_damaged_state_db_fails_the_run_before_anything_is_sent(desk: Desk) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from on_dagster.desk import FEED, Desk, line, shell_environ
+from on_dagster.desk import FEED, MAPPING, Desk, line, shell_environ
 
 PROGRAMS = Path(sys.executable).parent
 
@@ -82,26 +82,20 @@ def test_what_an_earlier_version_left_open_is_narrowed(desk: Desk) -> None:
     assert [mode(kept), mode(kept / "dagster"), mode(kept / "state.db")] == ["0o700", "0o700", "0o600"]
 
 
-def test_a_folder_that_a_person_has_made_stays_as_it_is_and_the_state_db_in_it_is_private(desk: Desk) -> None:
+def test_a_folder_that_a_person_has_made_stays_as_it_is_and_what_is_made_in_it_for_the_state_db_is_private(desk: Desk) -> None:
     shared = desk.folder / "shared"
     shared.mkdir()
     shared.chmod(0o755)
-    ended(desk, ["eventsync", "run", FEED, "--no-dagster"], EVENTSYNC_STATE_URL="sqlite:///shared/state.db")
+    for place in ("state.db", "deep/state.db"):
+        ended(desk, ["eventsync", "run", FEED, "--no-dagster"], EVENTSYNC_STATE_URL=f"sqlite:///shared/{place}")
     assert mode(shared) == "0o755"
-    assert {mode(path) for path in shared.iterdir()} == {"0o600"}
-
-
-def test_folders_that_are_made_for_the_state_db_are_private_from_the_first(desk: Desk) -> None:
-    ended(desk, ["eventsync", "run", FEED, "--no-dagster"], EVENTSYNC_STATE_URL="sqlite:///ours/deep/state.db")
-    assert open_to_others(desk.folder / "ours") == {}
+    assert {mode(path) for path in shared.iterdir() if path.is_file()} == {"0o600"}
+    assert open_to_others(shared / "deep") == {}
 
 
 def test_an_export_is_private_and_what_a_person_asked_for_follows_the_umask(desk: Desk) -> None:
     desk.source([line(1), line(2, day="someday")])
-    desk.mapping()
-    (desk.folder / "feeds" / f"{FEED}.yaml").write_text(
-        (desk.folder / "feeds" / f"{FEED}.yaml").read_text("utf-8").replace("rejected: 20%", "rejected: 90%"), "utf-8"
-    )
+    desk.mapping(text=MAPPING.replace("rejected: 20%", "rejected: 90%"))
     ended(desk, ["eventsync", "run", FEED])
     ended(desk, ["eventsync", "state", "export", "books.gz"])
     ended(desk, ["eventsync", "rows", FEED, "--state", "rejected", "--csv", "rows.csv"])

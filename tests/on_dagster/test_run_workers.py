@@ -52,16 +52,13 @@ def health(instance: dg.DagsterInstance, run: dg.DagsterRun) -> WorkerStatus:
     return launcher.check_run_worker_health(run).status
 
 
-def test_the_daemon_may_ask(home: dg.DagsterInstance) -> None:
+def test_a_run_is_not_found_once_its_process_is_dead_and_another_hosts_run_is_left_alone(
+    home: dg.DagsterInstance,
+) -> None:
     assert home.run_launcher.supports_check_run_worker_health
-
-
-def test_a_run_of_a_living_process_is_running(home: dg.DagsterInstance) -> None:
-    assert health(home, started(home, process_tags())) is WorkerStatus.RUNNING
-
-
-def test_a_run_of_a_dead_process_is_not_found(home: dg.DagsterInstance) -> None:
-    assert health(home, started(home, gone())) is WorkerStatus.NOT_FOUND
+    known = [process_tags(), gone(), {**gone(), HOST_TAG: "worker-7"}, HERE]
+    running, not_found = WorkerStatus.RUNNING, WorkerStatus.NOT_FOUND
+    assert [health(home, started(home, tags)) for tags in known] == [running, not_found, running, running]
 
 
 def test_a_process_that_got_the_dead_ones_number_does_not_speak_for_it(home: dg.DagsterInstance) -> None:
@@ -78,20 +75,12 @@ def test_a_killed_process_that_nobody_has_waited_for_is_not_found(home: dg.Dagst
         assert health(home, run) is WorkerStatus.NOT_FOUND
 
 
-def test_of_another_hosts_run_nothing_is_claimed(home: dg.DagsterInstance) -> None:
-    assert health(home, started(home, {**gone(), HOST_TAG: "worker-7"})) is WorkerStatus.RUNNING
-
-
 def test_a_launched_run_is_known_by_dagsters_own_event(home: dg.DagsterInstance) -> None:
     run = started(home, HERE)
     with process() as worker:
         home.report_engine_event("Started process for run.", run, EngineEventData.in_process(worker.pid))
         assert health(home, run) is WorkerStatus.RUNNING
     assert health(home, run) is WorkerStatus.NOT_FOUND
-
-
-def test_a_launched_run_that_has_not_begun_is_waited_for(home: dg.DagsterInstance) -> None:
-    assert health(home, started(home, HERE)) is WorkerStatus.RUNNING
 
 
 def test_a_run_of_a_far_code_server_is_not_looked_for_here(home: dg.DagsterInstance) -> None:

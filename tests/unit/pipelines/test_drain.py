@@ -24,7 +24,7 @@ from mappings.delivery import Intent, Verdict
 from mappings.errors import SyncError, TransientError
 from pipelines.run.publish import Drain
 from pipelines.run.signals import InterruptedRunError
-from state.errors import LeaseLostError, StateBusyError
+from state.errors import StateBusyError
 from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
 
@@ -76,43 +76,20 @@ def _drain(outbox: Outbox | Watched, deliver: Deliver, *, in_flight: int = 4) ->
     return drain
 
 
-def test_every_row_owed_is_sent_once_and_never_more_at_a_time_than_allowed(world: World) -> None:
-    outbox, sent = _staged(world, 50), Sent()
-    drain = _drain(outbox, sent.deliver)
-
-    assert len(sent.keys) == len(set(sent.keys)) == 50
-    assert sent.most <= 4
-    assert drain.cause is None
-    assert set(world.states().values()) == {"delivered"}
-    assert outbox.account().delivered == 50
-
-
 def test_a_slot_takes_its_next_row_only_when_its_last_answer_is_durable(world: World) -> None:
     outbox = _staged(world, 40)
     begun = select(func.count()).where(ENTRY.c.state == "pending", ENTRY.c.attempts > 0)
-    most = 0
+    sent, most = Sent(), 0
 
     async def deliver(intent: Intent) -> Verdict:
         nonlocal most
         with world.engine.connect() as connection:
             most = max(most, connection.execute(begun).scalar_one())
-        await _answer_of(intent)
-        return receipt(intent)
+        return await sent.deliver(intent)
 
-    _drain(outbox, deliver, in_flight=3)
-    assert most == 3
-
-
-def test_answers_that_are_on_their_way_through_the_loop_are_written_down_together(world: World) -> None:
-    outbox, groups = _staged(world, 8), []
-
-    async def deliver(intent: Intent) -> Verdict:
-        for _ in range(int(intent.row_key) % 4):
-            await asyncio.sleep(0)
-        return receipt(intent)
-
-    _drain(Watched(outbox, lambda settled: groups.append(len(settled))), deliver)
-    assert groups == [0, 4, 4]
+    drain = _drain(outbox, deliver, in_flight=3)
+    assert (most, sent.most, drain.cause) == (3, 3, None)
+    assert len(sent.keys) == len(set(sent.keys)) == outbox.account().delivered == 40
 
 
 def test_no_answer_waits_for_one_that_the_service_has_not_given(world: World) -> None:
@@ -130,26 +107,6 @@ def test_no_answer_waits_for_one_that_the_service_has_not_given(world: World) ->
 
     _drain(Watched(outbox, look), deliver, in_flight=2)
     assert groups == [[], ["1"], ["2"], ["3"], ["4"], ["5"], ["0"]]
-
-
-@pytest.mark.parametrize("rows", [2, 4, 5, 12])
-def test_an_answer_that_arrives_while_others_are_written_down_is_not_lost(world: World, rows: int) -> None:
-    outbox = _staged(world, rows)
-    is_being_written = asyncio.Event()
-
-    def look(settled: Sequence[Settled]) -> None:
-        if settled:
-            is_being_written.set()
-
-    async def deliver(intent: Intent) -> Verdict:
-        if intent.row_key != "0":
-            await is_being_written.wait()
-        return receipt(intent)
-
-    drain = _drain(Watched(outbox, look), deliver)
-    assert drain.cause is None
-    assert set(world.states().values()) == {"delivered"}
-    assert outbox.account().delivered == rows
 
 
 def test_a_stop_takes_no_new_rows_and_waits_for_those_in_flight(world: World) -> None:
@@ -192,16 +149,6 @@ def test_a_request_that_outlasts_the_grace_is_left_and_its_row_stays_owed(world:
     open_attempts = select(func.count()).where(ENTRY.c.state == "pending", ENTRY.c.unanswered_at.is_not(None))
     with world.engine.connect() as connection:
         assert connection.execute(open_attempts).scalar_one() == 1
-
-
-def test_the_first_cause_of_a_stop_stands(world: World) -> None:
-    drain = Drain(_staged(world, 1), 1, 1.0, lambda _: None, Sent().deliver)
-    lost = LeaseLostError("another run has taken over")
-    drain.stop(lost)
-    drain.stop()
-    asyncio.run(drain.run())
-    assert drain.cause is lost
-    assert world.states() == {"0": "pending"}
 
 
 def test_a_fault_in_delivering_is_raised_and_the_other_requests_are_ended(world: World) -> None:

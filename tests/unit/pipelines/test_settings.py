@@ -1,11 +1,14 @@
-"""The environment: read once, all problems at once, and the key in no message."""
+"""The environment: read once, all problems at once, and no secret in any message."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from connectors.masking import MASK
 from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 
@@ -35,11 +38,6 @@ def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
     for name in environ:
         assert name in told
     assert SECRET not in told + refused.value.hint
-
-
-@pytest.mark.parametrize("secret", [f"{SECRET} ", f"\n{SECRET}\n"])
-def test_blanks_around_a_key_do_not_count(tmp_path: Path, secret: str) -> None:
-    assert read_settings({"EVENT_API_KEY": secret}, tmp_path).api_key.get_secret_value() == SECRET
 
 
 @pytest.mark.parametrize("secret", [f"{SECRET} {SECRET}", f"{SECRET}é", f"{SECRET}\x00"])
@@ -89,11 +87,12 @@ def test_a_state_file_is_found_from_the_working_folder(tmp_path: Path, url: str,
     assert read_settings({"EVENTSYNC_STATE_URL": url}, tmp_path).state_url == kept.format(cwd=tmp_path)
 
 
-def test_the_destination_keeps_services_and_namespaces_apart(tmp_path: Path) -> None:
+def test_the_destination_keeps_services_and_namespaces_apart_however_the_address_ends(tmp_path: Path) -> None:
     def destination(url: str, namespace: str) -> str:
         return read_settings({"EVENT_API_BASE_URL": url, "EVENTSYNC_NAMESPACE": namespace}, tmp_path).destination
 
-    assert destination("https://a.example/", "default") == destination("https://a.example", "default")
+    ends = ("", "/", "/api/public/v1", "/api/public/v1/")
+    assert {destination(f"https://events.example.org{end}", "default") for end in ends} == {"https://events.example.org#default"}
     assert len({destination(url, name) for url in ("https://a.example", "https://b.example") for name in ("x", "y")}) == 4
 
 
@@ -111,13 +110,101 @@ def test_the_log_is_asked_for_in_words(tmp_path: Path, words: str, told: tuple[s
     assert (settings.log_format, settings.log_level) == told
 
 
-@pytest.mark.parametrize("end", ["", "/", "/api/public/v1", "/api/public/v1/"])
-def test_an_address_with_the_apis_prefix_is_the_same_destination(tmp_path: Path, end: str) -> None:
-    settings = read_settings({"EVENT_API_BASE_URL": f"https://events.example.org{end}"}, tmp_path)
-    assert settings.destination == "https://events.example.org#default"
+def test_blanks_around_a_key_do_not_count_nor_what_some_editors_put_before_it(tmp_path: Path) -> None:
+    (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbf" + f"{SECRET}\r\n".encode())
+    for environ in ({"EVENT_API_KEY": f"{SECRET} "}, {"EVENT_API_KEY": f"\n{SECRET}\n"}, {"EVENT_API_KEY_FILE": "key.txt"}):
+        assert read_settings(environ, tmp_path).api_key.get_secret_value() == SECRET
 
 
-def test_a_key_file_as_some_editors_save_it_holds_the_key_alone(tmp_path: Path) -> None:
-    (tmp_path / "key.txt").write_bytes(b"\xef\xbb\xbfsk-test-1234567890\r\n")
-    settings = read_settings({"EVENT_API_KEY_FILE": "key.txt"}, tmp_path)
-    assert settings.api_key.get_secret_value() == "sk-test-1234567890"
+PASSWORD, TOKEN, CONSUMER = "Sommer-Regen-77", "tok9QxWv3LmZ", "cs-4417-very-secret"
+KEY_LINES = (
+    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",
+    "MzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictGeurT8jNbvJZHtCSuYEvu",
+    "vQ==",
+)
+KEY = "\n".join(["-----BEGIN PRIVATE KEY-----", *KEY_LINES, "-----END PRIVATE KEY-----", ""])
+
+
+def all_set(folder: Path) -> Mapping[str, str]:
+    (folder / "org.pem").write_text(KEY, "ascii")
+    (folder / "consumer").write_text(f"{CONSUMER}\n", "utf-8")
+    account = {"type": "service_account", "client_email": "rows@demo.iam.gserviceaccount.com", "private_key": KEY}
+    (folder / "google.json").write_text(json.dumps(account), "utf-8")
+    return {
+        "GOOGLE_APPLICATION_CREDENTIALS": "google.json",
+        "EVENTSYNC_SHEETS_URL": "http://127.0.0.1:8123/",
+        "SALESFORCE_USERNAME": "sync@example.org",
+        "SALESFORCE_PASSWORD": PASSWORD,
+        "SALESFORCE_SECURITY_TOKEN": TOKEN,
+        "SALESFORCE_CONSUMER_KEY": "3MVG9example",
+        "SALESFORCE_CONSUMER_SECRET_FILE": "consumer",
+        "SALESFORCE_PRIVATEKEY_FILE": "org.pem",
+        "SALESFORCE_DOMAIN": "acme--uat.sandbox.my",
+        "SALESFORCE_INSTANCE_URL": "https://acme.my.salesforce.com",
+    }
+
+
+def test_an_empty_environment_names_nobody(tmp_path: Path) -> None:
+    access = read_settings({}, tmp_path).access
+    assert (access.google.credentials, access.google.api_url) == (None, "")
+    assert (access.salesforce.username, access.salesforce.domain) == ("", "login")
+
+
+def test_everything_is_read_from_where_it_is_said_to_be(tmp_path: Path) -> None:
+    access = read_settings(all_set(tmp_path), tmp_path).access
+    assert access.google.credentials == tmp_path / "google.json"
+    assert access.google.api_url == "http://127.0.0.1:8123"
+    org = access.salesforce
+    assert [org.password.get_secret_value(), org.security_token.get_secret_value()] == [PASSWORD, TOKEN]
+    assert (org.username, org.consumer_key, org.consumer_secret.get_secret_value()) == (
+        "sync@example.org",
+        "3MVG9example",
+        CONSUMER,
+    )
+    assert (org.privatekey_file, org.domain) == (tmp_path / "org.pem", "acme--uat.sandbox.my")
+    assert org.instance_url == "https://acme.my.salesforce.com"
+
+
+def test_no_secret_is_shown_with_the_settings_and_each_is_masked_in_what_leaves_the_process(tmp_path: Path) -> None:
+    settings = read_settings(all_set(tmp_path), tmp_path)
+    shown = (repr(settings), str(settings), settings.model_dump_json(), repr(settings.model_dump()), repr(settings.access))
+    assert [secret for secret in (PASSWORD, TOKEN, CONSUMER, *KEY_LINES) if secret in "".join(shown)] == []
+    mask = settings.mask
+    for secret in (PASSWORD, TOKEN, CONSUMER, *KEY_LINES[:2]):
+        assert mask.hide(f"the answer was {secret}!") == f"the answer was {MASK}!"
+        assert secret not in mask.hide(json.dumps({"said": secret}))
+    hidden = mask.hide(json.dumps({"private_key": KEY}))
+    assert not [line for line in KEY_LINES[:2] if line in hidden or line[:20] in hidden]
+
+
+def test_all_that_is_wrong_is_told_at_once_without_a_secret(tmp_path: Path) -> None:
+    environ = {
+        "EVENTSYNC_SHEETS_URL": "http://sheets.example.org",
+        "SALESFORCE_PASSWORD_FILE": "absent",
+        "SALESFORCE_PRIVATEKEY_FILE": "gone.pem",
+        "SALESFORCE_DOMAIN": "https://acme.my.salesforce.com/",
+        "SALESFORCE_INSTANCE_URL": f"https://sync:{PASSWORD}@acme.my.salesforce.com",
+    }
+    with pytest.raises(ConfigError) as refused:
+        read_settings(environ, tmp_path)
+    told = str(refused.value)
+    assert {line.partition(":")[0] for line in told.splitlines()} == set(environ)
+    assert '"acme.my"' in told
+    assert PASSWORD not in told
+
+
+@pytest.mark.parametrize("address", ["ftp://h/x", "sheets.example.org", "https://", "https://[::1", "http://10.0.0.1"])
+def test_secrets_are_sent_over_https_or_to_this_machine_only(tmp_path: Path, address: str) -> None:
+    with pytest.raises(ConfigError, match="EVENTSYNC_SHEETS_URL"):
+        read_settings({"EVENTSYNC_SHEETS_URL": address}, tmp_path)
+
+
+def test_a_credentials_file_that_is_not_there_stops_no_feed_that_needs_none(tmp_path: Path) -> None:
+    assert read_settings({"GOOGLE_APPLICATION_CREDENTIALS": "absent.json"}, tmp_path).access.google.credentials is not None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "no json", '{"private_key": 5}', "\ufeff{}"])
+def test_an_odd_credentials_file_is_the_sources_to_complain_of(tmp_path: Path, content: str) -> None:
+    (tmp_path / "odd.json").write_text(content, "utf-8")
+    environ = {"GOOGLE_APPLICATION_CREDENTIALS": str(tmp_path / "odd.json")}
+    assert read_settings(environ, tmp_path).mask.hide("nothing") == "nothing"

@@ -83,8 +83,6 @@ def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:
 
 
 OpenReading = Callable[[], AbstractContextManager[Reading]]
-
-
 """Reads a source, with the promises of `Source.read`."""
 
 
@@ -213,8 +211,6 @@ class StatusSheet(Protocol):
 
 
 _NEAR = 50.0
-
-
 _MOST_NAMES_SHOWN = 40
 
 

@@ -42,10 +42,7 @@ _LOG_FORMATS, _LOG_LEVELS = ("pretty", "json"), ("debug", "info", "warning", "er
 _CHECKED = {
     "namespace": ("EVENTSYNC_NAMESPACE", "is longer than 200 characters"),
     "metrics_port": ("EVENTSYNC_METRICS_PORT", "is no port; write a number up to 65535, for example 9464"),
-    "trace_requests": (
-        "EVENTSYNC_TRACE_REQUESTS",
-        "is no share; write a number from 0 (none) to 1 (all), for example 0.01",
-    ),
+    "trace_requests": ("EVENTSYNC_TRACE_REQUESTS", "is no share; write a number from 0 (none) to 1 (all), for example 0.01"),
     "allow_private_images": ("EVENTSYNC_ALLOW_PRIVATE_IMAGES", "is neither yes nor no"),
 }
 """Fields of the settings that are checked by their types: the variable, and what is wrong with a value that does not fit."""

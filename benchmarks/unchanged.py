@@ -26,7 +26,7 @@ from mappings.yaml.loader import load_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from state.ledger.ledger import Ledger
-from state.ledger.outbox import Settled
+from state.ledger.outbox import Settled, open_outbox
 from state.opening import open_database
 
 ROUNDS = 3
@@ -57,7 +57,7 @@ class Feed:
         return stage(StageJob(run_id, self.lease.token, *told, plan, (), snapshot))
 
     def deliver_all(self) -> None:
-        outbox = self.ledger.open_outbox("run-1", self.lease.token)
+        outbox = open_outbox(self.ledger.fence("run-1", self.lease.token))
         settled: list[Settled] = []
         while intents := outbox.settle_and_claim(settled, 500):
             settled = [Settled(one, Receipt(one.entry_id, Answer(201))) for one in intents]

@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import orjson
 from sqlalchemy import Connection, Engine, LargeBinary, MetaData, Row, Table, func, insert, inspect, literal, select, text
 from sqlalchemy.exc import IntegrityError
 
 from mappings.errors import ConfigError
-from state.database import reading, writing
+from state.database import in_pages, reading, writing
 from state.errors import StateUnavailableError
 from state.migrations.upgrade import HEAD, upgrade
 from state.opening import check_revision, open_database
@@ -47,17 +46,10 @@ _KIND = "eventsync state"
 _VERSION = 1
 _LEVEL = 4  # a third more time than the quickest for a fifth less room
 _NOT_EXPORTED = {"alembic_version", "twin_mark", "duplicate_mark", "route_worker"}
-_LONGEST_LINE = 64 << 20
-"""A body may be long, a file of another kind may be one line without end."""
-_Item = TypeVar("_Item")
 
 
 class CopyDiffersError(StateUnavailableError):
     """What was written is not what was to be written."""
-
-
-class StrangeLineError(ValueError):
-    """A line is not what an export has there: cut, damaged, or of another file."""
 
 
 @dataclass(slots=True)
@@ -113,7 +105,7 @@ def sums_of(connection: Connection, tables: Iterable[Table], advance: Advance) -
     """Return the sum of each table's lines."""
     sums = {table.name: Sum() for table in tables}
     for table in tables:
-        for page in _pages(rows_of(connection, table)):
+        for page in in_pages(rows_of(connection, table)):
             for row in page:
                 sums[table.name].add(line_of(row))
             advance(len(page))
@@ -131,7 +123,7 @@ def fill(connection: Connection, contents: Iterable[TableContent], advance: Adva
     sums: dict[str, Sum] = {}
     for table, highest_id, rows in contents:
         found = sums[table.name] = Sum()
-        for page in _pages(rows):
+        for page in in_pages(rows):
             for row in page:
                 found.add(line_of(row))
             if table is ENTRY and any(len(row.row_key.encode()) > _LONGEST_KEY for row in page):
@@ -166,11 +158,6 @@ def _refuse_unless_empty(connection: Connection) -> None:
             f"that state DB is not empty: there are rows in {', '.join(filled)}",
             hint="name a SQLite file that is not there yet, or a database with nothing in it: two ledgers are never mixed",
         )
-
-
-def _pages(rows: Iterator[_Item]) -> Iterator[list[_Item]]:
-    while page := list(islice(rows, _PAGE)):
-        yield page
 
 
 def _allow_long_keys(connection: Connection) -> None:
@@ -231,7 +218,7 @@ def export_to(engine: Engine, file: Path, at: datetime, expect: Advance, advance
         for table, highest_id, rows in contents_of(connection):
             _write(stream, {"table": table.name, "mark": highest_id, "columns": table.columns.keys()})
             found = Sum()
-            for page in _pages(rows):
+            for page in in_pages(rows):
                 for row in page:
                     line = line_of(row)
                     found.add(line)
@@ -283,7 +270,7 @@ def import_from(engine: Engine, file: Path, advance: Advance) -> dict[str, int]:
     with _opened(file) as lines, TemporaryDirectory(prefix="eventsync-") as folder:
         header = _object(next(lines, b""))
         if (header.get("file"), header.get("version")) != (_KIND, _VERSION):
-            raise StrangeLineError(f"it says to be {header.get('file')!r}, version {header.get('version')}")
+            raise ValueError(f"it says to be {header.get('file')!r}, version {header.get('version')}")
         check_revision(f"{header.get('schema')}", "that export")
         copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False)
         try:
@@ -304,33 +291,38 @@ def _read_tables(connection: Connection, lines: Iterator[bytes], advance: Advanc
     missing = set(inspect(connection).get_table_names()) - _NOT_EXPORTED
     while "table" in (header := _object(next(lines, b""))):
         if header["table"] not in missing:
-            raise StrangeLineError(f"there is no table {header['table']}, or it is there twice")
+            raise ValueError(f"there is no table {header['table']}, or it is there twice")
         missing.remove(header["table"])
         total += _read_table(connection, header, lines, advance)
     if missing or (header.get("end"), header.get("rows")) != (_KIND, total):
-        raise StrangeLineError("its tables or rows are not as many as it says")
+        raise ValueError("its tables or rows are not as many as it says")
     if next(lines, None) is not None:  # gzip's own sum is compared once nothing more is found
-        raise StrangeLineError("there is something after its end")
+        raise ValueError("there is something after its end")
 
 
 def _read_table(connection: Connection, header: Mapping[str, Any], lines: Iterator[bytes], advance: Advance) -> int:
     name, columns, highest_id = header["table"], header.get("columns"), header.get("mark")
     table = Table(name, MetaData(), autoload_with=connection, resolve_fks=False)
     if not isinstance(columns, list) or sorted(map(str, columns)) != sorted(table.c.keys()) or type(highest_id) is not int:
-        raise StrangeLineError(f"{name} has other columns")
+        raise ValueError(f"{name} has other columns")
     found = Sum()
     is_binary = [isinstance(table.c[column].type, LargeBinary) for column in columns]
-    rows = (_values(line, is_binary) for line in _lines_of(name, lines, found))
+    every_row = (zip(orjson.loads(line), is_binary, strict=True) for line in _lines_of(name, lines, found))
+    rows = (tuple(_cell(*each) for each in row) for row in every_row)
     statement = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608 # checked
     try:
-        for page in _pages(rows):
+        for page in in_pages(rows):
             connection.exec_driver_sql(statement, page)
             advance(len(page))
     except IntegrityError as error:
-        raise StrangeLineError(f"rows of {name} contradict each other: {error.orig}") from error
+        raise ValueError(f"rows of {name} contradict each other: {error.orig}") from error
     if name in METADATA.tables:
         _set_highest_id(connection, METADATA.tables[name], highest_id)
     return found.rows
+
+
+def _cell(value: Any, is_binary: bool) -> Any:  # of a pair
+    return base64.b64decode(value, validate=True) if is_binary and value is not None else value
 
 
 def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]:
@@ -339,27 +331,17 @@ def _lines_of(table: str, lines: Iterator[bytes], found: Sum) -> Iterator[bytes]
         if line.startswith(b"{"):
             end = _object(line)
             if (end.get("end"), end.get("rows"), end.get("sum")) != (table, found.rows, str(found)):
-                raise StrangeLineError(f"the rows of {table} are not those that were written")
+                raise ValueError(f"the rows of {table} are not those that were written")
             return
         found.add(line)
         yield line
-    raise StrangeLineError(f"it ends within {table}")
-
-
-def _values(line: bytes, is_binary: Sequence[bool]) -> tuple[Any, ...]:
-    try:
-        return tuple(
-            base64.b64decode(value, validate=True) if binary and value is not None else value
-            for binary, value in zip(is_binary, orjson.loads(line), strict=True)
-        )
-    except (ValueError, TypeError) as error:
-        raise StrangeLineError(str(error)) from error
+    raise ValueError(f"it ends within {table}")
 
 
 def _object(line: bytes) -> Mapping[str, Any]:
     found = orjson.loads(line)
     if not isinstance(found, dict):
-        raise StrangeLineError("there is a row where there should be none")
+        raise TypeError("there is a row where there should be none")
     return found
 
 
@@ -371,7 +353,7 @@ def _opened(file: Path) -> Iterator[Iterator[bytes]]:
             yield _lines_in(stream)
     except FileNotFoundError as error:
         raise ConfigError(f"there is no file {file}", hint="`eventsync state export FILE` writes one") from error
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError, TypeError) as error:
         raise ConfigError(
             f"that is no export of a state DB, or it is damaged: {file}: {error}",
             hint="take another copy of it; nothing was imported",
@@ -380,8 +362,8 @@ def _opened(file: Path) -> Iterator[Iterator[bytes]]:
         raise ConfigError(f"{file} cannot be read: {error.strerror or error}", hint="choose another file") from error
 
 
-def _lines_in(stream: Any) -> Iterator[bytes]:
-    while line := stream.readline(_LONGEST_LINE):
+def _lines_in(stream: Iterable[bytes]) -> Iterator[bytes]:
+    for line in stream:
         if not line.endswith(b"\n"):
-            raise StrangeLineError("a line has no end")
+            raise ValueError("a line has no end")
         yield line[:-1]

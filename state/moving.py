@@ -30,7 +30,6 @@ _OF_NO_FEED = {"lease", "media", "media_address", "notice_sent", "route_pace", "
 _BY_DESTINATION = tuple(table for table in METADATA.sorted_tables if "destination" in table.c)
 _RENEWED_EVERY = timedelta(seconds=LEASE_TTL_S / 6)
 _PAGE = 1_000
-_BODIES = frozenset({"body", "drift_body", "baseline_body", "answer", "undo"})
 
 
 def migrate(source: Engine, target: Engine, now: Callable[[], datetime], expect: Advance, advance: Advance) -> dict[str, int]:
@@ -144,7 +143,7 @@ def _renewing(leases: list[Lease], connection: Connection, now: Callable[[], dat
 def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> Iterator[Engine]:
     """Lend a state DB that holds one feed's gate, entries and decisions as they are at this moment, and of what runs left
     only the pages of the latest whole reads, by which a brake knows the feed's habits. Of the other feeds of the service it
-    has what duplicates are found by, and no bodies.
+    has the entries, by which duplicates are found.
 
     It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
     for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
@@ -169,23 +168,17 @@ def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> Non
         scopes = [{**each, "stamp": "", "marked_id": 0} for each in (*filter(None, [scope]), *others)]
         if scopes:
             target.execute(insert(SCOPE), scopes)
+        for each in scopes:
+            _copy_rows(source, target, ENTRY, select(ENTRY).where(ENTRY.c.scope_id == each["id"]).order_by(ENTRY.c.id))
         for other in others:
-            _copy_rows(source, target, ENTRY, _without_bodies(other["id"]))
             DuplicateIndex(target, other["id"])
         if scope is not None:
             of_feed = ENTRY.c.scope_id == scope["id"]
             pairs = or_(SIDE_BY_SIDE.c.scope_id == scope["id"], SIDE_BY_SIDE.c.other_id == scope["id"])
             _copy_rows(source, target, SIDE_BY_SIDE, select(SIDE_BY_SIDE).where(pairs))
-            _copy_rows(source, target, ENTRY, select(ENTRY).where(of_feed).order_by(ENTRY.c.id))
             _copy_rows(source, target, EARLIER, select(EARLIER).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).where(of_feed))
             reads = select(RUN).where(RUN.c.scope_id == scope["id"], RUN.c.is_whole, RUN.c.stage_report.is_not(None))
             _copy_rows(source, target, RUN, reads.order_by(RUN.c.started_at.desc()).limit(READS_COMPARED))
-
-
-def _without_bodies(scope_id: int) -> Select[Any]:
-    """Select the columns of a feed's entries by which duplicates are found."""
-    columns = (column for column in ENTRY.c if column.name not in _BODIES)
-    return select(*columns, literal(b"").label("body")).where(ENTRY.c.scope_id == scope_id).order_by(ENTRY.c.id)
 
 
 def _copy_rows(source: Connection, target: Connection, table: Table, rows: Select[Any]) -> None:

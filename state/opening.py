@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from mappings.errors import ConfigError, SyncError
 from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
 from state.errors import Failure, StateUnavailableError
-from state.ledger.lease import boot_clock, held_by, is_free
+from state.ledger.lease import held_by, is_free, server_now
 from state.migrations.upgrade import HEAD, OLDEST, is_known, upgrade
 from state.private_files import make_private_folder
 from state.tables import LEASE, SCOPE
@@ -126,10 +126,10 @@ def _lock_postgres(connection: sa.Connection) -> None:
 def _refuse_while_held(connection: sa.Connection, revision: str) -> None:
     """Do not change the tables of a run at work: it would fail in the middle."""
     is_server = connection.dialect.name == "postgresql"
-    server_now = sa.func.clock_timestamp(type_=LEASE.c.heartbeat_at.type) if is_server else sa.null()
-    leases = sa.select(LEASE, SCOPE.c.feed, server_now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
+    now = server_now() if is_server else sa.null()
+    leases = sa.select(LEASE, SCOPE.c.feed, now.label("server_now")).join(SCOPE, SCOPE.c.id == LEASE.c.scope_id)
     for lease in connection.execute(leases):
-        if not is_free(lease, None if is_server else boot_clock(), partial(_sqlite_now, connection)):
+        if not is_free(lease, partial(_sqlite_now, connection)):
             raise held_by(
                 lease,
                 what=f"the state DB {shown_url(connection.engine.url)} has the tables of an earlier version (schema {revision}, "

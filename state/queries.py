@@ -8,30 +8,19 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, and_, exists, func, or_, select, tuple_
 
 from mappings.reasons import Reason
 from mappings.row_key import FeedName, RowKey
 from state.backfills import count_slices_left
 from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, Phase, ProblemKind, Waiting
+from state.ledger import standing
 from state.ledger.accounts import PublishAccount, ReadAccount, StageReport, load_publish, load_read, load_reasons, load_report
-from state.ledger.entries import IS_SET_ASIDE, earlier_events, find_owners
+from state.ledger.entries import IS_SET_ASIDE, count_entries, earlier_events, find_owners
 from state.ledger.gate import Gate, read_gate
 from state.ledger.lease import Holder, is_running
-from state.ledger.standing import (
-    RECORDS,
-    FeedScope,
-    OpenRows,
-    OtherEntry,
-    RowRecord,
-    as_record,
-    has_earlier,
-    has_warning,
-    load_standing,
-    read_standing,
-    waits,
-)
+from state.ledger.standing import FeedScope, OtherEntry, RowRecord
 from state.tables import ENTRY, LEASE, PROBLEM, RUN, SCOPE
 
 
@@ -70,7 +59,7 @@ class RunRecord:
     brakes: tuple[str, ...]
     notices: tuple[str, ...] = ()
     pace: Mapping[str, float] = field(default_factory=dict)
-    standing: Mapping[Waiting, OpenRows] | None = None
+    standing: Mapping[Waiting, standing.OpenRows] | None = None
     """What waited for a person when it ended; None for runs of earlier versions."""
 
 
@@ -102,7 +91,10 @@ class FeedStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProblemRecord:
-    """One row that people must see, with its raw cells; `run_id` is the last run that met it."""
+    """One row that people must see, with its raw cells; `run_id` is the last run that met it.
+
+    `event_id`: of an earlier version of the row, which is online; `candidate`: the entry that a held row resembles.
+    """
 
     problem_id: int
     kind: ProblemKind
@@ -113,6 +105,8 @@ class ProblemRecord:
     run_id: str
     first_seen_at: datetime
     seen_at: datetime
+    event_id: int | None
+    candidate: OtherEntry | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +128,7 @@ class RowFilter:
     waiting: Waiting | None = None
 
 
+_Row = Row[*tuple[Any, ...]]
 _PAGE = 500
 _NEWER = PROBLEM.alias()
 _ENTRIES = select(ENTRY.c.row_key, ENTRY.c.event_id).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
@@ -184,12 +179,14 @@ class LedgerQueries:
         """Return one page of a feed's entries, oldest first."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            page = RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
+            page = standing.RECORDS.where(*_filtered(which, scope_id, self._now()), ENTRY.c.id > after)
             found = connection.execute(page.order_by(ENTRY.c.id).limit(limit)).all()
             earlier = earlier_events(connection, [row.id for row in found])
             candidates = _candidates(connection, scope_id, {row.candidate_id for row in found if row.candidate_id})
         return tuple(
-            replace(as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id))
+            replace(
+                standing.as_record(row), earlier_event_ids=earlier.get(row.id, ()), candidate=candidates.get(row.candidate_id)
+            )
             for row in found
         )
 
@@ -197,7 +194,7 @@ class LedgerQueries:
         """Count a feed's entries."""
         with reading(self._engine) as connection:
             scope_id = _scope_id(connection, book)
-            return _count(connection, *_filtered(which, scope_id, self._now()))
+            return count_entries(connection, *_filtered(which, scope_id, self._now()))
 
     def every_row(self, book: FeedScope, which: RowFilter) -> Iterator[RowRecord]:
         """Yield all of a feed's entries that match, oldest first, however many there are."""
@@ -218,17 +215,11 @@ class LedgerQueries:
             scope_id = _scope_id(connection, book)
             run = _last_staged(connection, scope_id) if run_id is None else run_id
             page = select(PROBLEM).where(*_listed(kind, scope_id, run, self._now()), PROBLEM.c.id > after)
-            return tuple(_problem(row) for row in connection.execute(page.order_by(PROBLEM.c.id).limit(limit)))
-
-    def candidates(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, OtherEntry]:
-        """Return the entries that these held rows, a page of them, resemble."""
-        held = select(ENTRY.c.row_key, ENTRY.c.candidate_id).where(ENTRY.c.candidate_id.is_not(None))
-        with reading(self._engine) as connection:
-            scope_id = _scope_id(connection, book)
-            wanted = held.where(ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_(row_keys))
-            entries: dict[str, int] = {row.row_key: row.candidate_id for row in connection.execute(wanted)}
-            found = _candidates(connection, scope_id, entries.values())
-        return {RowKey(key): found[entry] for key, entry in entries.items() if entry in found}
+            rows = connection.execute(page.order_by(PROBLEM.c.id).limit(limit)).all()
+            is_named = (ENTRY.c.scope_id == scope_id, ENTRY.c.row_key.in_({row.row_key for row in rows if row.row_key}))
+            entries = {row.row_key: row for row in connection.execute(select(ENTRY).where(*is_named))}
+            candidates = _candidates(connection, scope_id, {row.candidate_id for row in entries.values() if row.candidate_id})
+        return tuple(_problem(row, entries.get(row.row_key), candidates) for row in rows)
 
     def every_problem(self, book: FeedScope, kind: ProblemKind, *, run_id: str | None = None) -> Iterator[ProblemRecord]:
         """Yield all problems of one kind, however many there are."""
@@ -244,25 +235,12 @@ class LedgerQueries:
 
     def first_met(self, problems: Collection[ProblemRecord]) -> dict[int, datetime]:
         """Return since when each of these problems, a page of them, has been met, wherever its row stood then, by its id."""
-        named = {one.problem_id: one.first_seen_at for one in problems}
-        what = (PROBLEM.c.scope_id, PROBLEM.c.kind, PROBLEM.c.row_key, PROBLEM.c.reasons)
-        keys = {one.row_key for one in problems if one.row_key}
+        named = PROBLEM.alias()
+        same = (named.c[name] == PROBLEM.c[name] for name in ("scope_id", "kind", "row_key", "reasons"))
+        first = select(named.c.id, func.min(PROBLEM.c.first_seen_at)).join(PROBLEM, and_(*same)).group_by(named.c.id)
+        first = first.where(named.c.id.in_([one.problem_id for one in problems]), PROBLEM.c.row_key != "")
         with reading(self._engine) as connection:
-            ours = {
-                row.id: tuple(row[1:]) for row in connection.execute(select(PROBLEM.c.id, *what).where(PROBLEM.c.id.in_(named)))
-            }
-            scopes = {scope_id for scope_id, *_ in ours.values()}
-            first = select(*what, func.min(PROBLEM.c.first_seen_at)).group_by(*what)
-            first = first.where(PROBLEM.c.scope_id.in_(scopes), PROBLEM.c.row_key.in_(keys))
-            met = {tuple(row[:4]): row[4] for row in connection.execute(first)}
-        return {problem_id: met.get(ours.get(problem_id, ()), at) for problem_id, at in named.items()}
-
-    def event_ids(self, book: FeedScope, row_keys: Collection[RowKey]) -> dict[RowKey, int]:
-        """Return the events of those of these rows, a page of them, that have one."""
-        found = _ENTRIES.where(ENTRY.c.row_key.in_(row_keys), ENTRY.c.event_id.is_not(None), ENTRY.c.removed_at.is_(None))
-        with reading(self._engine) as connection:
-            rows = connection.execute(_of(found, book.destination, book.feed)).all()
-        return {RowKey(row.row_key): row.event_id for row in rows}
+            return {one.problem_id: one.first_seen_at for one in problems} | dict(map(tuple, connection.execute(first)))
 
     def row_keys(self, book: FeedScope) -> Iterator[RowKey]:
         """Yield the keys of all rows that the feed's ledger knows."""
@@ -281,7 +259,7 @@ def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None)
         case ProblemKind.REJECTED:
             yield PROBLEM.c.listed_run == run_id
         case ProblemKind.HELD:
-            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, waits(Waiting.HELD, scope_id, now))
+            yield exists().where(ENTRY.c.row_key == PROBLEM.c.row_key, standing.waits(Waiting.HELD, scope_id, now))
             yield ~exists().where(
                 _NEWER.c.scope_id == scope_id,
                 _NEWER.c.kind == kind.value,
@@ -289,7 +267,7 @@ def _listed(kind: ProblemKind, scope_id: int, run_id: str, now: datetime | None)
                 tuple_(_NEWER.c.seen_at, _NEWER.c.id) > tuple_(PROBLEM.c.seen_at, PROBLEM.c.id),
             )
         case ProblemKind.WARNING:
-            yield has_warning(scope_id, now)
+            yield standing.has_warning(scope_id, now)
 
 
 def _of(query: Select[Any], destination: str | None, feed: FeedName | None) -> Select[Any]:
@@ -323,42 +301,42 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
         yield ENTRY.c.state.in_([state.value for state in which.states])
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
-    yield ENTRY.c.scope_id == scope_id if which.waiting is None else waits(which.waiting, scope_id, now)
+    yield ENTRY.c.scope_id == scope_id if which.waiting is None else standing.waits(which.waiting, scope_id, now)
     raw = {
         ENTRY.c.drift_kind.is_not(None): which.is_drifted,
         ENTRY.c.vanished_at.is_not(None): which.is_vanished,
         (ENTRY.c.copies > 1): which.is_resent,
         IS_SET_ASIDE: which.is_ignored,
         ENTRY.c.removed_at.is_(None): which.is_kept,
-        has_earlier(scope_id, now): which.has_earlier,
+        standing.has_earlier(scope_id, now): which.has_earlier,
     }
     yield from (predicate for predicate, is_asked in raw.items() if is_asked)
 
 
-def _status(connection: Connection, scope: Row[*tuple[Any, ...]], now: datetime | None) -> FeedStatus:
+def _status(connection: Connection, scope: _Row, now: datetime | None) -> FeedStatus:
     of_feed = ENTRY.c.scope_id == scope.id
     counts = select(ENTRY.c.state, func.count()).where(of_feed).group_by(ENTRY.c.state)
-    states: dict[str, int] = {state: count for state, count in connection.execute(counts)}  # noqa: C416 - rows are no pairs
-    standing = read_standing(connection, scope.id, now)
+    states: dict[str, int] = dict(map(tuple, connection.execute(counts)))
+    waiting = standing.read_standing(connection, scope.id, now)
     last = _RUNS.where(RUN.c.scope_id == scope.id).order_by(RUN.c.started_at.desc(), RUN.c.id).limit(1)
     run, read = (connection.execute(which).one_or_none() for which in (last, last.where(RUN.c.read_account.is_not(None))))
     last_read = None if read is None else _run(read)
     return FeedStatus(
         book=FeedScope(scope.destination, FeedName(scope.feed)),
         counts={state: states.get(state.value, 0) for state in EntryState},
-        drifted=standing.drift.count,
-        to_publish=standing.drifts.get(DriftKind.TO_PUBLISH, 0),
-        vanished=standing.vanished.count,
+        drifted=waiting.drift.count,
+        to_publish=waiting.drifts.get(DriftKind.TO_PUBLISH, 0),
+        vanished=waiting.vanished.count,
         gate=read_gate(connection, scope.id),
         lease=_lease(connection, scope.id),
         last_whole_read=scope.last_whole_read,
         last_run=None if run is None else _run(run),
-        waiting=_rejected(connection, scope.id, last_read, now) | standing.counts,
-        set_aside=_count(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
+        waiting=_rejected(connection, scope.id, last_read, now) | waiting.counts,
+        set_aside=count_entries(connection, of_feed, ENTRY.c.decision == Decision.IGNORE.value),
         last_read=last_read,
-        cancelled=standing.drifts.get(DriftKind.CANCELLED, 0),
+        cancelled=waiting.drifts.get(DriftKind.CANCELLED, 0),
         slices_left=count_slices_left(connection, scope.destination, FeedName(scope.feed)),
-        returned=standing.drifts.get(DriftKind.RETURNED, 0),
+        returned=waiting.drifts.get(DriftKind.RETURNED, 0),
     )
 
 
@@ -370,10 +348,6 @@ def _rejected(connection: Connection, scope_id: int, last_read: RunRecord | None
     others = select(func.count()).select_from(PROBLEM).where(*listed, PROBLEM.c.run_id != last_read.run_id)
     count = last_read.read.rejected + connection.execute(others).scalar_one()
     return {ProblemKind.REJECTED.value: count} if count else {}
-
-
-def _count(connection: Connection, *which: ColumnElement[bool]) -> int:
-    return connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
 
 
 def _lease(connection: Connection, scope_id: int) -> LeaseHolder | None:
@@ -393,7 +367,7 @@ def _last_staged(connection: Connection, scope_id: int) -> str:
 _SAME_IN_RUNS = frozenset(each.name for each in fields(RunRecord)) & frozenset(RUN.c.keys())
 
 
-def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
+def _run(row: _Row) -> RunRecord:
     columns: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_RUNS} | {
         "book": FeedScope(row.destination, FeedName(row.feed)),
         "run_id": row.id,
@@ -404,12 +378,12 @@ def _run(row: Row[*tuple[Any, ...]]) -> RunRecord:
         "brakes": tuple(json.loads(row.brakes)),
         "notices": tuple(json.loads(row.notices)),
         "pace": json.loads(row.pace),
-        "standing": row.standing and load_standing(row.standing),
+        "standing": row.standing and standing.load_standing(row.standing),
     }
     return RunRecord(**columns)
 
 
-def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:
+def _problem(row: _Row, entry: _Row | None, candidates: Mapping[int, OtherEntry]) -> ProblemRecord:
     return ProblemRecord(
         problem_id=row.id,
         kind=ProblemKind(row.kind),
@@ -420,6 +394,8 @@ def _problem(row: Row[*tuple[Any, ...]]) -> ProblemRecord:
         run_id=row.run_id,
         first_seen_at=row.first_seen_at,
         seen_at=row.seen_at,
+        event_id=entry.event_id if entry and entry.removed_at is None else None,
+        candidate=candidates.get(entry.candidate_id or 0) if entry and row.kind == ProblemKind.HELD else None,
     )
 
 

@@ -364,7 +364,6 @@ class LeaseRow(Row, table=True):
     heartbeat_at: datetime = Field(sa_type=UtcTime)
     expires_at: datetime = Field(sa_type=UtcTime)
     boot: str = Field(default="", sa_type=PlainText)
-    beat_s: float = 0.0
 
 
 class RoutePace(Row, table=True):

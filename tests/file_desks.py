@@ -24,7 +24,7 @@ from pipelines.run.options import RunOptions
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Choice, NotPossibleError
-from state.ledger.decisions import Found
+from state.ledger.decisions import Decisions, Found
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
 from state.ledger.standing import FeedScope
@@ -152,9 +152,9 @@ class Desk:
 
     def decide(self, key: str, choice: Choice) -> None:
         """Let a person decide about a row, known or held."""
-        decisions = self.world.ledger.open_decisions("ana@desk", self.world.lease.token)
+        decisions = Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk")
         with suppress(NotPossibleError):
-            decisions.resolve(RowKey(key), choice)
+            decisions.resolve([RowKey(key)], choice)
 
     def find(self, key: str) -> None:
         """Find a row's event in the service's list, if its id is not known."""
@@ -162,7 +162,7 @@ class Desk:
         if entry is not None and entry.event_id is None:
             self.events += 1
             found = Found(entry.entry_id, entry.revision, self.events, "by its title and its day")
-            self.world.ledger.open_decisions("ana@desk", self.world.lease.token).record_found([found])
+            Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk").record_found([found])
 
     @property
     def book(self) -> FeedScope:
@@ -171,7 +171,7 @@ class Desk:
 
     def retry(self) -> None:
         """Let a person send again what was turned away."""
-        self.world.ledger.open_decisions("ana@desk", self.world.lease.token).retry()
+        Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk").retry()
 
     def stands(self) -> dict[str, object]:
         """All that people are shown and that later runs build on, but for ids and times of writing that carry no meaning."""

@@ -16,7 +16,7 @@ from functools import partial
 
 from connectors.errors import OutageError
 from connectors.event_api import lists
-from connectors.event_api.answers import HttpAnswer, Kind, Meaning, created_id, in_short, interpret
+from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, created_id, in_short, interpret
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Uploader
 from connectors.event_api.openapi import NoPage, PageBody, fetch_page
@@ -157,12 +157,14 @@ _LONGEST_ASK_S = 5.0
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
 _LONG_AGO_S = 3600.0
 """After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
-_UNANSWERED = frozenset({Kind.FAILING, Kind.FOREIGN, Kind.LOST, Kind.UNREADABLE, Kind.REDIRECTED})
+_UNANSWERED = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.UNREADABLE, AnswerKind.REDIRECTED})
 """After these the event may have been created without our knowing."""
-_UNSETTLED = frozenset({Kind.FOREIGN, Kind.LOST, Kind.NOT_REACHED, Kind.UNREADABLE, Kind.IN_PROGRESS})
-_NEUTRAL = frozenset({Kind.RATE_LIMITED, Kind.REDIRECTED, Kind.ANOTHER_HOST, Kind.REFUSED_BY_PROXY})
+_UNSETTLED = frozenset(
+    {AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE, AnswerKind.IN_PROGRESS}
+)
+_NEUTRAL = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.REDIRECTED, AnswerKind.ANOTHER_HOST, AnswerKind.REFUSED_BY_PROXY})
 """For the circuit breaker neither a failure nor a success."""
-_ACCESS = frozenset({Kind.KEY_REFUSED, Kind.SCOPE_MISSING, Kind.NO_ACCESS})
+_ACCESS = frozenset({AnswerKind.KEY_REFUSED, AnswerKind.SCOPE_MISSING, AnswerKind.NO_ACCESS})
 
 
 @dataclass(slots=True)
@@ -210,19 +212,21 @@ class DeliveryState:
 
     def note(self, meaning: Meaning, began: float) -> None:
         """Note what came back of the attempt that began at `began`."""
-        if meaning.kind is Kind.RATE_LIMITED:
+        if meaning.kind is AnswerKind.RATE_LIMITED:
             self.is_limited = True
             return
         self.attempts += 1
-        is_failure = meaning.kind is Kind.FAILING and bool(meaning.answer.request_id)
+        is_failure = meaning.kind is AnswerKind.FAILING and bool(meaning.answer.request_id)
         is_same = (
-            self.last is not None and self.last.kind is Kind.FAILING and self.last.answer.request_id == meaning.answer.request_id
+            self.last is not None
+            and self.last.kind is AnswerKind.FAILING
+            and self.last.answer.request_id == meaning.answer.request_id
         )
         self.same_failures = (self.same_failures + 1 if is_same else 1) if is_failure else 0
         self.last = meaning
-        self.used_key_answers += meaning.kind is Kind.KEY_USED
-        self.in_progress_answers += meaning.kind is Kind.IN_PROGRESS
-        if meaning.kind is Kind.READ or meaning.kind in _UNANSWERED:
+        self.used_key_answers += meaning.kind is AnswerKind.KEY_USED
+        self.in_progress_answers += meaning.kind is AnswerKind.IN_PROGRESS
+        if meaning.kind is AnswerKind.READ or meaning.kind in _UNANSWERED:
             self.copies += 1
             self.is_recorded = False
         if meaning.kind in _UNANSWERED:
@@ -241,9 +245,9 @@ class DeliveryState:
 
     def is_settled(self, met: Meaning, clock_s: float) -> bool:
         """Return whether nothing more is to be asked of the service."""
-        if met.kind is Kind.KEY_USED:
+        if met.kind is AnswerKind.KEY_USED:
             return self.is_used_up(clock_s)
-        return self.is_repeated if met.kind is Kind.FAILING else met.kind not in _UNSETTLED
+        return self.is_repeated if met.kind is AnswerKind.FAILING else met.kind not in _UNSETTLED
 
     def is_stored_denial(self, answer: Answer) -> bool:
         """Whether denied access is, or may be, an earlier answer that the service stored under this row's key.
@@ -257,13 +261,13 @@ class DeliveryState:
     def wait_s(self, met: Meaning, policy: RetryPolicy, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
         backoff_s = policy.wait_s(self.attempts, random)
-        if met.kind not in {Kind.KEY_USED, Kind.IN_PROGRESS}:
+        if met.kind not in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
             return backoff_s
         if met.wait_s is not None:
             return max(met.wait_s, _SHORTEST_ASK_S)
         asks = self.used_key_answers + self.in_progress_answers
         longest_s = (
-            self.policy.longest_wait_s if met.kind is Kind.IN_PROGRESS else min(self.policy.longest_wait_s, _LONGEST_ASK_S)
+            self.policy.longest_wait_s if met.kind is AnswerKind.IN_PROGRESS else min(self.policy.longest_wait_s, _LONGEST_ASK_S)
         )
         return min(max(backoff_s, self.policy.first_wait_s * 2.0 ** min(asks, 60)), longest_s)
 
@@ -274,7 +278,7 @@ class DeliveryState:
         """
         if self.is_too_late(clock_s + next_wait_s):
             return True
-        if self.last is not None and self.last.kind is Kind.KEY_USED and self.may_exist:
+        if self.last is not None and self.last.kind is AnswerKind.KEY_USED and self.may_exist:
             return False
         counted = self.attempts - self.in_progress_answers - self.used_key_answers
         return self.policy.is_spent(counted, self.spent_s, next_wait_s)
@@ -344,20 +348,20 @@ class Delivery:
         while True:
             cause = await self._circuit.admit(state.intent.entry_id)
             if cause is not None:
-                return Meaning(Kind.CLOSED, Answer(0, "not_sent", str(cause)), cause=cause)
+                return Meaning(AnswerKind.CLOSED, Answer(0, "not_sent", str(cause)), cause=cause)
             meaning = await self._route.pass_through(partial(self._send, state))
-            if meaning.kind is not Kind.CIRCUIT_OPEN:
+            if meaning.kind is not AnswerKind.CIRCUIT_OPEN:
                 return meaning
 
     async def _send(self, state: DeliveryState, may_leave: MayLeave) -> Meaning | None:
         began = self._clock()
         if state.is_too_late(began):  # after the admission, which may have taken a long pause
-            return Meaning(Kind.TOO_LATE, _TOO_LATE)
+            return Meaning(AnswerKind.TOO_LATE, _TOO_LATE)
         if not state.is_recorded:
             await self.record(state.intent)
             state.is_recorded = True
         if not self._circuit.take(state.intent.entry_id):
-            return Meaning(Kind.CIRCUIT_OPEN, Answer(0, "not_sent"))
+            return Meaning(AnswerKind.CIRCUIT_OPEN, Answer(0, "not_sent"))
         try:
             meaning = await self._post(state.intent, may_leave)
         finally:
@@ -380,7 +384,7 @@ class Delivery:
     async def _rest(self, state: DeliveryState, wait_s: float) -> None:
         """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
         state.spent_s += wait_s
-        is_used = state.last is not None and state.last.kind in {Kind.KEY_USED, Kind.IN_PROGRESS}
+        is_used = state.last is not None and state.last.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
         if not is_used or len(self.aside) >= MOST_ASIDE:
             await self._route.timing.sleep(wait_s)
             return
@@ -397,12 +401,12 @@ class Delivery:
         And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
         """
         if meaning.kind in _ACCESS and state.is_stored_denial(meaning.answer):
-            return replace(meaning, kind=Kind.REFUSED)
-        if meaning.kind is not Kind.READ:
+            return replace(meaning, kind=AnswerKind.REFUSED)
+        if meaning.kind is not AnswerKind.READ:
             return meaning
         if self._keys_of_events.setdefault(meaning.value, state.intent.key) != state.intent.key:
             said = f"the service gave event {meaning.value} to another row a moment ago"
-            return Meaning(Kind.UNREADABLE, replace(meaning.answer, message=said))
+            return Meaning(AnswerKind.UNREADABLE, replace(meaning.answer, message=said))
         if len(self._keys_of_events) > _REMEMBERED:
             del self._keys_of_events[next(iter(self._keys_of_events))]
         return meaning
@@ -410,25 +414,25 @@ class Delivery:
     def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
         answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
         match met.kind:
-            case Kind.READ:
+            case AnswerKind.READ:
                 return Receipt(met.value, answer, *counts)
-            case Kind.REFUSED:
+            case AnswerKind.REFUSED:
                 is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
                 return (Superseded if is_replay or answer.status in DENYING else Refusal)(answer, *counts)
-            case Kind.REFUSED_BY_PROXY:
+            case AnswerKind.REFUSED_BY_PROXY:
                 return Refusal(answer, *counts)
-            case Kind.NO_ACCESS:
+            case AnswerKind.NO_ACCESS:
                 return Blocked(answer, *counts, *flags)
-            case Kind.SCOPE_MISSING:
+            case AnswerKind.SCOPE_MISSING:
                 missing = self._route.scope_missing(answer, state.intent.channel_id)
                 self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
                 return Postponed(answer, missing, *counts, *flags)
-            case Kind.KEY_USED | Kind.IN_PROGRESS:
+            case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
                 return self._used_key(state, met)
-            case Kind.CLOSED:
+            case AnswerKind.CLOSED:
                 cause = met.cause or unavailable(answer, state.attempts)
                 return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
-            case Kind.TOO_LATE:
+            case AnswerKind.TOO_LATE:
                 return Uncertain(answer, *counts)
             case _ if self._route.closed is None and state.has_left:
                 message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
@@ -440,7 +444,7 @@ class Delivery:
     def _used_key(self, state: DeliveryState, met: Meaning) -> Verdict:
         """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
         counts = (state.attempts, state.copies)
-        is_bare, was_refused = met.kind is Kind.KEY_USED, bool(state.intent.refused_request_id)
+        is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
         if not state.may_exist:
             return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
         if not is_bare or not state.is_used_up(self._clock()):
@@ -510,13 +514,13 @@ class EventApi:
         answer = await self._http.exchange(self._http.request("POST", self._events_url, content=b"{}", headers=headers))
         if isinstance(answer, HttpAnswer):
             return interpret(answer, self.limiter.timing.now())
-        return answer or Meaning(Kind.NOT_REACHED, Answer(0, "not_sent"))
+        return answer or Meaning(AnswerKind.NOT_REACHED, Answer(0, "not_sent"))
 
     async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
         headers = {"content-type": "application/json", "idempotency-key": intent.key}
         request = self._http.request("POST", self._events_url, content=intent.body, headers=headers)
         meaning = await self._events.ask_once(request, created_id, may_leave)
-        if meaning is not None and meaning.kind is Kind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
+        if meaning is not None and meaning.kind is AnswerKind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
             with suppress(SyncError):  # ask for something harmless: a proxy may refuse this row, another host would refuse all
                 await self.classifications()
             return self._events.place(meaning)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -23,20 +23,8 @@ if IS_WORKING:
     from pipelines.run.service import open_api
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.ledger.choices import (
-        Apply,
-        Change,
-        Choice,
-        NoChange,
-        Release,
-        Remove,
-        Resend,
-        SameAs,
-        SetAside,
-        TakeBack,
-        TakeEvent,
-    )
-    from state.ledger.decisions import Proposal, Resolved, propose, raise_all
+    from state.ledger.choices import Change, Choice, NoChange, Option
+    from state.ledger.decisions import Outcome, Resolved, propose, raise_all
     from state.ledger.standing import FeedScope
 
 _SAME_AS = "--same-as"
@@ -119,25 +107,25 @@ def resolve(  # the options of the surface
     """
     settings, output = current_settings(), Output(json=as_json)
     configure_logs(settings)
-    choices: dict[str, Choice | None] = {
-        "--applied": Apply() if applied else None,
-        "--ignore": SetAside() if ignore else None,
-        _SAME_AS: None if same_as is None else SameAs(typed_key(same_as) if same_as else None),
-        "--release": Release() if release else None,
-        "--event-id": None if event_id is None else TakeEvent(event_id),
-        "--removed": Remove() if removed else None,
-        "--resend": Resend() if resend else None,
-        "--undo": TakeBack() if undo else None,
+    wishes = {
+        Option.APPLIED: applied,
+        Option.IGNORE: ignore,
+        Option.SAME_AS: same_as is not None,
+        Option.RELEASE: release,
+        Option.EVENT_ID: event_id is not None,
+        Option.REMOVED: removed,
+        Option.RESEND: resend,
+        Option.UNDO: undo,
     }
-    given = {option: choice for option, choice in choices.items() if choice is not None}
+    given = [option for option, is_given in wishes.items() if is_given]
     if len(given) != 1:
         problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
-        raise ConfigError(problem, hint=f"say one of {', '.join(choices)}")
-    ((option, choice),) = given.items()
+        raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
+    choice = Choice(given[0], typed_key(same_as) if same_as else None, event_id or 0)
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
     if (same_as or event_id is not None) and (state is not None or len(words) != 1):
-        hint = f"name one row: `eventsync resolve {feed} ROW {option} ...`"
-        raise ConfigError(f"{option} names the one event of one row", hint=hint)
+        hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
+        raise ConfigError(f"{given[0]} names the one event of one row", hint=hint)
     with open_feed_session(feed) as session:
         name = session.scope.feed
         proposals = _proposals(session, choice, words, state)
@@ -149,10 +137,10 @@ def resolve(  # the options of the surface
             output.note("nothing was changed")
             return int(ExitCode.ATTENTION)
         # Other feeds are held as well whose rows give up an event, or get it back.
-        adopted = [one.outcome.adopted for one in proposals if isinstance(one.outcome, Change) and one.outcome.adopted]
+        adopted = [change.adopted for change in proposals.values() if isinstance(change, Change) and change.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
-            decided = [_told(one) for one in decisions.resolve_all([one.row_key for one in proposals], choice)]
+            decided = [_told(one) for one in decisions.resolve(list(proposals), choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
     lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
     output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
@@ -190,7 +178,7 @@ class DecidedRow(TypedDict):
     other_key: str | None
 
 
-def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> Sequence[Proposal]:
+def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Outcome]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (state is None) is not bool(words):
         hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
@@ -198,28 +186,29 @@ def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], st
     if state is not None:
         listed = chosen_rows(session.queries, session.scope, parse_choice(state))
         keys = list(dict.fromkeys(RowKey(row["row_key"]) for row in listed if row["row_key"]))
-        return [one for one in propose(session.engine, session.scope, keys, choice) if isinstance(one.outcome, Change)]
-    proposals = propose(session.engine, session.scope, words, choice)
-    unknown = [one.row_key for one in proposals if one.outcome is None]
+        outcomes = propose(session.engine, session.scope, keys, choice)
+        return {key: outcome for key, outcome in outcomes.items() if isinstance(outcome, Change)}
+    outcomes = propose(session.engine, session.scope, words, choice)
+    unknown = [key for key, outcome in outcomes.items() if outcome is None]
     if unknown:
         raise session.unknown(unknown)
-    raise_all([one.outcome for one in proposals])
-    return proposals
+    raise_all(outcomes.values())
+    return outcomes
 
 
-def _is_confirmed(output: Output, feed: str, proposals: Sequence[Proposal], *, is_of_state: bool) -> bool:
+def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Outcome], *, is_of_state: bool) -> bool:
     """Ask about a risk, and about several rows of one state.
 
     Raises:
         ConfigError: there is no terminal to ask.
     """
-    risks = [f"{one.row_key}: {one.outcome.risk}" for one in proposals if isinstance(one.outcome, Change) and one.outcome.risk]
+    risks = [f"{key}: {change.risk}" for key, change in proposals.items() if isinstance(change, Change) and change.risk]
     is_many = is_of_state and len(proposals) > 1
     if not risks and not is_many:
         return True
     output.note(*risks)
     if is_many:
-        some = ", ".join(one.row_key for one in proposals[:_NAMED])
+        some = ", ".join(list(proposals)[:_NAMED])
         output.note(f"{len(proposals)} rows: {some}{' ...' * (len(proposals) > _NAMED)}")
     if output.is_json or not sys.stdin.isatty():
         if risks:
@@ -231,7 +220,7 @@ def _is_confirmed(output: Output, feed: str, proposals: Sequence[Proposal], *, i
 
 def _warning(session: FeedSession, choice: Choice) -> str:
     """Return what speaks against a named event: the service does not list it, or could not be asked."""
-    if not isinstance(choice, TakeEvent):
+    if choice.option is not Option.EVENT_ID:
         return ""
     policy = session.policy().model_copy(update={"max_pause_s": _PATIENCE_S})
     try:

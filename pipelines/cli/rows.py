@@ -78,8 +78,7 @@ def rows(
     output = Output(json=as_json)
     if unmapped:
         with open_state() as reader:
-            name = reader.feed_name(feed)
-            scope = reader.scope(name)
+            name, scope = reader.find_feed(feed)
             values = unmapped_of(reader.queries, scope) if scope else ()
         output.document(UnmappedValues(feed=name, unmapped=values))
         output.table(f"{name}: values that no lookup knows", UNMAPPED_COLUMNS, [value.line for value in values])
@@ -87,8 +86,7 @@ def rows(
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
     with open_state() as reader:
-        name = reader.feed_name(feed)
-        scope = reader.scope(name)
+        name, scope = reader.find_feed(feed)
         found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
         listed = islice(found, most)
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
@@ -211,41 +209,31 @@ def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]
     """Yield the rows asked for, choice by choice, oldest first; an ignored row is on no list but that of ignored ones."""
     for choice in choices:
         if choice in tuple(ProblemKind):
-            for page, events, candidates in problem_pages(queries, scope, ProblemKind(choice)):
-                for one in page:
-                    yield _problem(one, scope.feed, events.get(one.row_key), candidates.get(one.row_key))
+            yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
             continue
-        if choice in tuple(Waiting):
-            which = RowFilter(waiting=Waiting(choice))
-        elif choice in {RESENT, IGNORED}:
-            which = RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
-        else:
-            which = RowFilter(states=frozenset({EntryState(choice)}))
-        yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, which))
+        yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, filter_of(choice)))
 
 
-def problem_pages(
-    queries: LedgerQueries, scope: FeedScope, kind: ProblemKind
-) -> Iterator[tuple[Sequence[ProblemRecord], Mapping[RowKey, int], Mapping[RowKey, OtherEntry]]]:
-    """Yield the problems of a feed, page by page, with the events that their rows have, and what held rows resemble."""
-    after = 0
-    while page := queries.problems(scope, kind, after=after):
-        keys = {record.row_key for record in page if record.row_key}
-        yield page, queries.event_ids(scope, keys), queries.candidates(scope, keys) if kind is ProblemKind.HELD else {}
-        after = page[-1].problem_id
+def filter_of(choice: str) -> RowFilter:
+    """Return which entries a word of `--state` means."""
+    if choice in tuple(Waiting):
+        return RowFilter(waiting=Waiting(choice))
+    if choice in {RESENT, IGNORED}:
+        return RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
+    return RowFilter(states=frozenset({EntryState(choice)}))
 
 
-def _problem(record: ProblemRecord, feed: str, event_id: int | None, candidate: OtherEntry | None) -> ProblemRow:
+def _problem(record: ProblemRecord, feed: str) -> ProblemRow:
     found = [(reason, reason.column or reason.field) for reason in record.reasons]
     problem = "\n".join((f"{cell} {reason.found!r}: " if cell else "") + REASON_TEXTS[reason.code] for reason, cell in found)
     hint = "\n".join(reason.hint for reason in record.reasons)
     if record.kind is ProblemKind.HELD:
-        problem = f"it looks like the event of {candidate}" if candidate else problem
-        hint = _held_hint(feed, record.row_key, candidate)
-    elif record.kind is ProblemKind.REJECTED and event_id is not None:
-        problem += f"\nonline as event {event_id}, row now unusable"
+        problem = f"it looks like the event of {record.candidate}" if record.candidate else problem
+        hint = _held_hint(feed, record.row_key, record.candidate)
+    elif record.kind is ProblemKind.REJECTED and record.event_id is not None:
+        problem += f"\nonline as event {record.event_id}, row now unusable"
     words = {"place": record.origin, "problem": problem, "hint": hint}
-    return document_from(ProblemRow, record, state=record.kind, event_id=event_id, candidate=candidate, **words)
+    return document_from(ProblemRow, record, state=record.kind, **words)
 
 
 def entry_of(record: RowRecord, feed: str, choice: str = "") -> Entry:

@@ -33,7 +33,7 @@ from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from pipelines.run.write_back import WrittenBack, write_back_rows
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
-from state.ledger.outbox import Outbox
+from state.ledger.outbox import Outbox, open_outbox
 from state.ledger.standing import Standing
 from state.notes import MediaMemory, add_notices, put_pace
 from state.queries import LedgerQueries
@@ -116,9 +116,8 @@ class FeedRun:
 
     def open_outbox(self, lease: LeaseKeeper) -> Outbox:
         """Return what this run would send, as its options choose."""
-        return self.context.ledger(self.mapping).open_outbox(
-            self.identity.run_id,
-            lease.token,
+        return open_outbox(
+            self.context.ledger(self.mapping).fence(self.identity.run_id, lease.token),
             limit=self.options.limit,
             keys=[RowKey(key) for key in self.options.keys] or None,
             key_memory_s=self.mapping.publish.key_memory_s,

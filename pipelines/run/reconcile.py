@@ -22,7 +22,7 @@ from connectors.event_api.lists import EventList, ListedEvent
 from pipelines.run.options import Advance
 from pipelines.run.signals import run_async
 from state.ledger.decisions import Found
-from state.ledger.standing import ReconcileCandidate
+from state.ledger.standing import RowRecord
 
 KEY_FIELDS = ("idempotencyKey", "idempotency_key")
 """Fields for the key that an event was created under; another key there is another row's event."""
@@ -68,7 +68,7 @@ class RowVerdict:
     `may_be_resent`: no event of the list can be the row's.
     """
 
-    row: ReconcileCandidate
+    row: RowRecord
     verdict: Verdict
     event_ids: tuple[int, ...]
     why: str
@@ -105,7 +105,8 @@ class _Match:
 class _Search:
     """A row, the payloads that its event may show, by their bodies, and the matches found: all counted, the first few stored."""
 
-    row: ReconcileCandidate
+    row: RowRecord
+    is_rival: bool
     payloads: Mapping[bytes, Mapping[str, Any]]
     counts: Counter[Strength] = field(default_factory=Counter)
     matches: dict[Strength, list[_Match]] = field(default_factory=lambda: defaultdict(list))
@@ -143,12 +144,12 @@ class _Search:
 class Matching:
     """One search: rows first, then every event once, then the verdicts. Memory grows with the rows, not with the events."""
 
-    def __init__(self, rows: Iterable[ReconcileCandidate]) -> None:
+    def __init__(self, rows: Iterable[tuple[RowRecord, bool]]) -> None:
         self._searches: list[_Search] = []
         self._by_look: dict[tuple[str, datetime | None], list[_Search]] = defaultdict(list)
-        for row in rows:
-            bodies = (row.body, row.baseline, row.asked)
-            one = _Search(row, {body: orjson.loads(body) for body in bodies if body is not None})
+        for row, is_rival in rows:
+            bodies = (row.body, row.baseline_body, row.drift_body)
+            one = _Search(row, is_rival, {body: orjson.loads(body) for body in bodies if body is not None})
             self._searches.append(one)
             looks = set()
             for payload in one.payloads.values():
@@ -184,7 +185,7 @@ class Matching:
 
     def verdicts(self, owners: Mapping[int, str]) -> Iterator[RowVerdict]:
         """Yield the verdict on every row that is no rival. `owners`: which events are rows already, by id."""
-        return (self._verdict(one, owners) for one in self._searches if not one.row.is_rival)
+        return (self._verdict(one, owners) for one in self._searches if not one.is_rival)
 
     def _verdict(self, one: _Search, owners: Mapping[int, str]) -> RowVerdict:
         for strength in (Strength.CERTAIN, Strength.STRONG):
@@ -218,7 +219,7 @@ class Matching:
         if len(free) > 1 or count > _STORED:
             return RowVerdict(one.row, Verdict.CANDIDATE, _ids(free), f"{count} events look like it")
         why = "it shows the row's idempotency key" if is_certain else f"{', '.join(first.agree)} agree, and nothing differs"
-        shows_news = not free[0].differ and free[0].body not in {one.row.body, one.row.baseline}
+        shows_news = not free[0].differ and free[0].body not in {one.row.body, one.row.baseline_body}
         return RowVerdict(one.row, Verdict.FOUND, _ids(free), why, free[0].body if shows_news else None)
 
 
@@ -282,7 +283,7 @@ def _are_alike(pairs: Iterable[tuple[object, object]]) -> bool | None:
 
 
 def reconcile(
-    rows: Iterable[ReconcileCandidate],
+    rows: Iterable[tuple[RowRecord, bool]],
     open_api: Callable[[], AbstractAsyncContextManager[EventApi]],
     owners: Callable[[Collection[int]], Mapping[int, str]],
     record: Callable[[Sequence[Found]], Collection[Found]] | None,

@@ -33,9 +33,9 @@ from pipelines.run.brakes import BrakeResult, check_brakes
 from pipelines.run.options import Advance, RunOptions, Window
 from pipelines.run.signals import raise_if_stopped, signals_raised
 from state.ledger.accounts import ReadKind, StagePolicy, StageReport
-from state.ledger.gate import NO_BOOKMARK, Bookmark
+from state.ledger.gate import NO_BOOKMARK, Bookmark, repeat_read
 from state.ledger.ledger import Ledger
-from state.ledger.stage import Stage
+from state.ledger.stage import Stage, open_stage
 
 CHUNK_ROWS = 2_000
 """Rows of one stage transaction: large enough for batched statements and few flushes to disk, small enough for flat memory."""
@@ -303,7 +303,7 @@ def stage(job: StageJob) -> Staged:
     if unchanged is not None:
         brakes: list[BrakeResult] = []
         policy, brake = job.policy(ReadKind.FULL), _brake(job, brakes)
-        report = job.ledger.repeat_read(job.run_id, job.fence, policy, last_stamp, str(unchanged), brake)
+        report = repeat_read(job.ledger.fence(job.run_id, job.fence), policy, last_stamp, str(unchanged), brake)
         if report is not None:
             job.advance(report.account.read)
             notice = f"unchanged since it was read {unchanged.read_at:%Y-%m-%d %H:%M} UTC"
@@ -351,10 +351,9 @@ def _read(
         kind = ReadKind.FULL if reading.is_whole else job.plan.kind
         if options.keys or options.window:
             kind = ReadKind.CHOSEN
-        staging = job.ledger.open_stage(
-            job.run_id,
+        staging = open_stage(
+            job.ledger.fence(job.run_id, job.fence),
             is_whole=reading.is_whole and kind is not ReadKind.CHOSEN,
-            fence=job.fence,
             stamp=str(fingerprint) if is_as_seen else "",
             policy=job.policy(kind),
             digests_of=known_stamp if uses_digests else None,

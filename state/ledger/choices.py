@@ -6,72 +6,40 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName, RowKey, fingerprint, idempotency_key
 from state.enums import Decision, DriftKind, EntryState
-from state.ledger.entries import (
-    CANCELLED,
-    channel_of,
-    duplicate_digest_of,
-    ends_at_of,
-    kind_of_drift,
-    may_be_pinned_anew,
-    used_revisions,
-)
+from state.ledger import entries
 from state.ledger.standing import RowRecord
 from state.tables import NO_DRIFT
 
 
-@dataclass(frozen=True, slots=True)
-class TakeEvent:
-    """`event_id`: the row is delivered, as the event of this id."""
+class Option(StrEnum):
+    """What may be chosen for a row, by the option of `eventsync resolve`."""
 
-    event_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class Resend:
-    """`resend`: the row may be sent again."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """`ignore`: the row is off every list until it changes at its source."""
+    EVENT_ID = "--event-id"
+    RESEND = "--resend"
+    IGNORE = "--ignore"
+    APPLIED = "--applied"
+    SAME_AS = "--same-as"
+    RELEASE = "--release"
+    REMOVED = "--removed"
+    UNDO = "--undo"
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
-    """`applied`: the drift was applied by hand at the service."""
+class Choice:
+    """What was chosen. `row_key`: whose event a held row takes over, None for its candidate's; `event_id`: the one named."""
 
-
-@dataclass(frozen=True, slots=True)
-class SameAs:
-    """`same_as`: the held row is the event of another key. `row_key`: that key; None for the candidate that is shown."""
-
+    option: Option
     row_key: RowKey | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """`release`: the held row is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Remove:
-    """`removed`: the event is gone from the service."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeBack:
-    """`undo`: the last decision is taken back."""
-
-
-Choice = TakeEvent | Resend | SetAside | Apply | SameAs | Release | Remove | TakeBack
+    event_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,25 +125,23 @@ def decide(  # noqa: C901, PLR0911  # one arm per choice
 
     `other`: the entry that `same_as` means, or whose event was taken over; `undo`: of the last decision.
     """
-    match choice:
-        case TakeEvent(event_id):
-            return _take_event(record, event_id)
-        case Resend():
+    match choice.option:
+        case Option.EVENT_ID:
+            return _take_event(record, choice.event_id)
+        case Option.RESEND:
             return _resend(record)
-        case SetAside():
+        case Option.IGNORE:
             return _ignore(record, has_warnings=has_warnings)
-        case Apply():
+        case Option.APPLIED:
             return _apply(record)
-        case SameAs():
+        case Option.SAME_AS:
             return _adopt(record, other)
-        case Release():
+        case Option.RELEASE:
             return _release(record)
-        case Remove():
+        case Option.REMOVED:
             return _remove(record)
-        case TakeBack():
+        case Option.UNDO:
             return _undo(record, undo, other)
-        case _:
-            assert_never(choice)
 
 
 def may_be_removed(record: RowRecord) -> bool:
@@ -402,26 +368,30 @@ def wanted_of(row: Mapping[str, Any]) -> tuple[str, bytes | None]:
 def applied(row: Record) -> dict[str, Any]:
     """Make the drift the baseline, as it was shown."""
     body, columns = row.drift_body, {"baseline_body": row.drift_body, "baseline_fingerprint": row.drift_fingerprint}
-    digests = {"twin_digest": duplicate_digest_of(body), "ends_at": ends_at_of(body), "ignored_fingerprint": None}
+    digests = {"twin_digest": entries.duplicate_digest_of(body), "ends_at": entries.ends_at_of(body), "ignored_fingerprint": None}
     return columns | digests | NO_DRIFT
 
 
 def pinned(body: bytes) -> dict[str, Any]:
     """Pin a body. The next read adds its cover image: the fingerprint is that of a payload without one."""
     columns = {"body": body, "fingerprint": fingerprint(body, ""), "cover_url": None, "cover_on_error": None}
-    return columns | {"twin_digest": duplicate_digest_of(body), "channel_id": channel_of(body), "ends_at": ends_at_of(body)}
+    return columns | {
+        "twin_digest": entries.duplicate_digest_of(body),
+        "channel_id": entries.channel_of(body),
+        "ends_at": entries.ends_at_of(body),
+    }
 
 
 def drift_against(shown: tuple[str, bytes], asked: tuple[str, bytes | None], *, is_removed: bool = False) -> dict[str, Any]:
     """Return the drift columns of an entry that shows one thing and is asked for another."""
     wanted, body = asked
     kind: DriftKind | None = None
-    if wanted == CANCELLED:
+    if wanted == entries.CANCELLED:
         body, kind = None, DriftKind.CANCELLED
     elif wanted == shown[0] and not is_removed:
         return dict(NO_DRIFT)
     elif body is not None:
-        kind = DriftKind.RETURNED if is_removed else kind_of_drift(shown[1], body)
+        kind = DriftKind.RETURNED if is_removed else entries.kind_of_drift(shown[1], body)
     return {"drift_body": body, "drift_fingerprint": wanted, "drift_kind": kind and kind.value}
 
 
@@ -492,7 +462,7 @@ def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
         return before if row.decision == Decision.REMOVED else {}
     is_to_be_sent = undo.decision in (Decision.RESEND, Decision.RETRY)
     is_unanswered = then["unanswered_at"] is not None
-    if is_to_be_sent and may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
+    if is_to_be_sent and entries.may_be_pinned_anew(EntryState(then["state"]), then["attempts"], is_unanswered=is_unanswered):
         before |= NO_DRIFT
     elif (
         is_to_be_sent
@@ -512,7 +482,7 @@ def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
 
 def next_key(connection: Connection, row: Record, namespace: str, feed: FeedName) -> dict[str, Any]:
     """Give an entry the next key that none of its events has, under which nothing was sent."""
-    used = used_revisions(connection, [row.id])[row.id]
+    used = entries.used_revisions(connection, [row.id])[row.id]
     revision = row.revision + 1
     while revision in used:
         revision += 1

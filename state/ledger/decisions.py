@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import Connection, Engine, case, exists, func, select, update
 
@@ -16,40 +16,9 @@ from mappings.row_key import FeedName, RowKey
 from state.database import in_pages, reading
 from state.enums import Decision, EntryState, ProblemKind
 from state.errors import LeaseLostError
+from state.ledger import choices
 from state.ledger.accounts import dump_answer
-from state.ledger.choices import (
-    ADOPTED,
-    FOUND,
-    RESOLVED,
-    Apply,
-    Change,
-    Choice,
-    NoChange,
-    NotPossibleError,
-    Other,
-    Record,
-    Release,
-    Remove,
-    Resend,
-    SameAs,
-    SetAside,
-    TakeBack,
-    TakeEvent,
-    UndoRecord,
-    applied,
-    decide,
-    drift_against,
-    is_ignored_anew,
-    load_undo,
-    may_be_removed,
-    next_key,
-    pinned,
-    restored,
-    shown_of,
-    undo_of,
-    waits_for_access,
-    wanted_of,
-)
+from state.ledger.choices import Change, Choice, NoChange, NotPossibleError, Option
 from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, earlier_events, find_owners, mark_anew
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
@@ -66,20 +35,8 @@ _NO_BASELINE = {"baseline_body": None, "baseline_fingerprint": None}
 _IN_SOURCE = {"vanished_at": None, "past_at": None, "vanished_by": ""}
 
 
-class UnknownRowError(ConfigError):
-    """The ledger has no entry of a row that was named."""
-
-
 class EventTakenError(ConfigError):
     """An event id was given to a row that another row of the same destination has."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """What a choice would do to a row: the error where it is not possible, None where the ledger has no such row."""
-
-    row_key: RowKey
-    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +83,22 @@ class Found:
 class _Situation:
     """One entry as it is decided on. `giver`: the entry whose event it takes over or gives back, `other` for people."""
 
-    row: Record
+    row: choices.Record
     record: RowRecord
-    outcome: Outcome
-    giver: Record | None
-    undo: UndoRecord | None
+    outcome: Change | NoChange | NotPossibleError
+    giver: choices.Record | None
+    undo: choices.UndoRecord | None
 
 
-def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Proposal, ...]:
-    """Return what a choice would do to these rows; nothing is written."""
+def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> dict[RowKey, Outcome]:
+    """Return what a choice would do to these rows; nothing is written.
+
+    The error where it is not possible, None where the ledger has no such row.
+    """
     with reading(engine) as connection:
         scopes = select(SCOPE.c.id).where(SCOPE.c.destination == feed.destination, SCOPE.c.feed == feed.feed)
         situations = _weigh(connection, connection.execute(scopes).scalar_one(), row_keys, choice)
-    outcomes = (situation.outcome if situation else None for situation in situations)
-    return tuple(Proposal(*pair) for pair in zip(row_keys, outcomes, strict=True))
+    return {key: situation.outcome if situation else None for key, situation in zip(row_keys, situations, strict=True)}
 
 
 def raise_all(outcomes: Collection[Outcome]) -> None:
@@ -173,7 +132,7 @@ class Decisions:
         with self._transaction() as connection:
             if row_keys is None:  # of those whose access was denied there are no more than were in flight at a time
                 denied = records.where(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.denied_request_id != "")
-                meant = [record for record in map(as_record, connection.execute(denied)) if waits_for_access(record)]
+                meant = [record for record in map(as_record, connection.execute(denied)) if choices.waits_for_access(record)]
             else:
                 rows = (connection.execute(records.where(ENTRY.c.row_key == row_key)).all() for row_key in row_keys)
                 meant = [as_record(row) for found in rows for row in found]
@@ -183,28 +142,18 @@ class Decisions:
         left_alone = tuple(LeftAlone(row_key, because) for row_key, because in reasons.items() if because)
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
-    def resolve(self, row_key: RowKey, choice: Choice) -> Resolved | None:
-        """Do what a person has chosen for one row; None where the ledger has no entry of this key.
-
-        Raises `NotPossibleError`, and `EventTakenError` for another row's event.
-        """
-        try:
-            return self.resolve_all([row_key], choice)[0]
-        except UnknownRowError:
-            return None
-
-    def resolve_all(self, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Resolved, ...]:
+    def resolve(self, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Resolved, ...]:
         """Do what a person has chosen for these rows: for all of them, or for none. Repeating it changes nothing.
 
-        Raises `UnknownRowError`, `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
+        Raises `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
         """
+        resolved = []
         with self._transaction() as connection:
             situations = _weigh(connection, self._run.scope_id, row_keys, choice)
             raise_all([situation.outcome for situation in situations if situation])
-            resolved = []
             for situation in situations:
-                if situation is None or situation.outcome is None or isinstance(situation.outcome, NotPossibleError):
-                    raise UnknownRowError("there is no such row in the ledger")
+                if situation is None or isinstance(situation.outcome, NotPossibleError):
+                    raise NotPossibleError("there is no such row in the ledger", hint="`eventsync rows` shows the keys")
                 if isinstance(situation.outcome, Change):
                     self._write(connection, situation, choice, situation.outcome)
                 after = connection.execute(RECORDS.where(ENTRY.c.id == situation.row.id)).one()
@@ -251,7 +200,7 @@ class Decisions:
         return sum(connection.execute(reopened.where(ENTRY.c.row_key.in_(page))).rowcount for page in pages)
 
     def _deliver(self, connection: Connection, found: Found) -> bool:
-        columns = self._decided(EntryState.DELIVERED, Decision.RECONCILED, found.event_id) | _answer(FOUND, found.how)
+        columns = self._decided(EntryState.DELIVERED, Decision.RECONCILED, found.event_id) | _answer(choices.FOUND, found.how)
         which = [ENTRY.c.id == found.entry_id, ENTRY.c.revision == found.revision, ENTRY.c.event_id.is_(None)]
         which.append(ENTRY.c.state.in_([state.value for state in (*SEEKABLE, EntryState.PENDING)]))
         if found.shown is not None:
@@ -259,7 +208,7 @@ class Decisions:
             row = connection.execute(select(ENTRY).where(*which)).one_or_none()
             if row is None:
                 return False
-            columns |= applied(row)
+            columns |= choices.applied(row)
             mark_anew(connection, [(row.id, columns["twin_digest"])])
         return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
@@ -267,34 +216,32 @@ class Decisions:
         self, connection: Connection, situation: _Situation, choice: Choice, change: Change
     ) -> None:
         row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
-        match choice:
-            case TakeBack():
+        match choice.option:
+            case Option.UNDO:
                 self._take_back(connection, situation, columns)
                 return
-            case Remove():
+            case Option.REMOVED:
                 self._remove(connection, situation, change, columns)
                 return
-            case TakeEvent():
+            case Option.EVENT_ID:
                 if change.event_id is not None and change.event_id != row.event_id:
                     self._claim_event(connection, situation.record.row_key, change.event_id)
                     was = row.state.replace("_", " ")
-                    columns |= _answer(RESOLVED, f"{self._by} said that it is event {change.event_id}; it was {was}")
-            case Resend():
+                    columns |= _answer(choices.RESOLVED, f"{self._by} said that it is event {change.event_id}; it was {was}")
+            case Option.RESEND:
                 columns |= self._send_again(connection, row, change)
-            case SetAside():
-                columns["ignored_fingerprint"] = wanted_of(row._asdict())[0]
-            case Apply():
-                columns |= applied(row)
-            case Release() if row.body:
+            case Option.IGNORE:
+                columns["ignored_fingerprint"] = choices.wanted_of(row._asdict())[0]
+            case Option.APPLIED:
+                columns |= choices.applied(row)
+            case Option.RELEASE if row.body:
                 columns |= {"candidate_id": None, "attempts": 0}
-            case Release():  # an upgrade made the entry: only a read knows what to send
+            case Option.RELEASE:  # an upgrade made the entry: only a read knows what to send
                 drop_bookmark(connection, self._run.scope_id)
-            case SameAs():
+            case Option.SAME_AS:
                 columns |= self._adopt(connection, situation, change)
-            case _:
-                assert_never(choice)
         adopted_id = None if change.adopted is None else change.adopted.record.entry_id
-        self._update(connection, row.id, columns | undo_of(row, columns, adopted_id=adopted_id))
+        self._update(connection, row.id, columns | choices.undo_of(row, columns, adopted_id=adopted_id))
 
     def _update(self, connection: Connection, entry_id: int, columns: dict[str, Any]) -> None:
         connection.execute(update(ENTRY).where(ENTRY.c.id == entry_id).values(**columns))
@@ -310,16 +257,16 @@ class Decisions:
             columns |= {"decision": decision.value, "decided_at": now, "decided_by": self._by}
         return columns
 
-    def _send_again(self, connection: Connection, row: Record, change: Change) -> dict[str, Any]:
+    def _send_again(self, connection: Connection, row: choices.Record, change: Change) -> dict[str, Any]:
         columns: dict[str, Any] = {"attempts": 0} if change.decision is Decision.RETRY else {}
         if not change.is_next_revision:
             return columns
-        columns |= next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
+        columns |= choices.next_key(connection, row, self._run.namespace, self._run.feed) | _NO_BASELINE
         if row.removed_at is None:
-            shown, body = shown_of(row._asdict())
+            shown, body = choices.shown_of(row._asdict())
             return columns | {"body": body, "fingerprint": shown}
         # The event is created again as the source asks for it now.
-        return columns | pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
+        return columns | choices.pinned(row.drift_body) | NO_DRIFT | {"removed_at": None, "copies": 0}
 
     def _adopt(self, connection: Connection, situation: _Situation, change: Change) -> dict[str, Any]:
         """Move the event of another entry to this one; what the row asks for is drift against it."""
@@ -330,20 +277,20 @@ class Decisions:
         self._check_lease(giver.scope_id)
         now = self._run.now()
         given = {"state": EntryState.SUPERSEDED.value, "event_id": None, "candidate_id": row.id, "updated_at": now, "copies": 0}
-        given |= next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
+        given |= choices.next_key(connection, giver, giver.namespace, giver.feed) | NO_DRIFT | UNDECIDED | _IN_SOURCE
         given |= {"ignored_fingerprint": None, "past_at": giver.past_at or now}
-        given |= _answer(ADOPTED, f"{self._by} said that its event is that of {row_key}")
-        given |= undo_of(giver, given, Decision.SAME_AS)
+        given |= _answer(choices.ADOPTED, f"{self._by} said that its event is that of {row_key}")
+        given |= choices.undo_of(giver, given, Decision.SAME_AS)
         connection.execute(update(ENTRY).where(ENTRY.c.id == giver.id).values(**given))
         self._forget_read(connection, giver.scope_id)
         if change.event_id is not None:
             self._claim_event(connection, row_key, change.event_id)
-        shown, body = shown_of(giver._asdict())
+        shown, body = choices.shown_of(giver._asdict())
         columns = {name: getattr(giver, name) for name in ("twin_digest", "channel_id", "ends_at", "sent_run", "copies")}
         columns |= {"body": body, "fingerprint": shown, "cover_url": None, "cover_on_error": None} | _NO_BASELINE | _IN_SOURCE
         columns |= {"candidate_id": None, "ignored_fingerprint": None, "attempts": 0, "unanswered_at": None}
-        columns |= _answer(ADOPTED, f"{self._by} said that it is the event of {change.adopted}")
-        return columns | (drift_against((shown, body), wanted_of(row._asdict())) if row.body else NO_DRIFT)
+        columns |= _answer(choices.ADOPTED, f"{self._by} said that it is the event of {change.adopted}")
+        return columns | (choices.drift_against((shown, body), choices.wanted_of(row._asdict())) if row.body else NO_DRIFT)
 
     def _check_lease(self, scope_id: int) -> None:
         if scope_id != self._run.scope_id and scope_id not in self._others:
@@ -354,7 +301,7 @@ class Decisions:
 
     def _remove(self, connection: Connection, situation: _Situation, change: Change, columns: dict[str, Any]) -> None:
         """Note that events are gone: the entry's earlier ones, and its own where that is vanished or cancelled."""
-        row, now, is_of_event = situation.row, self._run.now(), may_be_removed(situation.record)
+        row, now, is_of_event = situation.row, self._run.now(), choices.may_be_removed(situation.record)
         standing = (EARLIER.c.entry_id == row.id, EARLIER.c.removed_at.is_(None))
         revisions = tuple(connection.execute(select(EARLIER.c.revision).where(*standing)).scalars())
         connection.execute(update(EARLIER).where(*standing).values(removed_at=now))
@@ -362,21 +309,21 @@ class Decisions:
             columns |= {"removed_at": now, **NO_DRIFT}
         elif change.decision is not Decision.REMOVED:
             columns = {"updated_at": now}
-        undo = undo_of(row, columns, Decision.REMOVED, is_of_event=is_of_event, revisions=revisions)
+        undo = choices.undo_of(row, columns, Decision.REMOVED, is_of_event=is_of_event, revisions=revisions)
         self._update(connection, row.id, columns | undo)
 
     def _take_back(self, connection: Connection, situation: _Situation, columns: dict[str, Any]) -> None:
         row, undo, giver, now = situation.row, situation.undo, situation.giver, self._run.now()
-        if undo is None or is_ignored_anew(situation.record, undo):
+        if undo is None or choices.is_ignored_anew(situation.record, undo):
             columns["ignored_fingerprint"] = None
         else:
-            columns = restored(row, undo) | {"undo": None, "updated_at": now}
+            columns = choices.restored(row, undo) | {"undo": None, "updated_at": now}
             removed = (EARLIER.c.entry_id == row.id, EARLIER.c.revision.in_(undo.revisions))
             connection.execute(update(EARLIER).where(*removed).values(removed_at=None))
         self._update(connection, row.id, columns)
         if giver is not None and columns.get("state") == EntryState.HELD:
             self._check_lease(giver.scope_id)
-            self._update(connection, giver.id, {**load_undo(giver.undo).before, "undo": None, "updated_at": now})
+            self._update(connection, giver.id, {**choices.load_undo(giver.undo).before, "undo": None, "updated_at": now})
             self._forget_read(connection, giver.scope_id)
 
     def _claim_event(self, connection: Connection, row_key: RowKey, event_id: int) -> None:
@@ -397,7 +344,7 @@ class Decisions:
 def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Choice) -> list[_Situation | None]:
     """Read the entries and decide about each, None where there is none; of several that want the same event, none gets it."""
     situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
-    if not isinstance(choice, SameAs):
+    if choice.option is not Option.SAME_AS:
         return situations
     rivals = Counter(one.giver.id for one in situations if one and one.giver and isinstance(one.outcome, Change))
     for number, one in enumerate(situations):
@@ -413,28 +360,28 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     if row is None:
         return None
     record, giver, undo, has_warnings = _record_of(connection, row), None, None, False
-    if isinstance(choice, SameAs):
+    if choice.option is Option.SAME_AS:
         giver = _giver(connection, row, choice)
-    elif isinstance(choice, TakeBack) and row.undo:
-        undo = load_undo(row.undo)
+    elif choice.option is Option.UNDO and row.undo:
+        undo = choices.load_undo(row.undo)
         giver = None if undo.adopted_id is None else _find(connection, ENTRY.c.id == undo.adopted_id)
-    elif isinstance(choice, SetAside):
+    elif choice.option is Option.IGNORE:
         listed = (PROBLEM.c.scope_id == scope_id, PROBLEM.c.kind == ProblemKind.WARNING.value, PROBLEM.c.listed_run != "")
         warned = select(exists().where(*listed, PROBLEM.c.row_key == storable(row.row_key)))
         has_warnings = bool(connection.execute(warned).scalar())
     other = None
     if giver is not None:
         place = ("", "") if giver.scope_id == scope_id else (giver.feed, giver.destination)
-        other = Other(_record_of(connection, giver), FeedName(place[0]), place[1])
-    outcome: Outcome
+        other = choices.Other(_record_of(connection, giver), FeedName(place[0]), place[1])
+    outcome: Change | NoChange | NotPossibleError
     try:
-        outcome = decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
+        outcome = choices.decide(record, choice, has_warnings=has_warnings, other=other, undo=undo)
     except NotPossibleError as problem:
         outcome = problem
     return _Situation(row, record, outcome, giver, undo)
 
 
-def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None:
+def _giver(connection: Connection, row: choices.Record, choice: Choice) -> choices.Record | None:
     """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
     candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
     if choice.row_key is None:
@@ -445,11 +392,11 @@ def _giver(connection: Connection, row: Record, choice: SameAs) -> Record | None
     return candidate if named is None else named
 
 
-def _find(connection: Connection, *which: Any) -> Record | None:
+def _find(connection: Connection, *which: Any) -> choices.Record | None:
     return connection.execute(_WITH_SCOPE.where(*which)).one_or_none()
 
 
-def _record_of(connection: Connection, row: Record) -> RowRecord:
+def _record_of(connection: Connection, row: choices.Record) -> RowRecord:
     return replace(as_record(row), earlier_event_ids=earlier_events(connection, [row.id]).get(row.id, ()))
 
 
@@ -457,7 +404,7 @@ def _why_left_alone(record: RowRecord, states: Collection[EntryState]) -> str:
     """Return why a retry of these states does not send a row again, "" if it does."""
     if record.state is EntryState.PENDING:
         hint = "; if the service only repeats a denial that it has stored: `eventsync resolve FEED KEY --resend`"
-        return "it is pending: the next run sends it" + hint * waits_for_access(record)
+        return "it is pending: the next run sends it" + hint * choices.waits_for_access(record)
     if record.state not in states:
         return f"it is {record.state.value.replace('_', ' ')}"
     is_gone = record.vanished_at is not None or record.past_at is not None or not record.is_asked_for

@@ -14,25 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    Update,
-    and_,
-    bindparam,
-    case,
-    exists,
-    false,
-    func,
-    insert,
-    literal,
-    literal_column,
-    or_,
-    select,
-    true,
-    update,
-)
+import sqlalchemy as sa
 
 from mappings.event import as_draft
 from mappings.outcome import MappedRow
@@ -48,65 +30,67 @@ CANCELLED = "cancelled"
 """What stands in place of a payload's fingerprint where the source says that an event is off."""
 UNDECIDED = {"decision": None, "decided_at": None, "decided_by": None, "undo": None}
 WITHOUT_EVENT = (EntryState.REFUSED.value, EntryState.SUPERSEDED.value, EntryState.HELD.value)
-SOME = ENTRY.c.id.in_(bindparam("entries", expanding=True))
-IS_SET_ASIDE = func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
+SOME = ENTRY.c.id.in_(sa.bindparam("entries", expanding=True))
+IS_SET_ASIDE = sa.func.coalesce(ENTRY.c.decision, "") == Decision.IGNORE.value
 """A person has ignored the entry: it stays as it is, and is on no list."""
-IS_IN_SOURCE = and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
+IS_IN_SOURCE = sa.and_(ENTRY.c.vanished_at.is_(None), ENTRY.c.past_at.is_(None))
 """The row of the entry is not marked as gone."""
-IS_NEVER_SENT = and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0)
+IS_NEVER_SENT = sa.and_(ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.attempts == 0)
 _OUT = (EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.CONFLICT)
-_IS_UNANSWERED = and_(ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None))
-MAY_BE_OUT = and_(or_(ENTRY.c.state.in_([state.value for state in _OUT]), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
+_IS_UNANSWERED = sa.and_(
+    ENTRY.c.state.in_((EntryState.PENDING.value, EntryState.BLOCKED.value)), ENTRY.c.unanswered_at.is_not(None)
+)
+MAY_BE_OUT = sa.and_(sa.or_(ENTRY.c.state.in_([state.value for state in _OUT]), _IS_UNANSWERED), ENTRY.c.removed_at.is_(None))
 """The service has the event of the entry, or may have it."""
-BASELINE = func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")
-_BASELINE_FINGERPRINT = func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
+BASELINE = sa.func.coalesce(ENTRY.c.baseline_body, ENTRY.c.body).label("body")
+_BASELINE_FINGERPRINT = sa.func.coalesce(ENTRY.c.baseline_fingerprint, ENTRY.c.fingerprint)
 MARK_BYTES = 8
 """Of a digest's sixteen: a mark only leads to the entries, which have the whole digest."""
-MARK = func.substr(ENTRY.c.twin_digest, 1, MARK_BYTES)
+MARK = sa.func.substr(ENTRY.c.twin_digest, 1, MARK_BYTES)
 """An entry's duplicate mark."""
 
 
-def is_forgotten(now: datetime, key_memory_s: float) -> ColumnElement[bool]:
+def is_forgotten(now: datetime, key_memory_s: float) -> sa.ColumnElement[bool]:
     """Whether an attempt went unanswered so long ago that the service may have forgotten its key; never unknown.
 
     Answers 429 aside: a service that keeps to its limit has created nothing.
     """
-    is_late = func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
-    return and_(is_late, ~ENTRY.c.is_limited)
+    is_late = sa.func.coalesce(ENTRY.c.unanswered_at <= now - timedelta(seconds=key_memory_s), False)
+    return sa.and_(is_late, ~ENTRY.c.is_limited)
 
 
-def is_to_come(ends_at: ColumnElement[datetime | None], now: datetime | None) -> ColumnElement[bool]:
+def is_to_come(ends_at: sa.ColumnElement[datetime | None], now: datetime | None) -> sa.ColumnElement[bool]:
     """Whether an event is not over by then; without a time, none is over."""
-    return true() if now is None else or_(ends_at.is_(None), ends_at > now)
+    return sa.true() if now is None else sa.or_(ends_at.is_(None), ends_at > now)
 
 
-def count_entries(connection: Connection, *which: ColumnElement[bool]) -> int:
+def count_entries(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> int:
     """Count the entries that meet these conditions."""
-    return connection.execute(select(func.count()).select_from(ENTRY).where(*which)).scalar_one()
+    return connection.execute(sa.select(sa.func.count()).select_from(ENTRY).where(*which)).scalar_one()
 
 
-def count_unmarked(connection: Connection, scope_id: int, boundary: int) -> int:
+def count_unmarked(connection: sa.Connection, scope_id: int, boundary: int) -> int:
     """Count a feed's entries, up to an id, that stand for a row and are not marked as gone.
 
     By indexes alone: there are many entries, and few marked ones.
     """
     is_vanished, is_past = ENTRY.c.vanished_at.is_not(None), ENTRY.c.past_at.is_not(None)
-    is_without_row = and_(ENTRY.c.state.in_((EntryState.HELD.value, EntryState.SUPERSEDED.value)), IS_IN_SOURCE)
+    is_without_row = sa.and_(ENTRY.c.state.in_((EntryState.HELD.value, EntryState.SUPERSEDED.value)), IS_IN_SOURCE)
     every, vanished, past, both, without_row = (
         count_entries(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.id <= boundary, which)
-        for which in (true(), is_vanished, is_past, and_(is_vanished, is_past), is_without_row)
+        for which in (sa.true(), is_vanished, is_past, sa.and_(is_vanished, is_past), is_without_row)
     )
     return every - vanished - past + both - without_row
 
 
-def count_to_come(connection: Connection, scope_id: int, now: datetime) -> int:
+def count_to_come(connection: sa.Connection, scope_id: int, now: datetime) -> int:
     """Count the entries whose events are, or may be, at the service, and are still to come."""
     return count_entries(connection, ENTRY.c.scope_id == scope_id, MAY_BE_OUT, IS_IN_SOURCE, is_to_come(ENTRY.c.ends_at, now))
 
 
-def destination_of(scope_id: int) -> ColumnElement[str]:
+def destination_of(scope_id: int) -> sa.ColumnElement[str]:
     """Return the destination of a scope, for a statement."""
-    return select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
+    return sa.select(SCOPE.c.destination).where(SCOPE.c.id == scope_id).scalar_subquery()
 
 
 _FIRST_CHANGE = 1 << 30
@@ -218,14 +202,14 @@ class Known(NamedTuple):
         return may_be_pinned_anew(EntryState(self.state), self.attempts, is_unanswered=self.is_unanswered)
 
 
-_FIND = select(
+_FIND = sa.select(
     *(ENTRY.c[name] for name in ("id", "row_key", "state", "fingerprint", "row_digest", "drift_fingerprint", "attempts")),
     *(ENTRY.c.unanswered_at.is_not(None), ~IS_IN_SOURCE, ENTRY.c.origin, ENTRY.c.revision, ENTRY.c.drift_kind, IS_SET_ASIDE),
     *(ENTRY.c.baseline_fingerprint, ENTRY.c.removed_at.is_not(None), ENTRY.c.decision, ENTRY.c.candidate_id),
-).where(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key.in_(bindparam("row_keys", expanding=True)))
+).where(ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key.in_(sa.bindparam("row_keys", expanding=True)))
 
 
-def find_known(connection: Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
+def find_known(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> dict[str, Known]:
     """Return what the ledger remembers of these rows; those that it does not know are absent."""
     if not row_keys:
         return {}
@@ -233,14 +217,16 @@ def find_known(connection: Connection, scope_id: int, row_keys: Collection[str])
     return {row[1]: Known._make(row) for row in found}
 
 
-def find_ids(connection: Connection, scope_id: int, row_keys: Collection[str]) -> list[int]:
+def find_ids(connection: sa.Connection, scope_id: int, row_keys: Collection[str]) -> list[int]:
     """Return the ids of these rows' entries, oldest first; rows that the ledger does not know are left out."""
-    ids = select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
+    ids = sa.select(ENTRY.c.id).where(ENTRY.c.scope_id == scope_id)
     pages = in_pages(sorted(row_keys))
     return sorted(found for page in pages for found in connection.execute(ids.where(ENTRY.c.row_key.in_(page))).scalars())
 
 
-def find_owners(connection: Connection, destination: str | ColumnElement[str], event_ids: Collection[int]) -> dict[int, str]:
+def find_owners(
+    connection: sa.Connection, destination: str | sa.ColumnElement[str], event_ids: Collection[int]
+) -> dict[int, str]:
     """Return which of these events of a destination are rows already, by id, each with its row and feed for people.
 
     An earlier event of a row, in whose place a later draft of it stands, is that row's too.
@@ -249,7 +235,7 @@ def find_owners(connection: Connection, destination: str | ColumnElement[str], e
     for page in in_pages(sorted(set(event_ids))):
         for event_id in (EARLIER.c.event_id, ENTRY.c.event_id):
             events = (
-                select(event_id, SCOPE.c.feed, ENTRY.c.row_key).select_from(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+                sa.select(event_id, SCOPE.c.feed, ENTRY.c.row_key).select_from(ENTRY).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
             )
             if event_id.table is EARLIER:
                 events = events.join(EARLIER, EARLIER.c.entry_id == ENTRY.c.id)
@@ -258,17 +244,17 @@ def find_owners(connection: Connection, destination: str | ColumnElement[str], e
     return found
 
 
-def read_baselines(connection: Connection, entries: Collection[int]) -> Mapping[int, bytes]:
+def read_baselines(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, bytes]:
     """Return the baselines of these entries."""
-    rows = connection.execute(select(ENTRY.c.id, BASELINE).where(ENTRY.c.id.in_(entries)))
+    rows = connection.execute(sa.select(ENTRY.c.id, BASELINE).where(ENTRY.c.id.in_(entries)))
     return {row.id: row.body for row in rows}
 
 
-def find_pasts(connection: Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
+def find_pasts(connection: sa.Connection, changed: Mapping[int, tuple[MappedRow, bool]]) -> dict[int, tuple[bool, bool]]:
     """Return of changed rows, by entry, whether an earlier event of the row says what it says now, and whether it differs from
     the baseline in nothing but its status. With each row: whether a draft of a change is what its entry pins.
     """
-    said = select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.removed_at.is_(None))
+    said = sa.select(EARLIER.c.entry_id, EARLIER.c.fingerprint).where(EARLIER.c.removed_at.is_(None))
     said_before, shown, found = _by_entry(connection, said, changed), read_baselines(connection, changed), {}
     for entry_id, (row, is_draft) in changed.items():
         draft = drafted(row)
@@ -279,39 +265,41 @@ def find_pasts(connection: Connection, changed: Mapping[int, tuple[MappedRow, bo
     return found
 
 
-def used_revisions(connection: Connection, entries: Collection[int]) -> Mapping[int, list[int]]:
+def used_revisions(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, list[int]]:
     """Return the revisions of the events that were set aside, by entry."""
-    return _by_entry(connection, select(EARLIER.c.entry_id, EARLIER.c.revision), entries)
+    return _by_entry(connection, sa.select(EARLIER.c.entry_id, EARLIER.c.revision), entries)
 
 
-def earlier_events(connection: Connection, entries: Collection[int]) -> Mapping[int, tuple[int, ...]]:
+def earlier_events(connection: sa.Connection, entries: Collection[int]) -> Mapping[int, tuple[int, ...]]:
     """Return the ids of earlier events that are still at the service, oldest first, by entry; few entries have any."""
-    events = select(EARLIER.c.entry_id, EARLIER.c.event_id).where(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None))
+    events = sa.select(EARLIER.c.entry_id, EARLIER.c.event_id).where(
+        EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None)
+    )
     found = _by_entry(connection, events.order_by(EARLIER.c.replaced_at), entries)
     return {entry_id: tuple(events_of) for entry_id, events_of in found.items()}
 
 
-def _by_entry(connection: Connection, query: Select[Any], entries: Collection[int]) -> defaultdict[int, list[Any]]:
+def _by_entry(connection: sa.Connection, query: sa.Select[Any], entries: Collection[int]) -> defaultdict[int, list[Any]]:
     found: defaultdict[int, list[Any]] = defaultdict(list)
     for entry_id, value in connection.execute(query.where(EARLIER.c.entry_id.in_(entries))) if entries else ():
         found[entry_id].append(value)
     return found
 
 
-def find_waiting_drafts(connection: Connection, scope_id: int) -> Sequence[int]:
+def find_waiting_drafts(connection: sa.Connection, scope_id: int) -> Sequence[int]:
     """Return the entries of drafts that were staged, never sent, and that no gate has let out by itself."""
-    entries = select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).distinct()
+    entries = sa.select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id).distinct()
     waiting = entries.where(EARLIER.c.is_let_out.is_(False), ENTRY.c.scope_id == scope_id, IS_NEVER_SENT)
     return connection.execute(waiting).scalars().all()
 
 
-def let_out(connection: Connection, scope_id: int) -> None:
+def let_out(connection: sa.Connection, scope_id: int) -> None:
     """Note that a gate has let out the drafts of this feed that were staged so far."""
-    of_feed = exists().where(ENTRY.c.id == EARLIER.c.entry_id, ENTRY.c.scope_id == scope_id)  # there are few of them, if any
-    connection.execute(update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))
+    of_feed = sa.exists().where(ENTRY.c.id == EARLIER.c.entry_id, ENTRY.c.scope_id == scope_id)  # there are few of them, if any
+    connection.execute(sa.update(EARLIER).where(EARLIER.c.is_let_out.is_(False), of_feed).values(is_let_out=True))
 
 
-def mark_anew(connection: Connection, entries: Iterable[tuple[int, bytes]]) -> None:
+def mark_anew(connection: sa.Connection, entries: Iterable[tuple[int, bytes]]) -> None:
     """Add the duplicate marks of entries whose digests have changed. Their old marks stay, and are ignored."""
     marks = [{"mark": digest[:MARK_BYTES], "entry_id": entry_id} for entry_id, digest in entries]
     if marks:
@@ -325,27 +313,27 @@ _EVENT_COLUMNS = (
 _NEVER_ANSWERED = {"unanswered_at": None, "is_limited": False, "refused_request_id": "", "denied_request_id": ""}
 
 
-def _set_events_aside(connection: Connection, entries: Sequence[int], now: datetime) -> None:
+def _set_events_aside(connection: sa.Connection, entries: Sequence[int], now: datetime) -> None:
     """Set aside the events of these entries as the service shows them, and prepare the entries for another body and key."""
     which = ENTRY.c.id.in_(entries)
     shown = {"body": BASELINE, "fingerprint": _BASELINE_FINGERPRINT}
     columns = (shown.get(name, ENTRY.c[name]) for name in _EVENT_COLUMNS)
-    events = select(ENTRY.c.id, *columns, literal(now, EARLIER.c.replaced_at.type), literal(value=False)).where(which)
-    connection.execute(insert(EARLIER).from_select(("entry_id", *_EVENT_COLUMNS, "replaced_at", "is_let_out"), events))
+    events = sa.select(ENTRY.c.id, *columns, sa.literal(now, EARLIER.c.replaced_at.type), sa.literal(value=False)).where(which)
+    connection.execute(sa.insert(EARLIER).from_select(("entry_id", *_EVENT_COLUMNS, "replaced_at", "is_let_out"), events))
     unsent = {**_NEVER_ANSWERED, "event_id": None, "answer": None, "copies": 0, "sent_run": ""}
     no_baseline = {"baseline_body": None, "baseline_fingerprint": None, "ignored_fingerprint": None}
-    connection.execute(update(ENTRY).where(which).values(**unsent, **UNDECIDED, **no_baseline))
+    connection.execute(sa.update(ENTRY).where(which).values(**unsent, **UNDECIDED, **no_baseline))
 
 
-def put_events_back(connection: Connection, entries: Collection[int], now: datetime) -> None:
+def put_events_back(connection: sa.Connection, entries: Collection[int], now: datetime) -> None:
     """Make the last event that was set aside the entry's own again, as delivered, or removed by hand, as it was."""
     delivered = {"state": EntryState.DELIVERED.value, "cover_url": None, "cover_on_error": None, **_NEVER_ANSWERED, **NO_DRIFT}
     for entry_id in entries:
-        of_entry = select(EARLIER).where(EARLIER.c.entry_id == entry_id).order_by(EARLIER.c.replaced_at.desc()).limit(1)
+        of_entry = sa.select(EARLIER).where(EARLIER.c.entry_id == entry_id).order_by(EARLIER.c.replaced_at.desc()).limit(1)
         row = connection.execute(of_entry).one_or_none()
         if row is not None:
             event = {name: getattr(row, name) for name in (*_EVENT_COLUMNS, "removed_at")}
-            connection.execute(update(ENTRY).where(ENTRY.c.id == entry_id).values(**delivered, **event, updated_at=now))
+            connection.execute(sa.update(ENTRY).where(ENTRY.c.id == entry_id).values(**delivered, **event, updated_at=now))
             connection.execute(EARLIER.delete().where(EARLIER.c.entry_id == entry_id, EARLIER.c.revision == row.revision))
 
 
@@ -354,51 +342,53 @@ _PIN_COLUMNS = (*_BODY_COLUMNS, "ends_at", "updated_at")
 _DRIFT_COLUMNS = ("drift_body", "drift_fingerprint", "drift_kind", "row_digest", "origin", "updated_at")
 
 
-def _write(*columns: str, **values: object) -> Update:
+def _write(*columns: str, **values: object) -> sa.Update:
     """Return the update of one entry: `columns` from parameters of their names, `values` as they are."""
-    parameters = {name: bindparam(f"new_{name}", type_=ENTRY.c[name].type) for name in columns}
-    return update(ENTRY).where(ENTRY.c.id == bindparam("entry")).values({**values, **parameters})
+    parameters = {name: sa.bindparam(f"new_{name}", type_=ENTRY.c[name].type) for name in columns}
+    return sa.update(ENTRY).where(ENTRY.c.id == sa.bindparam("entry")).values({**values, **parameters})
 
 
-def _listed_unless_ignored(wanted: ColumnElement[str]) -> ColumnElement[str | None]:
+def _listed_unless_ignored(wanted: sa.ColumnElement[str]) -> sa.ColumnElement[str | None]:
     """A row that changes at its source is listed again, unless it asks for what a person has ignored."""
-    is_ignored_payload = func.coalesce(ENTRY.c.ignored_fingerprint == wanted, False)
-    return case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)
+    is_ignored_payload = sa.func.coalesce(ENTRY.c.ignored_fingerprint == wanted, False)
+    return sa.case((is_ignored_payload, Decision.IGNORE.value), (IS_SET_ASIDE, None), else_=ENTRY.c.decision)
 
 
 _PENDING: dict[str, Any] = {
     "state": EntryState.PENDING.value,
     "attempts": 0,
-    "decision": case((IS_SET_ASIDE, None), else_=ENTRY.c.decision),
+    "decision": sa.case((IS_SET_ASIDE, None), else_=ENTRY.c.decision),
     **NO_DRIFT,
 }
 _HOLD = _write(*_PIN_COLUMNS, state=EntryState.HELD.value)
 _PIN = _write(*_PIN_COLUMNS, "staged_run", **_PENDING)
 _REDRAFT = _write(*_PIN_COLUMNS, "staged_run", "revision", "idempotency_key", **_PENDING)
 _DRIFT = _write(
-    *_DRIFT_COLUMNS, decision=_listed_unless_ignored(bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type))
+    *_DRIFT_COLUMNS, decision=_listed_unless_ignored(sa.bindparam("new_drift_fingerprint", type_=ENTRY.c.fingerprint.type))
 )
 _CANCELLED = {"drift_body": None, "drift_fingerprint": CANCELLED, "drift_kind": DriftKind.CANCELLED.value}
-_CANCEL = _write("origin", "updated_at", **_CANCELLED, decision=_listed_unless_ignored(literal(CANCELLED)))
+_CANCEL = _write("origin", "updated_at", **_CANCELLED, decision=_listed_unless_ignored(sa.literal(CANCELLED)))
 _REFRESH = _write("row_digest", "origin", "updated_at", **NO_DRIFT, decision=_listed_unless_ignored(_BASELINE_FINGERPRINT))
 _RETURN = _write(vanished_at=None, past_at=None, vanished_by="", decision=_listed_unless_ignored(ENTRY.c.drift_fingerprint))
 _SETTLE = _write(**NO_DRIFT)
 _OTHER = ENTRY.alias()
-_LIKE = select(_OTHER.c.id).where(_OTHER.c.scope_id == bindparam("scope"), _OTHER.c.row_key == bindparam("like"))
-_IS_HELD_ROW = and_(ENTRY.c.scope_id == bindparam("scope"), ENTRY.c.row_key == bindparam("held"))
-_HELD_LIKE = update(ENTRY).where(_IS_HELD_ROW).values(candidate_id=_LIKE.scalar_subquery())
+_LIKE = sa.select(_OTHER.c.id).where(_OTHER.c.scope_id == sa.bindparam("scope"), _OTHER.c.row_key == sa.bindparam("like"))
+_IS_HELD_ROW = sa.and_(ENTRY.c.scope_id == sa.bindparam("scope"), ENTRY.c.row_key == sa.bindparam("held"))
+_HELD_LIKE = sa.update(ENTRY).where(_IS_HELD_ROW).values(candidate_id=_LIKE.scalar_subquery())
 _NEW_COLUMNS = (  # in the order of the table
     *("scope_id", "row_key", "state", "idempotency_key", *_BODY_COLUMNS),
     *("staged_run", "created_at", "updated_at", "ends_at", "candidate_id"),
 )
-_ZEROS: dict[str, Any] = {name: literal_column("0") for name in ("revision", "attempts", "copies")}
+_ZEROS: dict[str, Any] = {name: sa.literal_column("0") for name in ("revision", "attempts", "copies")}
 _BLANKS: dict[str, Any] = {
-    name: literal_column("''") for name in ("refused_request_id", "denied_request_id", "sent_run", "vanished_by")
+    name: sa.literal_column("''") for name in ("refused_request_id", "denied_request_id", "sent_run", "vanished_by")
 }
-_INSERT = insert(ENTRY).values({name: bindparam(name) for name in _NEW_COLUMNS} | _ZEROS | _BLANKS | {"is_limited": false()})
+_INSERT = sa.insert(ENTRY).values(
+    {name: sa.bindparam(name) for name in _NEW_COLUMNS} | _ZEROS | _BLANKS | {"is_limited": sa.false()}
+)
 
 
-def _insert(connection: Connection, entries: list[tuple[object, ...]]) -> None:
+def _insert(connection: sa.Connection, entries: list[tuple[object, ...]]) -> None:
     """Insert new entries, whose ids follow their order, past SQLAlchemy's parameters: these cost 25 us a row (budget 4)."""
     compiled = _INSERT.compile(dialect=connection.dialect)
     rows: Any = entries if compiled.positional else [dict(zip(_NEW_COLUMNS, entry, strict=True)) for entry in entries]
@@ -425,7 +415,7 @@ class Batch:
         self._redrafts: dict[int, MappedRow] = {}
         self._withdrawals: list[int] = []
         self._marks: dict[int, bytes] = {}
-        self._rows: defaultdict[Update, list[dict[str, object]]] = defaultdict(list)
+        self._rows: defaultdict[sa.Update, list[dict[str, object]]] = defaultdict(list)
 
     def create(self, row: MappedRow, candidate: Candidate | None = None) -> None:
         """Pin a new row's body under its key, for life; or record it as held, as it looks like a known event."""
@@ -483,7 +473,7 @@ class Batch:
         """Record that nothing about a known difference is left to do."""
         self._rows[_SETTLE].append({"entry": entry_id})
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: sa.Connection) -> None:
         """Write it all; a batch without decisions costs nothing."""
         if self._inserts:
             _insert(connection, self._inserts)
@@ -510,7 +500,7 @@ class Batch:
         place = {"new_origin": row.location.place, "new_updated_at": self._now}
         return {"entry": entry_id, "new_row_digest": row.row_digest, **place}
 
-    def _redraft_rows(self, connection: Connection) -> Iterator[dict[str, object]]:
+    def _redraft_rows(self, connection: sa.Connection) -> Iterator[dict[str, object]]:
         used = used_revisions(connection, self._redrafts)
         for entry_id, row in self._redrafts.items():
             revision = revision_of(row.fingerprint)
@@ -520,7 +510,7 @@ class Batch:
             self._marks[entry_id] = row.duplicate_digest
             yield {**self._pinned(entry_id, row), **key, "new_staged_run": self._run.run_id}
 
-    def _drift_rows(self, connection: Connection) -> Iterator[dict[str, object]]:
+    def _drift_rows(self, connection: sa.Connection) -> Iterator[dict[str, object]]:
         shown = read_baselines(connection, self._drifts)
         for entry_id, row in self._drifts.items():
             kind = DriftKind.RETURNED if entry_id in self._removed else kind_of_drift(shown[entry_id], row.body)

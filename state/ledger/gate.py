@@ -202,58 +202,55 @@ def read_report(connection: Connection, scope_id: int, run_id: str) -> StageRepo
 
 
 def repeat_read(
-    connection: Connection,
-    run: FencedTransaction,
-    policy: StagePolicy,
-    known: str,
-    stamp: str,
-    brake: Callable[[StageReport], Sequence[str]],
+    run: FencedTransaction, policy: StagePolicy, known: str, stamp: str, brake: Callable[[StageReport], Sequence[str]]
 ) -> StageReport | None:
-    """Record, in the caller's transaction, the account of reading the same source again, and return its report.
+    """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
 
-    `known`: the stamp that the last whole read left; `stamp` takes its place. None, and nothing is written, where that does not
-    follow without its rows: the last read was not whole or not let out for everyone, something has happened to the ledger since
-    that may make another thing of an unchanged row, or a brake trips.
+    `known`: the stamp that the last whole read left; `stamp` takes its place. `brake` is as for `Stage.close`. None, and nothing
+    is written, where the account does not follow without its rows: the last read was not whole or not let out for everyone,
+    something has happened to the ledger since that may make another thing of an unchanged row, or a brake trips.
+    Raises `LeaseLostError` if another run has taken the feed over.
     """
-    scope = _read_scope(connection, run.scope_id, is_locked=True)
-    last = _last_free_read(connection, scope, known)
-    # Those that the source still asks for.
-    is_refused = and_(ENTRY.c.state == EntryState.REFUSED.value, ENTRY.c.fingerprint != "", IS_IN_SOURCE)
-    refused = count_entries(connection, ENTRY.c.scope_id == run.scope_id, is_refused)
-    if last is None or not _follows(last, connection, run.scope_id, policy, refused):
-        return None
-    # What was new is unchanged or refused, and nothing more is missed.
-    account = last.account
-    unchanged = account.new + account.unchanged + account.still_refused - refused
-    report = StageReport(
-        run_id=run.run_id,
-        is_whole=True,
-        account=replace(account, new=0, unchanged=unchanged, still_refused=refused),
-        warnings=last.warnings,
-        is_marking=policy.on_vanish == "report",
-        known_before=_newest_and_count(connection, run.scope_id)[1],
-        met=last.present,
-        present=last.present,
-        last_whole_read=scope.last_whole_read,
-        rows=last.rows,
-        skipped=last.skipped,
-        reasons=last.reasons,
-        rejections=last.rejections,
-        key_definition=policy.key_definition,
-        has_new_keys=has_new_keys(scope, policy.key_definition),
-    )
-    report.account.check()
-    if brake(report):
-        return None
-    run.take_over(connection)
-    judge(connection, run, scope, report, stamp=stamp)
-    # What the last read rejected is listed again for this one.
-    listed = (PROBLEM.c.scope_id == run.scope_id, PROBLEM.c.listed_run == scope.gate_run)
-    seen = {"run_id": run.run_id, "listed_run": run.run_id, "seen_at": run.now()}
-    connection.execute(update(PROBLEM).where(*listed, PROBLEM.c.kind == ProblemKind.REJECTED.value).values(**seen))
-    accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": "[]"}
-    run.note(connection, phase=Phase.STAGED.value, is_whole=True, **accounts)
-    return report
+    with run.transaction() as connection:
+        scope = _read_scope(connection, run.scope_id, is_locked=True)
+        last = _last_free_read(connection, scope, known)
+        # Those that the source still asks for.
+        is_refused = and_(ENTRY.c.state == EntryState.REFUSED.value, ENTRY.c.fingerprint != "", IS_IN_SOURCE)
+        refused = count_entries(connection, ENTRY.c.scope_id == run.scope_id, is_refused)
+        if last is None or not _follows(last, connection, run.scope_id, policy, refused):
+            return None
+        # What was new is unchanged or refused, and nothing more is missed.
+        account = last.account
+        unchanged = account.new + account.unchanged + account.still_refused - refused
+        report = StageReport(
+            run_id=run.run_id,
+            is_whole=True,
+            account=replace(account, new=0, unchanged=unchanged, still_refused=refused),
+            warnings=last.warnings,
+            is_marking=policy.on_vanish == "report",
+            known_before=_newest_and_count(connection, run.scope_id)[1],
+            met=last.present,
+            present=last.present,
+            last_whole_read=scope.last_whole_read,
+            rows=last.rows,
+            skipped=last.skipped,
+            reasons=last.reasons,
+            rejections=last.rejections,
+            key_definition=policy.key_definition,
+            has_new_keys=has_new_keys(scope, policy.key_definition),
+        )
+        report.account.check()
+        if brake(report):
+            return None
+        run.take_over(connection)
+        judge(connection, run, scope, report, stamp=stamp)
+        # What the last read rejected is listed again for this one.
+        listed = (PROBLEM.c.scope_id == run.scope_id, PROBLEM.c.listed_run == scope.gate_run)
+        seen = {"run_id": run.run_id, "listed_run": run.run_id, "seen_at": run.now()}
+        connection.execute(update(PROBLEM).where(*listed, PROBLEM.c.kind == ProblemKind.REJECTED.value).values(**seen))
+        accounts = {"read_account": dump(report.account), "stage_report": dump(report), "brakes": "[]"}
+        run.note(connection, phase=Phase.STAGED.value, is_whole=True, **accounts)
+        return report
 
 
 def is_last_read(connection: Connection, scope_id: int, known: str) -> bool:

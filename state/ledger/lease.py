@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import psutil
-from sqlalchemy import Connection, Engine, Interval, Row, func, literal, null, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Interval, Row, func, literal, null, select, update
 
 from mappings.row_key import FeedName, IdempotencyKey, RowKey, idempotency_key
 from state.database import free_pages, insert_if_new, writing
@@ -25,24 +25,11 @@ from state.enums import Phase
 from state.errors import HeldByAnotherError, LeaseLostError
 from state.tables import LEASE, RUN
 
+LEASE_TTL_S = 60.0
+_LONG = 0.25
+"""A transaction that takes so much of the lease's time is a long one."""
+_START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come round again
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-@dataclass(frozen=True, slots=True)
-class BootClock:
-    """A monotonic clock that also counts while processes are stopped and the machine sleeps (CLOCK_BOOTTIME).
-
-    `boot` identifies the start of the machine that it counts from, the same in all of its containers; "" where the system
-    has no id. Seconds of different boots do not compare.
-    """
-
-    boot: str
-    seconds: Callable[[], float]
-
-
-def boot_clock() -> BootClock:
-    """Return the clock of this host."""
-    return BootClock(boot_id(), seconds_since_boot)
 
 
 def seconds_since_boot() -> float:
@@ -50,23 +37,12 @@ def seconds_since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
-def boot_id() -> str:
-    """Return a name for this start of this machine that no other machine or start has; "" where the system has none."""
-    try:
-        return _BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        return ""
-
-
-_START_TOLERANCE_S = 1.0  # far less than it takes for a process id to come round again
-
-
 @dataclass(frozen=True, slots=True)
 class Holder:
     """A process, identified for ever: `started` is its start in seconds, from any origin.
 
     `host` names the machine and, where there are such, the container's process namespace: ids mean nothing beyond it.
-    `boot` is the start of the machine, as `BootClock.boot`: machines of one name, and containers of one, differ in it.
+    `boot` is this start of the machine, "" where the system has no id for it: machines of one name differ in it.
     """
 
     name: str
@@ -79,12 +55,12 @@ class Holder:
 def this_process(name: str) -> Holder:
     """Describe the running process under a name for people, for example `eventsync run`."""
     pid = os.getpid()
-    return Holder(name, _host(), pid, _started_s(psutil.Process(pid)), boot_id())
+    return Holder(name, _host(), pid, _started_s(psutil.Process(pid)), _boot_id())
 
 
 def is_running(holder: Holder) -> bool:
     """Whether the process still runs; True where that cannot be known, because it is on another host."""
-    if (holder.host, holder.boot) != (_host(), boot_id()):
+    if (holder.host, holder.boot) != (_host(), _boot_id()):
         return True
     try:
         process = psutil.Process(holder.pid)
@@ -96,37 +72,11 @@ def is_running(holder: Holder) -> bool:
         return True
 
 
-def is_free(seen: Row[*tuple[Any, ...]], pulse: BootClock | None, now: Callable[[], datetime]) -> bool:
-    """Whether the row of a lease names no holder, one that fell silent, or one that died on this host.
-
-    `seen.server_now`: the database's own clock, None where `pulse` and `now` are asked.
-    """
-    before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
-    return not before.name or _is_silent(seen, pulse, now) or not is_running(before)
-
-
-def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint: str = "") -> HeldByAnotherError:
-    """Return the error that names the holder of a lease."""
-    host = seen.host.partition(" ")[0]
-    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what, hint=hint)
-
-
-def _is_silent(seen: Row[*tuple[Any, ...]], pulse: BootClock | None, now: Callable[[], datetime]) -> bool:
-    """Whether the last heartbeat is further away than the holder itself allowed. One in the future, by a clock that was
-    set back since, would otherwise keep everybody out for hours.
-    """
-    if seen.server_now is not None:
-        silence = seen.server_now - seen.heartbeat_at
-    elif pulse is not None and pulse.boot == seen.boot:
-        silence = timedelta(seconds=pulse.seconds() - seen.beat_s)
-    else:  # the machine was started again since, or the state DB was moved here
-        silence = now() - seen.heartbeat_at
-    return bool(abs(silence) > seen.expires_at - seen.heartbeat_at)
-
-
-def _started_s(process: psutil.Process) -> float:
-    """Linux gives both in the time of day as it is set now: only their difference stays the same."""
-    return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
+def _boot_id() -> str:
+    try:
+        return _BOOT_ID.read_text("ascii").strip()
+    except OSError:
+        return ""
 
 
 def _host() -> str:
@@ -134,31 +84,40 @@ def _host() -> str:
     return f"{socket.gethostname()} {namespace.readlink()}" if os.path.lexists(namespace) else socket.gethostname()
 
 
-LEASE_TTL_S = 60.0
-_SERVER_NOW = func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
-_LONG = 0.25
-"""A transaction that takes so much of the lease's time is a long one."""
+def _started_s(process: psutil.Process) -> float:
+    """Linux gives both in the time of day as it is set now: only their difference stays the same."""
+    return process.create_time() - (psutil.boot_time() if sys.platform == "linux" else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseClock:
-    """How long a silent holder keeps a feed (`ttl_s` seconds), and by which clocks that is measured.
-
-    `pulse` None: by the database's own clock, which only a server has. `now` is the time of day, for people.
-    """
+    """How long a silent holder keeps a feed (`ttl_s` seconds), and by which clock: the database server's own, or `now`."""
 
     now: Callable[[], datetime]
-    pulse: BootClock | None
+    is_servers: bool
     ttl_s: float = LEASE_TTL_S
 
     def seconds(self) -> float:
-        """Return the seconds of the host's own clock, also where the lease is measured by the database's."""
-        return self.pulse.seconds() if self.pulse else seconds_since_boot()
+        """Return seconds that went by on this host, also where the lease is measured by the server's clock."""
+        return seconds_since_boot() if self.is_servers else self.now().timestamp()
+
+    def heartbeat(self) -> dict[str, Any]:
+        """Return the columns of a heartbeat: on a server by its own clock, in the statement."""
+        ttl = timedelta(seconds=self.ttl_s)
+        if self.is_servers:
+            return {"heartbeat_at": server_now(), "expires_at": func.clock_timestamp() + literal(ttl, Interval())}
+        now = self.now()
+        return {"heartbeat_at": now, "expires_at": now + ttl}
+
+
+def server_now() -> ColumnElement[datetime]:
+    """Return the time of PostgreSQL's own clock, for a statement."""
+    return func.clock_timestamp(type_=LEASE.c.heartbeat_at.type)
 
 
 def own_clock(engine: Engine, now: Callable[[], datetime]) -> LeaseClock:
     """Return the clock of a state DB: of this host for SQLite, whose file only its processes share; else the server's."""
-    return LeaseClock(now, boot_clock() if engine.dialect.name == "sqlite" else None)
+    return LeaseClock(now, is_servers=engine.dialect.name == "postgresql")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +157,7 @@ def show_token(connection: Connection, scope_id: int, token: int, clock: LeaseCl
     Raises `LeaseLostError` if it is not: the transaction must not commit.
     """
     held = (LEASE.c.scope_id == scope_id, LEASE.c.token == token, LEASE.c.holder != "")
-    if connection.execute(update(LEASE).where(*held).values(**_heartbeat(clock))).rowcount != 1:
+    if connection.execute(update(LEASE).where(*held).values(**clock.heartbeat())).rowcount != 1:
         raise LeaseLostError(
             "another run has taken this feed over; this one stops",
             hint="nothing is lost: the other run continues where this one stopped; `eventsync status` shows who it is",
@@ -210,8 +169,8 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) ->
 
     Raises `HeldByAnotherError` while another run holds it.
     """
-    server_now = null() if clock.pulse else _SERVER_NOW
-    read = select(LEASE, server_now.label("server_now")).where(LEASE.c.scope_id == scope_id)
+    now = server_now() if clock.is_servers else null()
+    read = select(LEASE, now.label("server_now")).where(LEASE.c.scope_id == scope_id)
     with writing(engine) as connection:
         if connection.execute(read).one_or_none() is None:  # read without a lock: an insert would wait for the holder
             times = dict.fromkeys(("acquired_at", "heartbeat_at", "expires_at"), clock.now())
@@ -219,9 +178,9 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) ->
             connection.execute(insert_if_new(connection, LEASE), free)
         for _ in range(5):  # its holder may have renewed it meanwhile, or another run may have been faster
             seen = connection.execute(read).one()
-            if not is_free(seen, clock.pulse, clock.now):
+            if not is_free(seen, clock.now):
                 raise held_by(seen)
-            beat = _heartbeat(clock)
+            beat = clock.heartbeat()
             taken = {"token": seen.token + 1, "holder": holder.name, "host": holder.host, "pid": holder.pid, "boot": holder.boot}
             taken |= {**beat, "process_started": holder.started, "acquired_at": beat["heartbeat_at"]}
             is_as_seen = (LEASE.c.token == seen.token, LEASE.c.heartbeat_at == seen.heartbeat_at)
@@ -230,13 +189,21 @@ def acquire(engine: Engine, scope_id: int, holder: Holder, clock: LeaseClock) ->
         raise held_by(seen)
 
 
-def _heartbeat(clock: LeaseClock) -> dict[str, Any]:
-    """Return the columns of a heartbeat: on a server by its own clock, in the statement."""
-    beat_s, ttl = clock.seconds(), timedelta(seconds=clock.ttl_s)
-    if clock.pulse is None:
-        return {"heartbeat_at": _SERVER_NOW, "expires_at": func.clock_timestamp() + literal(ttl, Interval()), "beat_s": beat_s}
-    now = clock.now()
-    return {"heartbeat_at": now, "expires_at": now + ttl, "beat_s": beat_s}
+def is_free(seen: Row[*tuple[Any, ...]], now: Callable[[], datetime]) -> bool:
+    """Whether the row of a lease names no holder, one that was silent for longer than it allowed, or one that died on this host.
+
+    `seen.server_now`: the database's own clock, None where `now` counts. A heartbeat in the future, by a clock that was set back
+    since, would otherwise keep every run out for hours.
+    """
+    silence = (seen.server_now or now()) - seen.heartbeat_at
+    before = Holder(seen.holder, seen.host, seen.pid, seen.process_started, seen.boot)
+    return not before.name or abs(silence) > seen.expires_at - seen.heartbeat_at or not is_running(before)
+
+
+def held_by(seen: Row[*tuple[Any, ...]], what: str = "the feed is held by", hint: str = "") -> HeldByAnotherError:
+    """Return the error that names the holder of a lease."""
+    host = seen.host.partition(" ")[0]
+    return HeldByAnotherError(holder=seen.holder, since=seen.acquired_at, host=host, pid=seen.pid, what=what, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

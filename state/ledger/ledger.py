@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Engine, select, update
 
 from mappings.delivery import split_destination
-from mappings.row_key import FeedName, RowKey
+from mappings.row_key import FeedName
 from state.database import insert_if_new, reading, writing
 from state.enums import GateState, Phase
-from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport, dump
-from state.ledger.decisions import Decisions
-from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp, repeat_read
+from state.ledger.accounts import PublishAccount, dump
+from state.ledger.gate import Bookmark, Gate, accept, read_bookmark, read_gate, read_stamp
 from state.ledger.lease import FencedTransaction, Holder, Lease, LeaseClock, acquire, own_clock, this_process
-from state.ledger.outbox import KEY_MEMORY_S, Outbox, start_outbox
-from state.ledger.stage import Stage, start_stage
-from state.ledger.standing import Standing, dump_standing, read_standing
+from state.ledger.standing import KEY_MEMORY_S, Standing, dump_standing, read_standing
 from state.tables import RUN, SCOPE
 
 P = ParamSpec("P")
@@ -29,9 +26,8 @@ class Ledger:
     """What was delivered to one destination of one feed's rows.
 
     `destination` names the service and the account, so that a rehearsal never marks a row as delivered elsewhere;
-    `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease: its
-    `token` is the `fence` below. A holder's silence is measured by the database's clock on PostgreSQL, by this host's
-    own on SQLite, unless `lease_clock` says otherwise.
+    `namespace` is part of every key; `now` returns aware times. Staging and publishing need the feed's lease. A holder's
+    silence is measured by the database's clock on PostgreSQL, by `now` on SQLite, unless `lease_clock` says otherwise.
     """
 
     def __init__(
@@ -59,6 +55,11 @@ class Ledger:
         """
         process = this_process(holder) if isinstance(holder, str) else holder
         return acquire(self._engine, self._scope_id(), process, self._lease_clock)
+
+    def fence(self, run_id: str, token: int) -> FencedTransaction:
+        """Return the transactions of a run, each of which shows the token of the feed's lease."""
+        who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, token)
+        return FencedTransaction(*who, self._now, self._lease_clock)
 
     def begin_run(self, run_id: str, *, launched_by: str, dagster_run_id: str | None = None) -> None:
         """Open the run's record; a run that was begun before (its next step, or a step again) goes on with its own."""
@@ -97,69 +98,13 @@ class Ledger:
         """Return what waits for a person now."""
         return self._read(read_standing, self._now(), key_memory_s)
 
-    def open_stage(
-        self,
-        run_id: str,
-        *,
-        is_whole: bool,
-        fence: int,
-        stamp: str = "",
-        policy: StagePolicy = DEFAULT_POLICY,
-        digests_of: str | None = None,
-    ) -> Stage:
-        """Close the gate and begin to write down what the source says.
-
-        `is_whole`: the source is read from end to end, so that an absent row has vanished; `policy.kind` says how much a read
-        that is not whole takes in. `stamp`: evidence of the content's version, kept with the feed once this read has passed its
-        brakes. `digests_of`: the stamp of the read whose row digests are to be used, as long as it is the feed's last one; the
-        digests of this read are kept then, and also where it is "". None: rows are not known by digests.
-        Raises `LeaseLostError` if the fence is not the lease's any more.
-        """
-        return start_stage(self._fenced(run_id, fence), is_whole=is_whole, stamp=stamp, policy=policy, digests_of=digests_of)
-
     def stamp(self) -> str:
         """Return the evidence that the last whole read that the gate let out has left, "" if none."""
         return self._read(read_stamp)
 
-    def repeat_read(
-        self, run_id: str, fence: int, policy: StagePolicy, known: str, stamp: str, brake: Callable[[StageReport], Sequence[str]]
-    ) -> StageReport | None:
-        """Account for a source that is as the last whole read left it, in one transaction, as if it had been read again.
-
-        `known`: the stamp that the last read left; `stamp` takes its place. `brake` is as for `Stage.close`. None, and nothing is
-        written, where its rows have to be read after all. Raises `LeaseLostError` if the fence is not the lease's any more.
-        """
-        run = self._fenced(run_id, fence)
-        with run.transaction() as connection:
-            return repeat_read(connection, run, policy, known, stamp, brake)
-
-    def open_outbox(
-        self,
-        run_id: str,
-        fence: int,
-        *,
-        limit: int | None = None,
-        keys: Collection[RowKey] | None = None,
-        key_memory_s: float = KEY_MEMORY_S,
-        row_parts: int | None = None,
-    ) -> Outbox:
-        """Begin to hand out what is owed, oldest first: at most `limit` rows, only those of `keys`.
-
-        A key of `row_parts` parts is a row's own, and means all of its events.
-
-        What is blocked or uncertain is owed again; but an entry whose attempt went unanswered more than `key_memory_s`
-        seconds ago becomes or stays uncertain, and waits for a person. Raises `GateClosedError` if what is staged must
-        not be published, `LeaseLostError` if the fence is not the lease's any more.
-        """
-        return start_outbox(self._fenced(run_id, fence), limit, keys, key_memory_s, row_parts)
-
     def bookmark(self) -> Bookmark:
         """Return where the next read may go on."""
         return self._read(read_bookmark)
-
-    def open_decisions(self, by: str, fence: int, others: Collection[Lease] = ()) -> Decisions:
-        """Record what a person decides about rows. `by`: who, as `user@host`; `others`: leases of feeds that give up an event."""
-        return Decisions(self._fenced("", fence), by, others)
 
     def gate(self) -> Gate:
         """Return whether what is staged may be published."""
@@ -178,10 +123,6 @@ class Ledger:
         scope_id = self._scope_id()
         with reading(self._engine) as connection:
             return query(connection, scope_id, *args, **options)
-
-    def _fenced(self, run_id: str, fence: int) -> FencedTransaction:
-        who = (self._engine, self._scope_id(), self._feed, self._namespace, run_id, fence)
-        return FencedTransaction(*who, self._now, self._lease_clock)
 
     def _write_run(self, connection: Connection, run_id: str, columns: Mapping[str, object]) -> None:
         connection.execute(update(RUN).where(RUN.c.scope_id == self._scope_id(), RUN.c.id == run_id).values(columns))

@@ -30,7 +30,7 @@ from mappings.delivery import (
 from mappings.errors import SyncError
 from mappings.outcome import Cover
 from mappings.reasons import Reason
-from mappings.row_key import IdempotencyKey, RowKey, event_key, names_of
+from mappings.row_key import IdempotencyKey, RowKey, names_of
 from state.database import reading
 from state.enums import Decision, EntryState, Phase
 from state.errors import StateBusyError
@@ -39,7 +39,7 @@ from state.ledger.entries import IS_IN_SOURCE, IS_SET_ASIDE, find_ids, is_forgot
 from state.ledger.gate import closed, read_gate
 from state.ledger.lease import FencedTransaction
 from state.ledger.problems import warn_of_image
-from state.ledger.standing import Standing, read_standing
+from state.ledger.standing import KEY_MEMORY_S, Standing, read_standing
 from state.tables import ENTRY, SCOPE
 
 
@@ -161,9 +161,6 @@ def refused_as(answer: Answer) -> str:
     return answer.request_id or "unnamed"
 
 
-KEY_MEMORY_S = 86_400.0
-_FEW_ROWS = 100
-"""So many beginnings are looked for by the database; of more, each entry is looked at here."""
 _ENDS = frozenset(EntryState) - {EntryState.PENDING, EntryState.HELD, EntryState.SUPERSEDED}
 """What a drain may end in for an entry."""
 _IS_TO_RESEND = ENTRY.c.decision == Decision.RESEND.value
@@ -416,14 +413,20 @@ class Outbox:
         return claim
 
 
-def start_outbox(
-    run: FencedTransaction, limit: int | None, keys: Collection[RowKey] | None, key_memory_s: float, row_parts: int | None
+def open_outbox(
+    run: FencedTransaction,
+    *,
+    limit: int | None = None,
+    keys: Collection[RowKey] | None = None,
+    key_memory_s: float = KEY_MEMORY_S,
+    row_parts: int | None = None,
 ) -> Outbox:
-    """Begin a drain: reopen what may be sent again by itself, and count what is owed.
+    """Begin a drain: reopen what may be sent again by itself, and hand out what is owed, at most `limit` rows, of `keys` alone.
 
     Oldest first, but after a drain that was stopped those first that were sent least: a row that no service accepts must
     not be the one that every run begins with. `row_parts`: a key of so many parts is a row's own, and reaches all of its events;
-    None: every key is one event's.
+    None: every key is one event's. What is blocked or uncertain is owed again; but an entry whose attempt went unanswered more
+    than `key_memory_s` seconds ago becomes or stays uncertain, and waits for a person.
 
     Raises `GateClosedError` if what is staged must not be published, `LeaseLostError` if another run has the feed.
     """
@@ -475,13 +478,8 @@ def _find_events(connection: Connection, scope_id: int, row_keys: Collection[Row
     A row's own key has `row_parts` parts. Rows that the ledger does not know are left out.
     """
     wanted = frozenset(row_keys)
-    listed = select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id)
-    if len(wanted) <= _FEW_ROWS:
-        ways = (or_(ENTRY.c.row_key == key, ENTRY.c.row_key.startswith(event_key(key, ""), autoescape=True)) for key in wanted)
-        listed = listed.where(or_(false(), *ways))
-    # SQLite takes capitals for small letters in such conditions, and a key of fewer parts is no row's.
-    rows = connection.execute(listed.execution_options(yield_per=2_000))  # they may be all of the feed's
-    return sorted(row.id for row in rows if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
+    listed = select(ENTRY.c.id, ENTRY.c.row_key).where(ENTRY.c.scope_id == scope_id).execution_options(yield_per=2_000)
+    return sorted(row.id for row in connection.execute(listed) if not wanted.isdisjoint(names_of(row.row_key, row_parts)))
 
 
 def _count_pending(connection: Connection, run: FencedTransaction) -> tuple[int, int]:

@@ -44,7 +44,7 @@ from sqlalchemy import Connection
 from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
-from state.ledger.accounts import Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
+from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
 from state.ledger.close import close_stage
 from state.ledger.entries import CANCELLED, Batch, Known, drafted, find_ids, find_known, find_pasts, is_of_change
 from state.ledger.gate import Bookmark, is_last_read, shut
@@ -160,8 +160,22 @@ class Stage:
             return close_stage(connection, self._read, brake, bookmark)
 
 
-def start_stage(run: FencedTransaction, *, is_whole: bool, stamp: str, policy: StagePolicy, digests_of: str | None) -> Stage:
-    """Close the gate and begin a read. Raises `LeaseLostError` if another run has taken the feed over."""
+def open_stage(
+    run: FencedTransaction,
+    *,
+    is_whole: bool,
+    stamp: str = "",
+    policy: StagePolicy = DEFAULT_POLICY,
+    digests_of: str | None = None,
+) -> Stage:
+    """Close the gate and begin to write down what the source says.
+
+    `is_whole`: the source is read from end to end, so that an absent row has vanished; `policy.kind` says how much a read
+    that is not whole takes in. `stamp`: evidence of the content's version, kept with the feed once this read has passed its
+    brakes. `digests_of`: the stamp of the read whose row digests are to be used, as long as it is the feed's last one; the
+    digests of this read are kept then, and also where it is "". None: rows are not known by digests.
+    Raises `LeaseLostError` if another run has taken the feed over.
+    """
     with run.transaction() as connection:
         is_known = bool(digests_of) and is_last_read(connection, run.scope_id, digests_of or "")
         is_anew = policy.kind is ReadKind.FULL or is_whole

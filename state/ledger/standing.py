@@ -31,6 +31,7 @@ from state.ledger.entries import (
 )
 from state.tables import EARLIER, ENTRY, PROBLEM, RUN, SCOPE
 
+KEY_MEMORY_S = 86_400.0
 _NAMED = 3
 
 
@@ -315,50 +316,26 @@ SEEKABLE = (EntryState.DELIVERED_UNCONFIRMED, EntryState.UNCERTAIN, EntryState.C
 """States of entries whose events may be found in the service's list."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileCandidate:
-    """One entry without an event id. A rival is not looked for, but may be the one whom an event belongs to: a row of
-    another feed, one that was set aside, or one that the next run asks about by itself.
-
-    `baseline`: what a person says the service shows, `asked`: what the source asks for now; None where it is `body`.
-    """
-
-    entry_id: int
-    row_key: RowKey
-    state: EntryState
-    key: IdempotencyKey
-    revision: int
-    body: bytes
-    origin: str
-    is_rival: bool
-    baseline: bytes | None = None
-    asked: bytes | None = None
-
-
 def read_reconcile_candidates(
     engine: Engine, feed: FeedScope, now: datetime, key_memory_s: float
-) -> Iterator[ReconcileCandidate]:
-    """Yield the entries of a destination whose events may be in the service's list, those of the feed and rivals.
+) -> Iterator[tuple[RowRecord, bool]]:
+    """Yield the entries of a destination without an event id whose events may be in the service's list, and which are rivals.
 
-    `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is looked for; the next run asks
-    about a younger one with its key.
+    A rival is not looked for, but may be the one whom an event belongs to: a row of another feed, one that was set aside, or one
+    that the next run asks about by itself. `key_memory_s`: an attempt that went unanswered longer ago than this many seconds is
+    looked for; the next run asks about a younger one with its key.
     """
     is_pending, is_seekable = ENTRY.c.state == EntryState.PENDING.value, ENTRY.c.state.in_([state.value for state in SEEKABLE])
-    is_sought = and_(
-        SCOPE.c.feed == feed.feed, or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s))), ~IS_SET_ASIDE
-    )
-    columns: list[ColumnElement[Any]] = [ENTRY.c[name] for name in ("row_key", "revision", "body", "origin")]
-    renamed = {"entry_id": "id", "key": "idempotency_key", "baseline": "baseline_body", "asked": "drift_body"}
-    columns += [ENTRY.c[name].label(ours) for ours, name in renamed.items()]
-    entries = select(*columns, ENTRY.c.state, (~is_sought).label("is_rival")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id)
+    may_be_sought = or_(is_seekable, and_(is_pending, is_forgotten(now, key_memory_s)))
+    is_rival = ~and_(SCOPE.c.feed == feed.feed, may_be_sought, ~IS_SET_ASIDE)
+    page = RECORDS.add_columns(is_rival.label("is_rival")).join(SCOPE, SCOPE.c.id == ENTRY.c.scope_id).order_by(ENTRY.c.id)
     is_sent = and_(is_pending, ENTRY.c.unanswered_at.is_not(None))
-    entries = entries.where(SCOPE.c.destination == feed.destination, or_(is_seekable, is_sent)).order_by(ENTRY.c.id).limit(500)
+    page = page.where(SCOPE.c.destination == feed.destination, or_(is_seekable, is_sent)).limit(500)
     after = 0
     while True:
         with reading(engine) as connection:
-            page = connection.execute(entries.where(ENTRY.c.id > after)).all()
-        if not page:
+            rows = connection.execute(page.where(ENTRY.c.id > after)).all()
+        if not rows:
             return
-        for row in page:
-            yield ReconcileCandidate(**{**row._asdict(), "state": EntryState(row.state)})
-        after = page[-1].entry_id
+        yield from ((as_record(row), bool(row.is_rival)) for row in rows)
+        after = rows[-1].id

@@ -45,7 +45,7 @@ def upgrade(connection: Connection, to: str = HEAD) -> None:
     command.upgrade(settings, to)
 
 
-def run_sql(connection: Connection, migration: str) -> None:
+def run_sql(connection: Connection, migration: str | Path) -> None:
     """Run the statements in the file of a migration that ends in `.sql`, which has PostgreSQL's types and SQLite's options."""
     statements = Path(migration).with_suffix(".sql").read_text("utf-8")
     for word, replacement in _SQLITE_TYPES.items() if connection.dialect.name == "sqlite" else _SQLITE_OPTIONS:

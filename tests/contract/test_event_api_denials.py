@@ -20,8 +20,8 @@ from mappings.outcome import MappedRow
 from mappings.row_key import RowKey
 from pipelines.run.publish import MOST_IN_A_ROW, Drain
 from state.enums import Decision, EntryState
-from state.ledger.choices import Change, Resend
-from state.ledger.decisions import Retried
+from state.ledger.choices import Change, Choice, Option
+from state.ledger.decisions import Decisions, Retried
 from state.ledger.outbox import Settled
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
@@ -124,13 +124,13 @@ def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_requ
     service = _denied(world, denial, tells_anew=True)
     service.is_open = True
     assert isinstance(_drained(world, service), DENIALS[denial][2])
-    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
+    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
     told = decisions.retry()
     assert told == Retried(0, 0, told.left_alone)
     assert told.left_alone
     assert isinstance(_drained(world, service), DENIALS[denial][2])
     for one in decisions.retry().left_alone:
-        decisions.resolve(one.row_key, Resend())
+        decisions.resolve([one.row_key], Choice(Option.RESEND))
     assert _drained(world, service) is None
     assert set(world.states().values()) == {"delivered"}
     assert world.known("0").revision == 1
@@ -144,9 +144,9 @@ def test_only_rows_that_were_denied_themselves_can_be_let_out_under_their_next_k
     barred = Postponed(answer(403, "req-1"), TransientError("the scope is missing"))
     told_only = Postponed(barred.answer, barred.cause, attempts=0)
     outbox.settle_and_claim([Settled(first, barred), Settled(second, told_only)], 0)
-    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
-    outcomes = {key: decisions.resolve(RowKey(key), Resend()) for key in ("asked", "behind", "waiting")}
-    changed = [key for key, resolved in outcomes.items() if resolved is not None and isinstance(resolved.outcome, Change)]
+    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
+    outcomes = {key: decisions.resolve([RowKey(key)], Choice(Option.RESEND))[0] for key in ("asked", "behind", "waiting")}
+    changed = [key for key, resolved in outcomes.items() if isinstance(resolved.outcome, Change)]
     assert changed == ["asked"]
     handed_out = {one.row_key: one.denial for one in world.outbox().settle_and_claim([], 3)}
     assert handed_out == {"asked": Denial("req-1", is_resent=True), "behind": None, "waiting": None}
@@ -165,7 +165,7 @@ def test_where_the_books_were_lost_no_key_is_left_by_itself_while_access_is_miss
     service.is_locked = True
     for _ in range(3):
         _drained(young, service)
-        young.ledger.open_decisions("ann@desk", young.lease.token).retry()
+        Decisions(young.ledger.fence("", young.lease.token), "ann@desk").retry()
     service.is_locked = False
     assert _drained(young, service) is None
     assert (young.known("a").state, len(set(service.asked))) == (EntryState.DELIVERED, 1)

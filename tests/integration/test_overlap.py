@@ -214,7 +214,8 @@ def _let_the_lease_expire(desk: Desk) -> None:
     """Raises what the driver says where the run holds the lock."""
     if desk.books.url.startswith("sqlite"):
         with closing(sqlite3.connect(desk.folder / "state.db", timeout=0.2)) as database:
-            database.execute("UPDATE lease SET beat_s = beat_s - 3600")
+            long_ago = [f"2000-01-01T00:0{minute}:00.000000+00:00" for minute in (0, 1)]
+            database.execute("UPDATE lease SET heartbeat_at = ?, expires_at = ?", long_ago)
             database.commit()
         return
     with desk.books.engine.begin() as connection:

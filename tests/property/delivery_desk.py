@@ -43,8 +43,9 @@ from pipelines.run.stage import ReadPlan, StageJob, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
-from state.ledger.lease import BootClock, Lease, LeaseClock
+from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
+from state.ledger.outbox import open_outbox
 from state.ledger.standing import FeedScope, RowRecord
 from state.queries import LedgerQueries, RowFilter, RunRecord
 
@@ -90,7 +91,7 @@ class Clock:
 
     @property
     def lease_clock(self) -> LeaseClock:
-        return LeaseClock(self, BootClock("this boot", self.seconds))
+        return LeaseClock(self, is_servers=False)
 
 
 def _loop_s() -> float:
@@ -162,15 +163,15 @@ class Worker:
         with _mortal(self._engine, death or Death()):
             try:
                 with ledger.acquire_lease(by) as lease:
-                    return choose(ledger.open_decisions(by, lease.token))
+                    return choose(Decisions(ledger.fence("", lease.token), by))
             except KilledError:
                 self.clock.turn(seconds=90)
                 return None
 
     def propose(self, row_key: str, choice: Choice) -> Change | NoChange | None:
         """Return what the command would say before it does anything; None if it cannot be done."""
-        (weighed,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice)
-        return None if isinstance(weighed.outcome, NotPossibleError) else weighed.outcome
+        (outcome,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice).values()
+        return None if isinstance(outcome, NotPossibleError) else outcome
 
     def rows(self) -> dict[str, RowRecord]:
         """Every entry of the ledger, by row key."""
@@ -216,7 +217,7 @@ class Worker:
         )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
-        outbox = ledger.open_outbox(run_id, lease.token, limit=options.limit, key_memory_s=KEY_MEMORY_S)
+        outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, key_memory_s=KEY_MEMORY_S)
         drain = Drain(outbox, IN_FLIGHT, GRACE_S, lambda _rows: None)
         self._publish_in_virtual_time(drain)
         account = outbox.account()

@@ -11,17 +11,10 @@ from property.model_service import Death
 from mappings.row_key import RowKey
 from state.enums import EntryState
 from state.ledger.choices import (
-    Apply,
     Change,
     Choice,
     NotPossibleError,
-    Release,
-    Remove,
-    Resend,
-    SameAs,
-    SetAside,
-    TakeBack,
-    TakeEvent,
+    Option,
 )
 from state.ledger.decisions import EventTakenError
 from state.ledger.standing import RowRecord
@@ -55,7 +48,7 @@ class Person:
             return False
         told = self.worker.propose(row_key, choice)
         try:
-            self.worker.decide(ANA, lambda decisions: decisions.resolve(RowKey(row_key), choice), death)
+            self.worker.decide(ANA, lambda decisions: decisions.resolve([RowKey(row_key)], choice), death)
         except NotPossibleError:
             assert told is None, f"{told} was promised for {before}"
             return False
@@ -66,7 +59,7 @@ class Person:
             return False
         assert isinstance(told, Change), f"{before} became {after}, and {told} was told"
         self._remember(after, told, choice)
-        if not isinstance(choice, TakeBack):  # which goes back one decision further
+        if choice.option is not Option.UNDO:  # which goes back one decision further
             again = self.worker.propose(row_key, choice)
             assert not isinstance(again, Change), f"{choice} said twice is done twice: {before}, {after}"
         return True
@@ -75,27 +68,27 @@ class Person:
         """List again whatever was set aside."""
         for row in self.worker.rows().values():
             while self.worker.rows()[row.row_key].is_set_aside:
-                assert self.decide(row.row_key, TakeBack(), Death()), row
+                assert self.decide(row.row_key, Choice(Option.UNDO), Death()), row
 
     def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:  # noqa: C901  # one arm per case
-        match choice:
-            case Resend() if change.is_next_revision or (change.risk and after.is_denied):
+        match choice.option:
+            case Option.RESEND if change.is_next_revision or (change.risk and after.is_denied):
                 assert change.risk
                 if after.unanswered_at is not None:
                     self.forgotten.add(after.row_key)
                 self.next_keys[after.row_key] += 1
-            case Resend() if change.risk:
+            case Option.RESEND if change.risk:
                 self.forgotten.add(after.row_key)
-            case TakeEvent(event_id):
-                self.named[after.row_key] = event_id
-                assert (after.state, after.event_id) == (EntryState.DELIVERED, event_id)
-            case SetAside():
+            case Option.EVENT_ID:
+                self.named[after.row_key] = choice.event_id
+                assert (after.state, after.event_id) == (EntryState.DELIVERED, choice.event_id)
+            case Option.IGNORE:
                 assert after.is_set_aside
-            case TakeBack():
+            case Option.UNDO:
                 self.named.pop(after.row_key, None)
-            case Resend() | Release():
+            case Option.RESEND | Option.RELEASE:
                 assert after.state is EntryState.PENDING
-            case Apply():
+            case Option.APPLIED:
                 assert after.drift_body is None
-            case SameAs() | Remove():
+            case Option.SAME_AS | Option.REMOVED:
                 raise AssertionError(f"nobody chooses {choice} here")

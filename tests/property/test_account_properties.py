@@ -20,7 +20,8 @@ from pipelines.run.outcome import outcome_of
 from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount, ReadKind, StagePolicy
 from state.ledger.entries import content_of
 from state.ledger.gate import GateClosedError
-from state.ledger.outbox import Outbox, Settled
+from state.ledger.outbox import Outbox, Settled, open_outbox
+from state.ledger.stage import open_stage
 from state.queries import LedgerQueries
 
 KEYS = st.sampled_from("abcde")
@@ -111,7 +112,7 @@ class Created:
 
 
 def read(world: World, step: Read) -> None:
-    stage = world.ledger.open_stage(world.run(), is_whole=step.is_whole, fence=world.lease.token, policy=step.terms)
+    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=step.is_whole, policy=step.terms)
     for chunk in step.chunks:
         stage.write(chunk)
     if step.is_killed:
@@ -146,7 +147,7 @@ def _opened(world: World, step: Publish) -> Outbox | None:
         world.ledger.open_gate("ana")
     keys = None if step.keys is None else [RowKey(key) for key in step.keys]
     try:
-        return world.ledger.open_outbox(world.run(), world.lease.token, limit=step.limit, keys=keys)
+        return open_outbox(world.ledger.fence(world.run(), world.lease.token), limit=step.limit, keys=keys)
     except GateClosedError:
         return None
 

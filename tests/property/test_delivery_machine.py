@@ -25,7 +25,7 @@ from property.state_dbs import OneFile, OneServer, StateDb
 
 from pipelines.run.options import RunOptions
 from state.enums import EntryState
-from state.ledger.choices import Apply, Choice, Release, Resend, SetAside, TakeBack, TakeEvent
+from state.ledger.choices import Choice, Option
 from state.ledger.standing import RowRecord
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
@@ -48,9 +48,9 @@ CHARACTERS = st.builds(
     checks_channel_first=st.booleans(),
     keeps_denials=st.sampled_from(["no", "no", "as told", "told anew"]),
 )
-CHOICES = st.sampled_from(
-    ["the event", "a wrong event", "another row's event", Resend(), Resend(), SetAside(), TakeBack(), Apply(), Release()]
-)
+_OPTIONS = (Option.RESEND, Option.RESEND, Option.IGNORE, Option.UNDO, Option.APPLIED, Option.RELEASE)
+CHOICES = st.sampled_from(["the event", "a wrong event", "another row's event", *map(Choice, _OPTIONS)])
+
 LOSSES = st.sampled_from(["all is well", "the key is revoked", "the channel is taken away"])
 DONE = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
 TURNED_AWAY = {EntryState.REFUSED, EntryState.BLOCKED}
@@ -163,10 +163,10 @@ class DeliveryMachine(RuleBasedStateMachine):
         if not rows:
             return
         row_key = rows[number % len(rows)]
-        choice = TakeEvent(self._event_for(row_key, wish)) if isinstance(wish, str) else wish
+        choice = Choice(Option.EVENT_ID, event_id=self._event_for(row_key, wish)) if isinstance(wish, str) else wish
         is_changed = self.person.decide(row_key, choice, death or Death())
         event(f"{wish if isinstance(wish, str) else type(wish).__name__} changes a row: {is_changed}")
-        if is_changed and isinstance(choice, Resend | TakeBack):
+        if is_changed and choice.option in {Option.RESEND, Option.UNDO}:
             self.delivered.discard(row_key)
         self.what_holds_at_every_moment()
 
@@ -259,7 +259,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             return
         for row in self.worker.rows().values():
             if row.is_denied and row.state in OWED:
-                self.person.decide(row.row_key, Resend(), Death())
+                self.person.decide(row.row_key, Choice(Option.RESEND), Death())
 
     def _assert_it_arrived(self, row: RowRecord, title: str) -> None:  # noqa: C901  # one arm per case
         match row.state:
@@ -286,7 +286,9 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def _assert_it_can_be_corrected(self, row: RowRecord) -> None:
         """Whoever has named a wrong event can name another one."""
-        assert self.person.decide(row.row_key, TakeEvent(2 * NO_EVENT + row.entry_id), Death()), f"it stays with {row}"
+        assert self.person.decide(row.row_key, Choice(Option.EVENT_ID, event_id=2 * NO_EVENT + row.entry_id), Death()), (
+            f"it stays with {row}"
+        )
 
     def _may_have_been_refused(self, row: RowRecord) -> bool:
         """Such a service answers 409 to whatever uses a key again: that its first answer was a refusal, nobody can know."""

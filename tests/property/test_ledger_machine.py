@@ -24,7 +24,7 @@ from mappings.outcome import Cover, MappedRow, RowOutcome
 from mappings.row_key import RowKey
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Outbox, Settled
-from state.ledger.stage import Stage
+from state.ledger.stage import Stage, open_stage
 from state.tables import ENTRY
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
@@ -87,7 +87,7 @@ class LedgerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.outbox is None)
     @rule(chunk=SHEETS)
     def read_halfway(self, chunk: list[RowOutcome]) -> None:
-        self.stage = self.world.ledger.open_stage(self.world.run(), is_whole=True, fence=self.world.lease.token)
+        self.stage = open_stage(self.world.ledger.fence(self.world.run(), self.world.lease.token), is_whole=True)
         self.stage.write(chunk)
 
     @rule()

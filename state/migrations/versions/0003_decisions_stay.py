@@ -10,6 +10,7 @@ import json
 import sys
 from datetime import datetime
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -56,15 +57,12 @@ def upgrade() -> None:
         op.execute("CREATE INDEX ix_problem_row_scope_id_kind_row_key ON problem_row USING hash (row_key) WHERE kind = 'warning'")
     _normalise_scopes(connection)
     _normalise_destinations(connection)
-    _count_copies(connection)
     _fill_ends(connection)
     _make_entries_of_held_rows(connection)
-    _mark_what_was_ignored(connection)
-    _list_warnings(connection)
-    _index_duplicates()
-    # What lets a read be skipped is forgotten: the next one fills the entries of held rows and renews the warnings.
-    op.execute("UPDATE scope SET stamp = '', cursor = ''")
-    op.execute("DELETE FROM record_memory")
+    # Events that may exist are counted, never too few. The last warnings of each entry stay listed; its digest is emptied, and
+    # what lets a read be skipped is forgotten: the next one fills the entries of held rows and says which warnings still hold.
+    run_sql(connection, Path(__file__).with_name("0003_what_was_there.sql"))
+    _name_what_was_ignored(connection)
 
 
 def _allow_new_states(connection: Connection) -> None:
@@ -100,10 +98,6 @@ def _normalise_scopes(connection: Connection) -> None:
             sa.text("UPDATE scope SET destination = :destination, service = :service, namespace = :namespace WHERE id = :id"),
             {"destination": destination, "service": service, "namespace": namespace, "id": scope.id},
         )
-    op.execute(
-        "UPDATE scope SET whole_read_at = (SELECT max(started_at) FROM sync_run WHERE sync_run.scope_id = scope.id AND is_whole"
-        " AND brakes = '[]' AND stage_report IS NOT NULL) WHERE last_whole_read IS NOT NULL"
-    )
 
 
 def _normalise_destinations(connection: Connection) -> None:
@@ -117,19 +111,6 @@ def _normalise_destinations(connection: Connection) -> None:
                 known = f"SELECT {key} FROM {table} WHERE destination = :new"  # noqa: S608 # our own
                 connection.execute(sa.text(f"DELETE FROM {table} WHERE destination = :old AND ({key}) IN ({known})"), spelt)  # noqa: S608 # our own
                 connection.execute(sa.text(f"UPDATE {table} SET destination = :new WHERE destination = :old"), spelt)  # noqa: S608 # our own
-
-
-def _count_copies(connection: Connection) -> None:
-    """Count the attempts that may have created an event, from what the columns before said of them: never too few."""
-    connection.exec_driver_sql(
-        "UPDATE ledger_entry SET copies = CASE"
-        " WHEN resent_run IS NOT NULL THEN CASE WHEN attempts > 2 THEN attempts ELSE 2 END"
-        " WHEN unanswered_at IS NOT NULL THEN CASE WHEN attempts > 1 THEN attempts ELSE 1 END"
-        " WHEN state IN ('delivered', 'delivered_unconfirmed') THEN 1 ELSE 0 END"
-    )
-    connection.exec_driver_sql("UPDATE earlier_event SET copies = 1")
-    op.execute("DROP INDEX ix_ledger_entry_resent")
-    op.execute("ALTER TABLE ledger_entry DROP COLUMN resent_run")
 
 
 def _fill_ends(connection: Connection) -> None:
@@ -188,16 +169,10 @@ def _make_entries_of_held_rows(connection: Connection) -> None:
             "candidate_id": next((entry for entry in candidates if entry), None),
         }
         connection.execute(sa.table("ledger_entry", *map(sa.column, values)).insert(), values)
-    op.execute("DELETE FROM problem_row WHERE kind = 'held' AND listed_run = ''")
-    op.drop_table("row_release")
 
 
-def _mark_what_was_ignored(connection: Connection) -> None:
-    """What a person ignored stays ignored, and is named once: to a person on stderr, to a run in its log."""
-    op.execute(
-        "UPDATE ledger_entry SET ignored_fingerprint = coalesce(drift_fingerprint, fingerprint)"
-        " WHERE decision = 'ignore' AND state <> 'held'"
-    )
+def _name_what_was_ignored(connection: Connection) -> None:
+    """Name once what a person ignored, which stays ignored: to a person on stderr, to a run in its log."""
     ignored = connection.exec_driver_sql(
         "SELECT scope.feed, ledger_entry.row_key FROM ledger_entry JOIN scope ON scope.id = ledger_entry.scope_id"
         " WHERE decision = 'ignore' ORDER BY scope.feed, ledger_entry.id"
@@ -212,26 +187,3 @@ def _warn(what: str, **facts: Any) -> None:
     """Log it; on stderr where no log is set up, as in a command that only reads."""
     log = structlog.get_logger() if structlog.is_configured() else structlog.wrap_logger(structlog.PrintLogger(sys.stderr))
     log.warning(what, **facts)
-
-
-def _list_warnings(connection: Connection) -> None:
-    """Keep the last warnings of each entry listed; its digest is emptied, so that the next read says which of them still hold."""
-    last = (
-        "SELECT run_id FROM problem_row AS other WHERE other.scope_id = problem_row.scope_id AND other.kind = 'warning'"
-        " AND other.row_key = problem_row.row_key ORDER BY other.seen_at DESC, other.id DESC LIMIT 1"
-    )
-    op.execute(f"UPDATE problem_row SET listed_run = CASE WHEN run_id = ({last}) THEN run_id ELSE '' END WHERE kind = 'warning'")  # noqa: S608 # our own
-    empty = sa.text(
-        "UPDATE ledger_entry SET row_digest = :none WHERE EXISTS (SELECT 1 FROM problem_row"
-        " WHERE problem_row.scope_id = ledger_entry.scope_id AND kind = 'warning' AND problem_row.row_key = ledger_entry.row_key)"
-    )
-    connection.execute(empty.bindparams(sa.bindparam("none", b"", sa.LargeBinary())))
-
-
-def _index_duplicates() -> None:
-    op.execute("DROP TABLE twin_mark")
-    op.execute(
-        "INSERT INTO duplicate_mark (mark, entry_id) SELECT substr(twin_digest, 1, 8), id FROM ledger_entry"
-        " WHERE state <> 'held' ORDER BY 1, 2"
-    )
-    op.execute("UPDATE scope SET marked_id = coalesce((SELECT max(id) FROM ledger_entry WHERE scope_id = scope.id), 0)")

@@ -1,4 +1,5 @@
 ALTER TABLE scope DROP COLUMN body_base;
+ALTER TABLE lease DROP COLUMN beat_s;
 DROP TABLE record_memory;
 DROP TABLE route_worker;
 CREATE TABLE row_digest_part (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,7 @@ from connectors.event_api.lists import ListedEvent
 from mappings.row_key import IdempotencyKey, RowKey
 from pipelines.run.reconcile import Matching, RowVerdict, Verdict
 from state.enums import EntryState
-from state.ledger.standing import ReconcileCandidate
+from state.ledger.standing import RowRecord
 
 PAYLOAD: dict[str, Any] = {
     "channelId": 3,
@@ -32,19 +33,27 @@ PAYLOAD: dict[str, Any] = {
     "offers": [{"name": "Tickets", "url": "https://t.example/1"}],
 }
 _NUMBERS = count(1)
+START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
 
-def row(*, key: str = "", is_rival: bool = False, **changed: Any) -> ReconcileCandidate:
+def row(*, key: str = "", **changed: Any) -> RowRecord:
     number = next(_NUMBERS)
-    return ReconcileCandidate(
+    nothing = dict.fromkeys(("event_id", "unanswered_at", "answer", "drift_body", "drift_kind", "vanished_at"))
+    return RowRecord(
         entry_id=number,
         row_key=RowKey(f"r{number}"),
         state=EntryState.DELIVERED_UNCONFIRMED,
         key=IdempotencyKey(key or f"es1-{number:032x}"),
         revision=0,
         body=json.dumps(PAYLOAD | changed).encode(),
+        channel_id=3,
+        attempts=1,
         origin="agenda.csv:2",
-        is_rival=is_rival,
+        staged_run="run-1",
+        sent_run="run-1",
+        created_at=START,
+        updated_at=START,
+        **nothing,
     )
 
 
@@ -53,9 +62,9 @@ def event(event_id: int = 1, **fields: Any) -> ListedEvent:
 
 
 def matched(
-    rows: list[ReconcileCandidate], events: list[ListedEvent], owners: Mapping[int, str] | None = None
+    rows: list[RowRecord], events: list[ListedEvent], owners: Mapping[int, str] | None = None, rivals: Sequence[RowRecord] = ()
 ) -> list[RowVerdict]:
-    matching = Matching(rows)
+    matching = Matching([*((one, False) for one in rows), *((one, True) for one in rivals)])
     for one in events:
         matching.meet(one)
     return list(matching.verdicts(owners or {}))
@@ -134,15 +143,15 @@ def body(**changed: Any) -> bytes:
 
 
 def test_an_event_is_found_by_what_the_source_asks_for_now_or_by_the_baseline() -> None:
-    asked = replace(row(title="Edited"), asked=body())
-    applied = replace(row(title="Edited"), baseline=body(), asked=body(title="Edited again"))
-    for one, shown in ((asked, asked.asked), (applied, None)):
+    asked = replace(row(title="Edited"), drift_body=body())
+    applied = replace(row(title="Edited"), baseline_body=body(), drift_body=body(title="Edited again"))
+    for one, shown in ((asked, asked.drift_body), (applied, None)):
         (verdict,) = matched([one], [event(7, **PAYLOAD)])
         assert (verdict.verdict, verdict.event_ids, verdict.shown) == (Verdict.FOUND, (7,), shown)
 
 
 def test_the_pinned_body_is_preferred_where_the_list_shows_too_little_to_tell() -> None:
-    (verdict,) = matched([replace(row(locationName="Keller"), asked=body())], [event(7, **SAME["title and start"])])
+    (verdict,) = matched([replace(row(locationName="Keller"), drift_body=body())], [event(7, **SAME["title and start"])])
     assert (verdict.verdict, verdict.shown) == (Verdict.FOUND, None)
 
 
@@ -187,7 +196,8 @@ def test_of_two_events_alike_one_that_is_another_rows_leaves_the_other() -> None
 
 @pytest.mark.parametrize("is_rival", [False, True])
 def test_an_event_that_two_rows_look_like_is_given_to_neither(is_rival: bool) -> None:
-    verdicts = matched([row(), row(is_rival=is_rival)], [event(7, **SAME["title and start"])])
+    rows = [row(), row()]
+    verdicts = matched(rows[: 2 - is_rival], [event(7, **SAME["title and start"])], rivals=rows[2 - is_rival :])
     assert len(verdicts) == 2 - is_rival
     assert {one.verdict for one in verdicts} == {Verdict.CANDIDATE}
 
@@ -206,7 +216,7 @@ def test_an_event_that_tells_one_rows_key_is_no_other_rows() -> None:
 
 def test_many_events_cost_seconds_and_no_memory() -> None:
     rows = [row(title=f"Evening {number}") for number in range(2_000)]
-    matching = Matching(rows)
+    matching = Matching([(one, False) for one in rows])
     tracemalloc.start()
     started = time.process_time()
     for number in range(8_000):

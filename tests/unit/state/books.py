@@ -13,6 +13,7 @@ from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
 from state.enums import ProblemKind
 from state.ledger.choices import Choice
+from state.ledger.decisions import Decisions
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY
@@ -47,7 +48,7 @@ def count(world: World, table: Table, where: ColumnElement[bool] | None = None) 
 
 def resolve(world: World, key: str, choice: Choice) -> None:
     """Record a person's decision about a row."""
-    assert world.ledger.open_decisions("ann@desk", world.lease.token).resolve(RowKey(key), choice) is not None
+    Decisions(world.ledger.fence("", world.lease.token), "ann@desk").resolve([RowKey(key)], choice)
 
 
 def problems(world: World, kind: ProblemKind) -> list[str]:

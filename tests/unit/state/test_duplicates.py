@@ -15,6 +15,7 @@ from mappings.row_key import FeedName
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.accounts import StagePolicy, StageReport
+from state.ledger.stage import open_stage
 from state.tables import DUPLICATE_MARK, SCOPE
 
 
@@ -114,7 +115,7 @@ def test_a_row_of_another_feed_whose_source_was_not_read_again_holds_whatever_th
 
 def test_a_stage_that_began_before_another_ended_sees_its_rows(world: World) -> None:
     other = beside(world)
-    second = other.ledger.open_stage(other.run(), is_whole=True, fence=other.lease.token)
+    second = open_stage(other.ledger.fence(other.run(), other.lease.token), is_whole=True)
     second.write([row("x", twin="jazz")])
     assert world.stage([row("b")]).account.new == 1
     world.stage([row("b"), row("a", "late", twin="late")])
@@ -184,7 +185,7 @@ def scope_asks(report: StageReport) -> list[str]:
 def closed_by_scope(world: World, rows: list[MappedRow], *accepted: str) -> StageReport:
     """Read rows as a run that asks the brake `scope`."""
     terms = StagePolicy(accepted=accepted)
-    stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token, policy=terms)
+    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True, policy=terms)
     stage.write(rows)
     return stage.close(scope_asks)
 
@@ -231,7 +232,7 @@ def test_what_one_stage_was_allowed_is_asked_again_while_the_gate_is_closed(worl
 
 def test_two_stages_that_close_at_the_same_moment_see_each_other(world: World) -> None:
     other = beside(world)
-    stages = [each.ledger.open_stage(each.run(), is_whole=True, fence=each.lease.token) for each in (world, other)]
+    stages = [open_stage(each.ledger.fence(each.run(), each.lease.token), is_whole=True) for each in (world, other)]
     for stage in stages:
         stage.write([row(f"{key}", twin=key) for key in "abcdef"])
     with ThreadPoolExecutor(2) as pool:

@@ -17,17 +17,11 @@ from mappings.row_key import FeedName
 from state.enums import EntryState
 from state.ledger.accounts import StagePolicy
 from state.ledger.choices import (
-    Apply,
     Choice,
     NoChange,
     NotPossibleError,
+    Option,
     Other,
-    Release,
-    Remove,
-    Resend,
-    SameAs,
-    SetAside,
-    TakeEvent,
     decide,
     may_be_removed,
 )
@@ -44,13 +38,13 @@ VERDICTS: dict[str, Verdict] = {
     "conflict": Conflict(answer(409)),
 }
 CHOICES: dict[str, Choice] = {
-    "--event-id N": TakeEvent(4711),
-    "--resend": Resend(),
-    "--ignore": SetAside(),
-    "--applied": Apply(),
-    "--removed": Remove(),
-    "--same-as": SameAs(),
-    "--release": Release(),
+    "--event-id N": Choice(Option.EVENT_ID, event_id=4711),
+    "--resend": Choice(Option.RESEND),
+    "--ignore": Choice(Option.IGNORE),
+    "--applied": Choice(Option.APPLIED),
+    "--removed": Choice(Option.REMOVED),
+    "--same-as": Choice(Option.SAME_AS),
+    "--release": Choice(Option.RELEASE),
 }
 
 
@@ -75,7 +69,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
     if name.startswith("held") or name == "superseded":
         _held(world)
         if name == "superseded":
-            resolve(world, "a", SameAs())
+            resolve(world, "a", Choice(Option.SAME_AS))
             return world.known("b")
         return world.known("a")
     world.stage([row("a")])
@@ -96,7 +90,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
             world.publish(Receipt(8, answer(201)))
         case "removed" | "removed and back in its source":
             world.stage([])
-            resolve(world, "a", Remove())
+            resolve(world, "a", Choice(Option.REMOVED))
             if more != "removed":
                 world.stage([row("a")])
     return world.known("a")
@@ -114,14 +108,14 @@ def _done(record: RowRecord, choice: Choice, other: Other | None) -> str:  # noq
         return "not possible"
     if isinstance(outcome, NoChange):
         return "as it is"
-    match choice:
-        case SetAside():
+    match choice.option:
+        case Option.IGNORE:
             return "ignored" if outcome.state is record.state else f"{outcome.state.value}, ignored"
-        case Apply():
+        case Option.APPLIED:
             return "the drift is the baseline"
-        case Remove():
+        case Option.REMOVED:
             return "removed" if may_be_removed(record) else "earlier events removed"
-        case SameAs():
+        case Option.SAME_AS:
             return "delivered, as the other entry was"
         case _ if outcome.state is EntryState.PENDING:
             asks = " (asks)" if outcome.risk else ""

@@ -12,7 +12,8 @@ from mappings.row_key import RowKey
 from state.enums import EntryState
 from state.errors import LeaseLostError
 from state.ledger.accounts import PublishAccount
-from state.ledger.outbox import NotClaimedError, Settled
+from state.ledger.outbox import NotClaimedError, Settled, open_outbox
+from state.ledger.stage import open_stage
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
 
@@ -33,10 +34,10 @@ def test_rows_go_out_oldest_first_and_each_once(world: World) -> None:
 
 def test_what_this_run_staged_is_new_and_the_rest_is_carried_over(world: World) -> None:
     world.stage([row("a")])
-    stage = world.ledger.open_stage("one run", is_whole=True, fence=world.lease.token)
+    stage = open_stage(world.ledger.fence("one run", world.lease.token), is_whole=True)
     stage.write([row("a"), row("b")])
     stage.close(lambda _report: ())
-    outbox = world.ledger.open_outbox("one run", world.lease.token)
+    outbox = open_outbox(world.ledger.fence("one run", world.lease.token))
     assert (outbox.account(), outbox.owed) == (PublishAccount(new=1, carried_over=1, pending=2), 2)
 
 
@@ -166,7 +167,7 @@ def test_a_corrected_row_goes_on_under_its_next_key_in_the_same_drain_once(world
 def test_picked_keys_go_out_alone(world: World, keys: list[str], wanted: list[str], row_parts: int, picked: list[str]) -> None:
     world.stage([row(key) for key in keys])
     row_keys = [RowKey(key) for key in wanted]
-    outbox = world.ledger.open_outbox(world.run(), world.lease.token, keys=row_keys, row_parts=row_parts)
+    outbox = open_outbox(world.ledger.fence(world.run(), world.lease.token), keys=row_keys, row_parts=row_parts)
     first = outbox.settle_and_claim([], 1)
     assert [intent.row_key for intent in (*first, *outbox.settle_and_claim([], 9))] == picked
     assert outbox.settle_and_claim([], 9) == []

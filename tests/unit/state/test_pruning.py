@@ -13,7 +13,8 @@ from mappings.row_key import FeedName
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_COMPARED, StagePolicy
-from state.ledger.choices import TakeEvent
+from state.ledger.choices import Choice, Option
+from state.ledger.stage import open_stage
 from state.ledger.standing import RowRecord
 from state.notes import NoticesSent
 from state.prune import Pruned, prune
@@ -103,7 +104,7 @@ def test_runs_that_never_ended_keep_their_accounts(world: World) -> None:
 
 def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world: World) -> None:
     world.stage([row("a"), rejection("b")])
-    world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
+    open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
     world.clock.turn(days=365)
     done = pruned(world)
     assert (done.problems, done.standing_problems) == (0, 1)
@@ -113,7 +114,7 @@ def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world
 def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:
     world.stage([row(key) for key in "abcde"])
     world.publish(Refusal(answer(400)), Uncertain(answer(503)), Conflict(answer(409)), Conflict(answer(409)))
-    resolve(world, "d", TakeEvent(77))
+    resolve(world, "d", Choice(Option.EVENT_ID, event_id=77))
     world.clock.turn(days=365)
     assert pruned(world).answers == 1
     told = {record.row_key: record.answer is not None for record in entries(world)}

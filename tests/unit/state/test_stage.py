@@ -17,6 +17,7 @@ from state.errors import LeaseLostError
 from state.ledger.accounts import ReadAccount, StagePolicy
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
+from state.ledger.stage import open_stage
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY, SCOPE
@@ -246,7 +247,7 @@ def _stamp(world: World) -> str:
 
 
 def test_a_stage_that_was_cut_short_lets_nothing_out(world: World) -> None:
-    stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
+    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
     stage.write([row("a")])
     world.crash()
     assert not world.ledger.gate().is_open
@@ -259,7 +260,7 @@ def test_a_stage_that_was_cut_short_lets_nothing_out(world: World) -> None:
 
 
 def test_a_run_that_lost_its_lease_writes_nothing_more(world: World) -> None:
-    stage = world.ledger.open_stage(world.run(), is_whole=True, fence=world.lease.token)
+    stage = open_stage(world.ledger.fence(world.run(), world.lease.token), is_whole=True)
     world.clock.turn(minutes=2)
     world.lease = world.ledger.acquire_lease("another")
     with pytest.raises(LeaseLostError):

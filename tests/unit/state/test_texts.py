@@ -13,6 +13,7 @@ from mappings.row_key import FeedName
 from state.enums import ProblemKind
 from state.ledger.ledger import Ledger
 from state.ledger.outbox import Settled
+from state.ledger.stage import open_stage
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import storable
@@ -56,7 +57,7 @@ def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
     ledger = Ledger(world.engine, DESTINATION + BAD, FeedName(FEED + BAD), namespace="tests", now=world.clock)
     with ledger.acquire_lease(BAD) as lease:
         ledger.begin_run("run-1", launched_by=BAD, dagster_run_id=BAD)
-        stage = ledger.open_stage("run-1", is_whole=True, fence=lease.token, stamp=BAD)
+        stage = open_stage(ledger.fence("run-1", lease.token), is_whole=True, stamp=BAD)
         stage.write([row("a", cover=Cover(f"https://img.example/{BAD.replace(chr(0xDCE9), '')}", "omit"))])
         stage.close(lambda _report: [BAD])
         ledger.open_gate(BAD)

@@ -27,7 +27,8 @@ from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, ro
 from state.database import reading, writing
 from state.errors import HeldByAnotherError, StateUnavailableError
 from state.export import TABLES, import_from
-from state.ledger.choices import Release, TakeBack
+from state.ledger.choices import Choice, Option
+from state.ledger.decisions import Decisions
 from state.ledger.lease import this_process
 from state.ledger.ledger import Ledger
 from state.migrations.upgrade import HEAD, PACKED, differences, unpacked, upgrade
@@ -314,10 +315,10 @@ def test_a_packed_body_is_unpacked_by_the_dictionary_of_its_feed_alone() -> None
 @ON_SQLITE
 def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(engine: Engine) -> None:
     world, rows = resumed(engine), as_read(engine)
-    decisions = world.ledger.open_decisions("ann@desk", world.lease.token)
-    decisions.resolve(RowKey("drift-ignored"), TakeBack())
-    decisions.resolve(RowKey("held-ignored"), TakeBack())
-    decisions.resolve(RowKey("held"), Release())
+    decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
+    decisions.resolve([RowKey("drift-ignored")], Choice(Option.UNDO))
+    decisions.resolve([RowKey("held-ignored")], Choice(Option.UNDO))
+    decisions.resolve([RowKey("held")], Choice(Option.RELEASE))
     world.stage(rows)
     after = entries_of(engine)
     assert after["drift-ignored"].decision is None
@@ -379,13 +380,13 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import MetaData, Table, update
 from state.database import writing
 from state.opening import open_database
-from state.ledger.lease import seconds_since_boot, this_process
+from state.ledger.lease import this_process
 from state.tables import LEASE
 engine = open_database(sys.argv[1], upgrades=False)
 me, now = this_process("eventsync run"), datetime.now(UTC)
 with writing(engine) as connection:
     names = {column.name for column in Table("lease", MetaData(), autoload_with=connection, resolve_fks=False).c}
-    held = dict(holder=me.name, host=me.host, pid=me.pid, process_started=me.started, boot=me.boot, beat_s=seconds_since_boot(),
+    held = dict(holder=me.name, host=me.host, pid=me.pid, process_started=me.started, boot=me.boot,
         acquired_at=now, heartbeat_at=now, expires_at=now + timedelta(seconds=60))
     held = {name: value for name, value in held.items() if name in names}
     connection.execute(update(LEASE).where(LEASE.c.scope_id == 1).values(**held))

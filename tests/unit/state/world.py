@@ -15,9 +15,10 @@ from mappings.outcome import Cover, Gone, MappedRow, Rejection, RowLocation, Row
 from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, row_digest
 from state.ledger.accounts import DEFAULT_POLICY, PublishAccount, StagePolicy, StageReport
-from state.ledger.lease import BootClock, Lease, LeaseClock
+from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
-from state.ledger.outbox import Outbox, Settled
+from state.ledger.outbox import Outbox, Settled, open_outbox
+from state.ledger.stage import open_stage
 from state.ledger.standing import FeedScope, RowRecord
 from state.opening import open_database
 from state.queries import LedgerQueries, RowFilter
@@ -45,7 +46,7 @@ class Clock:
     @property
     def lease_clock(self) -> LeaseClock:
         """Leases by this clock alone: a database server would measure them by its own."""
-        return LeaseClock(self, BootClock("this boot", lambda: self.instant.timestamp()))  # noqa: PLW0108  # the instant at the time of asking
+        return LeaseClock(self, is_servers=False)
 
 
 def body_of(title: str, *, status: str = "published") -> bytes:
@@ -150,14 +151,14 @@ class World:
         policy: StagePolicy = DEFAULT_POLICY,
     ) -> StageReport:
         """Stage one read, given chunk by chunk."""
-        stage = self.ledger.open_stage(self.run(), is_whole=is_whole, fence=self.lease.token, stamp=stamp, policy=policy)
+        stage = open_stage(self.ledger.fence(self.run(), self.lease.token), is_whole=is_whole, stamp=stamp, policy=policy)
         for chunk in chunks:
             stage.write(list(chunk))
         return stage.close(lambda _report: brakes)
 
     def outbox(self, *, limit: int | None = None, keys: Sequence[str] | None = None, key_memory_s: float = 86_400) -> Outbox:
         row_keys = None if keys is None else [RowKey(key) for key in keys]
-        return self.ledger.open_outbox(self.run(), self.lease.token, limit=limit, keys=row_keys, key_memory_s=key_memory_s)
+        return open_outbox(self.ledger.fence(self.run(), self.lease.token), limit=limit, keys=row_keys, key_memory_s=key_memory_s)
 
     def publish(self, *verdicts: Verdict) -> PublishAccount:
         """Claim rows one by one, and give the first of them these verdicts and all others a receipt."""

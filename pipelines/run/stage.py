@@ -21,9 +21,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.contract import PlainRows, Source, SourceUnavailableError
+from connectors.sources.contract import Source, SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
+from connectors.sources.formats.csv import PlainRows
 from mappings.compiler.mapper import RowMapper
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of

@@ -17,7 +17,7 @@ import structlog
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricReader, PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
@@ -202,21 +202,24 @@ class Recorder(Telemetry):
 
     def _record_request(self, exchanged: Exchanged) -> None:
         """Measure a request; few get a span: all that send no row, the first that fail, and a share of the others."""
-        known = {
+        known: dict[str, str | int] = {
             "http.request.method": exchanged.method,
             "url.path": exchanged.path,
             "server.address": exchanged.host,
             "http.response.status_code": exchanged.status,
             "error.type": exchanged.error,
         }
-        attributes: dict[str, str | int] = {name: value for name, value in known.items() if value}
+        attributes = {name: value for name, value in known.items() if value}
         self._requests.record(exchanged.seconds, attributes)
         phase, is_failed = _PHASE.get(), bool(exchanged.error) or exchanged.status >= 400
         if phase and exchanged.key and is_failed and phase.failures < TRACED_FAILURES:
             phase.failures += 1
         elif exchanged.key and self._random() >= self._trace_requests:
             return
-        row = {"eventsync.idempotency_key": exchanged.key, "eventsync.row_key": str(get_contextvars().get("row_key", ""))}
+        row: dict[str, str] = {
+            "eventsync.idempotency_key": exchanged.key,
+            "eventsync.row_key": str(get_contextvars().get("row_key", "")),
+        }
         attributes |= {name: value for name, value in row.items() if value}
         name, ended_ns = f"{exchanged.method} {exchanged.path}", time.time_ns()
         began_ns = ended_ns - int(exchanged.seconds * _NS)

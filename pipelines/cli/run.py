@@ -452,7 +452,7 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
         output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
 
 
-def play_round(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
+def sync_feeds(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = folder_of(settings).feeds

@@ -30,16 +30,14 @@ if IS_WORKING:
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
-        BRAKE_COLUMNS,
-        REJECTION_COLUMNS,
         Output,
         Progress,
-        brake_rows,
+        brakes_table,
         counted,
         counts_line,
         document_from,
         read_line,
-        rejection_rows,
+        rejections_table,
         spelt,
         worst,
     )
@@ -440,8 +438,8 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
         counts |= {"to be withdrawn": one["withdrawn"]}
         output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
         if one["rejections"]:
-            output.table(f"{feed}: the first rejected rows", REJECTION_COLUMNS, rejection_rows(one["rejections"][:_SHOWN]))
-        output.table(f"{feed}: brakes", BRAKE_COLUMNS, brake_rows(one["brakes"]))
+            output.table(f"{feed}: the first rejected rows", *rejections_table(one["rejections"][:_SHOWN]))
+        output.table(f"{feed}: brakes", *brakes_table(one["brakes"]))
     if one["waiting"]:
         waiting = counts_line({spelt(kind): count for kind, count in one["waiting"].items()})
         output.note(f"{feed}: would wait for a person: {waiting}")

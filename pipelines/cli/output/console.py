@@ -261,7 +261,7 @@ def publish_line(counts: Mapping[str, int]) -> str:
     return _equation(counts, ("new", "carried_over"), _PUBLISHED)
 
 
-def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
     """Return the columns and one line per reason; a row's place stands on its first line only."""
     lines = [
         ("" if number else str(row.origin), reason.column or reason.field, reason.found, REASON_TEXTS[reason.code], reason.hint)
@@ -271,7 +271,7 @@ def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], list[t
     return ("place", "column", "found", "problem", "hint"), lines
 
 
-def brakes_table(verdicts: Iterable[BrakeResult]) -> tuple[Sequence[str], list[tuple[str, ...]]]:
+def brakes_table(verdicts: Iterable[BrakeResult]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
     """Return the columns and one line per brake."""
     verdict = {True: "accepted for this run", False: "STOPS"}
     lines = [(str(one.name), verdict[one.is_accepted] if one.is_tripped else "free", one.sentence) for one in verdicts]

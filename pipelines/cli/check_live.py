@@ -78,11 +78,10 @@ def ask_for(
     faults = _ask_recipients(settings, mappings, is_testing=is_testing)
     with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
-        estranged = reader.estranged()
         return {
             mapping.path: (
                 *of_service(settings.base_url, lists, mapping, memory),
-                *(_unwise("ledger", text) for text in estranged if not reader.has_delivered(mapping.feed)),
+                *(_unwise("ledger", text) for text in reader.estranged(mapping.feed)),
                 *_of_source(settings, mapping),
                 *_of_recipients(settings, mapping, faults, is_testing=is_testing),
             )

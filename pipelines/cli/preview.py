@@ -87,7 +87,7 @@ def preview(
     first = [outcome for outcome in map(first_run.in_the_end, shown) if only in {None, _kind_of(outcome)}]
     account = first_run.account(is_whole=read_all or is_at_end)
     with open_state() as reader:
-        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
+        estranged = reader.estranged(mapping.feed)
     described = list(map(describe_outcome, first))
     documents = [document for document, _ in described]
     output.document(document_from(Preview, known, feed=mapping.feed, rows=documents, account=account, estranged=estranged))

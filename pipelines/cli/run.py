@@ -402,11 +402,11 @@ def rehearse_stage(
 def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
     """Return how many rows the run would send, the first of them in the order of sending, and what waits for a decision."""
     queries, scope = LedgerQueries(run.context.engine), FeedScope(run.context.settings.destination, run.mapping.feed)
+    first = []
     with run.context.lease(run.mapping, _REHEARSED, is_patient=False) as lease:
         outbox = run.open_outbox(lease)
         owed = outbox.owed
         intents = outbox.settle_and_claim((), _SHOWN)
-        first = []
         for intent in intents:
             (row,) = queries.rows(scope, RowFilter(row_key=intent.row_key))
             first.append(Sending(row.origin, intent.row_key, intent.key, json.loads(intent.body)))
@@ -418,16 +418,9 @@ def _owed(run: FeedRun) -> tuple[int, Sequence[Sending], Standing]:
         return count, first, outbox.standing()
 
 
-def _document(
-    feed: FeedName,
-    outcome: RunOutcome,
-    staged: Staged | None = None,
-    *,
-    would_send: int = 0,
-    first: Sequence[Sending] = (),
-    waiting: Mapping[str, int] | None = None,
-) -> Rehearsal:
-    others: dict[str, object] = {"read": None, "would_send": would_send, "first": first, "waiting": waiting or {}}
+def _document(feed: FeedName, outcome: RunOutcome, staged: Staged | None = None, **owed: object) -> Rehearsal:
+    """Return a rehearsal as scripts read it; without `owed` nothing would be sent."""
+    others: dict[str, object] = {"read": None, "would_send": 0, "first": (), "waiting": {}, **owed}
     if staged:
         report = staged.report
         others |= {name: getattr(report, name) for name in ("skipped", "warnings", "vanished", "past", "withdrawn", "rejections")}

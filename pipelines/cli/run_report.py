@@ -100,7 +100,6 @@ _SHOWN = 10
 """So many rejected rows and unmapped values are shown at the end of a run; `eventsync rows` has all of them."""
 _SAY_WHAT_WAITS = frozenset({"done", "needs attention", "staged"})
 """Runs that end so say in their message what waits for a person."""
-_MOST_USED = 1.05
 
 
 def run_document(run: RunRecord) -> Run:
@@ -223,8 +222,7 @@ def _lines(report: RunReport) -> Iterator[str]:
         yield publish_line(report.publish)
     also = {"newly gone from the source": report.vanished}
     also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before
-    if any(also.values()):
-        noticed = ", ".join(f"{count:,} {what}" for what, count in also.items() if count)
+    if noticed := ", ".join(f"{count:,} {what}" for what, count in also.items() if count):
         yield f"also: {noticed}: see `eventsync rows {report.feed}`"
     if pace := pace_line(report.pace):
         yield pace
@@ -244,8 +242,7 @@ def pace_line(numbers: Mapping[str, float]) -> str:
     terms = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
     if "rate_per_s" in numbers:
         allowed, used = f"the {written_rate(numbers['rate_per_s'])} that the service allows", numbers.get("used_share")
-        is_known = used is not None and used <= _MOST_USED  # accounts of earlier versions have any share
-        terms.append(f"{written(min(used or 0.0, 1.0) * 100)}% of {allowed}" if is_known else f"found {allowed}")
+        terms.append(f"found {allowed}" if used is None else f"{written(min(used, 1.0) * 100)}% of {allowed}")
     if numbers["limited"]:
         terms.append(f"answered 429: {written(numbers['limited'])}, paused {written(numbers['paused_s'])} s")
     if numbers["workers"] > 1:

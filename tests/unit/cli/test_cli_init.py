@@ -345,13 +345,6 @@ def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_days_and_
     assert account["events"] == events or (events is None and account["events"] > 0)
 
 
-def test_a_header_that_somebody_typed_over_is_doubted(desk: Desk) -> None:
-    _, said = drafted(desk, str(REAL / "acmw-events.csv"))
-    (doubt,) = (guess for guess in said["guesses"] if guess["about"] == "source.header")
-    assert (doubt["column"], doubt["surety"]) == (OVERWRITTEN, "unsure")
-    assert "its value in 5 rows: typed over?" in doubt["why"]
-
-
 def test_a_zone_is_found_by_whatever_name_and_the_instants_beside_it(desk: Desk) -> None:
     (desk.folder / "a.csv").write_text(
         "id,name,start_utc,tz\nB7,Jazz,2030-07-01T17:00:00Z,US/Eastern\nB9,Fado,2030-07-02T17:00:00Z,asia/calcutta\n", "utf-8"

@@ -121,21 +121,6 @@ def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: 
     assert "superseded" not in decider.desk.run("status", "opera").out
 
 
-def test_drift_is_shown_against_the_baseline_and_not_against_the_body_first_sent(decider: Decider) -> None:
-    decider.publish()
-    decider.desk.source(("1,Jazz,2030-05-01,20:00,,concert", *GOOD[1:]))
-    decider.publish()
-    event = next(row["event"] for row in decider.told("rows", "--state", "delivered")["rows"] if row["row_key"] == "1")
-    baseline = json.dumps(event | {"startAt": "2030-05-01T21:00:00+02:00"}).encode()
-    change(decider, "1", baseline_body=baseline, baseline_fingerprint="another")
-    (row,) = decider.told("diff")["rows"]
-    assert [(one["path"], one["delivered"][11:16], one["now"][11:16]) for one in row["changed"]] == [
-        ("startAt", "21:00", "20:00")
-    ]
-    (listed,) = decider.told("rows", "--state", "drift")["rows"]
-    assert listed["event"]["startAt"].startswith("2030-05-01T21:00")
-
-
 def test_a_row_that_a_rule_leaves_out_is_vanished_by_that_rule_everywhere(decider: Decider) -> None:
     decider.publish()
     change(decider, "1", vanished_at=NOW, vanished_by="rule 1: online only")

@@ -82,12 +82,7 @@ class ReadPlan:
 
 
 def plan_read(
-    mapping: FeedMapping,
-    mapper: RowMapper,
-    lists: str,
-    began: datetime,
-    options: RunOptions,
-    bookmark: Bookmark = NO_BOOKMARK,
+    mapping: FeedMapping, mapper: RowMapper, lists: str, began: datetime, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK
 ) -> ReadPlan:
     """Decide how a run reads its source. `lists`: evidence of the service's lists.
 

@@ -37,8 +37,6 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(?:Z|\+00:?00)",
 _TIME = re.compile(r"(\d\d:\d\d:\d\d)\.(\d{3})Z?", re.ASCII)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
 _SHORT_ID = re.compile(r"[0-9A-Za-z]{15}", re.ASCII)
-
-
 Convert = Callable[[Any], str]
 """Converts a value to a cell; null is "", and nested values become JSON text."""
 ChildFields = Mapping[tuple[str, ...], Convert]

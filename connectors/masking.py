@@ -20,7 +20,6 @@ _VALUE_BEGINS = r"(?:(?<=[\"'=:])|(?<=[=:] )|(?<=%3[AaDd]))"
 _ENDS = r"(?![A-Za-z0-9_])"
 _URL_SAFE = str.maketrans("+/", "-_")
 _ENCODED = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
-_ENCODED_BYTES = re.compile(_ENCODED.pattern.encode())
 
 
 class Mask:
@@ -47,23 +46,18 @@ class Mask:
             return text
         if self._endings:
             text = _ENCODED.sub(lambda found: self._masked_base64(found[0]), text)
-        return self._in_text.sub(MASK, text)
+        return self._pattern.sub(MASK, text)
 
     def hide_bytes(self, content: bytes) -> bytes:
         """Return the content without the secrets."""
-        if not self._known:
-            return content
-        self._prepare()
-        if self._endings:
-            content = _ENCODED_BYTES.sub(lambda found: self._masked_base64(found[0].decode()).encode(), content)
-        return self._in_bytes.sub(MASK.encode(), content)
+        return self.hide(content.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _prepare(self) -> int:
         """Compile all spellings, once something may show them, and return the length of the shortest."""
         if not self._is_prepared:
             placed = {form: _placed(form, secret) for secret in sorted(self._known) for form in _spellings(secret)}
             text = "|".join(placed[form] for form in sorted(placed, key=lambda form: (-len(form), form)))
-            self._in_text, self._in_bytes = re.compile(text), re.compile(text.encode())
+            self._pattern = re.compile(text)
             self._shortest = min(map(len, placed))
             self._endings = tuple(b":" + one.encode("utf-8", "surrogatepass") for one in self._known if len(one) < _LONG)
             self._is_prepared = True

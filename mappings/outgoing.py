@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain
-from typing import Literal
+from typing import Any, Literal
 
 from mappings.event import REQUIRED_FIELDS
 from mappings.spec import values as spec
@@ -70,14 +70,6 @@ def _either(one: Outgoing, other: Outgoing) -> Outgoing:
     )
 
 
-def _joined(one: Outgoing, other: Outgoing) -> Outgoing:
-    """Join two readings of one object, each from a dotted name of its own."""
-    fields = dict(one.fields)
-    for name, found in other.fields.items():
-        fields[name] = _joined(fields[name], found) if name in fields else found
-    return Outgoing("object", one.is_always or other.is_always, fields=fields)
-
-
 _UNKNOWN = Outgoing()
 _MOMENT = Outgoing("string", sample="2030-05-01T19:30:00+02:00", longest=32)
 _NEEDED = frozenset(REQUIRED_FIELDS)
@@ -93,15 +85,17 @@ _KNOWN: Mapping[str, Outgoing] = {
     "offers[].url": Outgoing("string", sample="https://example.org/tickets?from=1"),
 }
 """What our own payload model promises of a field."""
-_KINDS: dict[Kind, JsonKind] = dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string")
-
-
-_KINDS |= {Kind.NUMBER: "number", Kind.BOOLEAN: "boolean", Kind.LIST: "array"}
+_KINDS: Mapping[Kind, JsonKind] = {
+    **dict.fromkeys((Kind.TEXT, Kind.DATE, Kind.CLOCK, Kind.WALL, Kind.MOMENT), "string"),
+    Kind.NUMBER: "number",
+    Kind.BOOLEAN: "boolean",
+    Kind.LIST: "array",
+}
 
 
 def outgoing_of(mapping: FeedMapping) -> Outgoing:
     """Return what the payloads of a feed can be, as one object."""
-    return _Reading(mapping).object(mapping.event.root, "")
+    return _Reading(mapping).object(mapping.event.unfolded()[0], "")
 
 
 class _Reading:
@@ -110,15 +104,13 @@ class _Reading:
     def __init__(self, mapping: FeedMapping) -> None:
         self._mapping = mapping
 
-    def object(self, fields: Mapping[str, Value], path: str) -> Outgoing:
-        """Read an object; dotted names reach into objects inside."""
-        found: dict[str, Outgoing] = {}
-        for dotted, value in fields.items():
-            name, _, rest = dotted.partition(".")
-            inner = f"{path}.{name}" if path else name
-            read = self.object({rest: value}, inner) if rest else self.field(value, inner)
-            found[name] = _joined(found[name], read) if name in found else read
-        return Outgoing("object", any(one.is_always for one in found.values()), fields=found)
+    def object(self, tree: Mapping[str, Any], path: str) -> Outgoing:
+        """Read an object whose dotted names are unfolded."""
+        fields = {}
+        for name, inner in tree.items():
+            inside = f"{path}.{name}" if path else name
+            fields[name] = self.object(inner, inside) if isinstance(inner, dict) else self.field(inner[0], inside)
+        return Outgoing("object", any(one.is_always for one in fields.values()), fields=fields)
 
     def field(self, value: Value, path: str) -> Outgoing:
         """Read the value of one field, and add what our payload model promises of it."""
@@ -141,9 +133,9 @@ class _Reading:
             case str():
                 return self._reference(value, path) or one_of([value.removeprefix("$")])
             case spec.Fields():
-                return self.object(value.root, path)
+                return self.object(value.unfolded()[0], path)
             case spec.ListEntry():
-                return replace(self.object(value.fields.root, path), is_always=False)
+                return replace(self.object(value.fields.unfolded()[0], path), is_always=False)
             case spec.Items():
                 parts = [self.field(part, f"{path}[]") for part in value.root]
                 is_always = any(part.is_always for part in parts)

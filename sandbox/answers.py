@@ -40,7 +40,7 @@ Breakage = Literal["", "reset", "reset_midway", "closed", "hang", "drip", "trunc
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """One answer. `code` is the error's code, "" for a success; `breakage` is how its delivery fails on purpose."""
 
     status: int
@@ -65,12 +65,12 @@ class ApiError(Exception):
         self.issue = issue
         self.headers = headers
 
-    def answer(self, request_id: str) -> Answer:
+    def answer(self, request_id: str) -> Reply:
         """Return the refusal in the error envelope of the specification (section Errors)."""
         error: dict[str, object] = {"code": self.code, "message": self.message, "requestId": request_id}
         if self.field:
             error["details"] = {"field": self.field, "issue": self.issue}
-        return Answer(self.status, orjson.dumps({"error": error}), self.code, headers=self.headers)
+        return Reply(self.status, orjson.dumps({"error": error}), self.code, headers=self.headers)
 
 
 def invalid(field: str, issue: str) -> ApiError:
@@ -78,9 +78,9 @@ def invalid(field: str, issue: str) -> ApiError:
     return ApiError("invalid_request", f"{field}: {issue}", field=field, issue=issue)
 
 
-def json_answer(document: object, status: int = 200) -> Answer:
+def json_answer(document: object, status: int = 200) -> Reply:
     """Return a success whose body is `document` as JSON."""
-    return Answer(status, orjson.dumps(document))
+    return Reply(status, orjson.dumps(document))
 
 
 def retry_after(style: RetryAfterStyle, wait_s: float, now: float) -> Headers:
@@ -145,7 +145,7 @@ class FaultPlan:
         self._attempts.clear()
 
 
-def faulty_answer(fault: Fault, answer: Answer | None, request_id: str, switches: Switches, now: float) -> Answer:
+def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches: Switches, now: float) -> Reply:
     """Return what is sent instead of `answer` (None where there is none yet)."""
     kind, status = fault.kind, switches.success_status
     whole = answer or json_answer({"doc": {"id": 0, "title": ""}}, status)
@@ -158,23 +158,23 @@ def faulty_answer(fault: Fault, answer: Answer | None, request_id: str, switches
         "stored_500": ApiError("internal_error", "Something went wrong on our side."),
         "error_503": ApiError("internal_error", "The service is taking a break.", status=503, headers=breaks),
     }
-    others: Mapping[str, Answer] = {
-        "error_502": Answer(502, _GATEWAY_PAGE, media_type=_HTML),
-        "error_504": Answer(504, _GATEWAY_PAGE, media_type=_HTML),
-        "error_520": Answer(520, _GATEWAY_PAGE, media_type=_HTML),
-        "html": Answer(200, _GATEWAY_PAGE, media_type=_HTML),
-        "late": Answer(0, b"", breakage="hang"),  # its connection was reset before its work: the client is gone by now
-        "empty": Answer(status, b""),
-        "no_content": Answer(204, b""),
-        "no_doc": Answer(status, b"{}"),
+    others: Mapping[str, Reply] = {
+        "error_502": Reply(502, _GATEWAY_PAGE, media_type=_HTML),
+        "error_504": Reply(504, _GATEWAY_PAGE, media_type=_HTML),
+        "error_520": Reply(520, _GATEWAY_PAGE, media_type=_HTML),
+        "html": Reply(200, _GATEWAY_PAGE, media_type=_HTML),
+        "late": Reply(0, b"", breakage="hang"),  # its connection was reset before its work: the client is gone by now
+        "empty": Reply(status, b""),
+        "no_content": Reply(204, b""),
+        "no_doc": Reply(status, b"{}"),
         "malformed": replace(whole, body=whole.body.replace(b":", b"=>", 1)),
         "wrong_id": json_answer({"doc": {"id": _WRONG_IDS[fault.draw % len(_WRONG_IDS)], "title": ""}}, status),
         # What was done is answered with 303, what is to be done elsewhere with 307 (RFC 9110, 15.4).
-        "redirect": Answer(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),)),
+        "redirect": Reply(307 if fault.moment == "before" else 303, b"", headers=(("Location", "/elsewhere"),)),
     }
     match kind:
         case "reset" | "closed" | "hang":
-            return Answer(0, b"", breakage=kind)
+            return Reply(0, b"", breakage=kind)
         case "reset_midway" | "drip" | "truncated" | "twice":
             return replace(whole, breakage=kind)
         case _:
@@ -227,7 +227,7 @@ class Wire:
 class BrokenResponse(Response):
     """A response that never arrives complete, or arrives twice."""
 
-    def __init__(self, answer: Answer, wire: Wire) -> None:
+    def __init__(self, answer: Reply, wire: Wire) -> None:
         super().__init__(answer.body, answer.status or 500, dict(answer.headers), answer.media_type)
         self._answer = answer
         self._wire = wire

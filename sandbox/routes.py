@@ -14,7 +14,7 @@ from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from sandbox.answers import JSON, Answer, ApiError, Fault, faulty_answer, invalid, json_answer
+from sandbox.answers import JSON, ApiError, Fault, Reply, faulty_answer, invalid, json_answer
 from sandbox.service import RequestContext, Sandbox, read_key, uses_up_key
 from sandbox.store import CLASSIFICATIONS, StoredAnswer, StoredEvent
 from sandbox.switches import Contract
@@ -64,7 +64,7 @@ def parse_json(body: bytes) -> Any:
         raise invalid("body", f"is not valid JSON: {unreadable}") from unreadable
 
 
-async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, work: Callable[[], Answer]) -> Answer:
+async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, work: Callable[[], Reply]) -> Reply:
     """Return the answer of `work`, done now or stored under the request's key. Raises ApiError 400 or 409 about the key.
 
     `work` runs in one transaction with the audit line and the stored answer, and never awaits.
@@ -77,7 +77,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
     stored = sandbox.stored_answer(slot, digest, attempt.at) if slot else None
     new_slot = slot if stored is None else None
 
-    def answered() -> Answer:
+    def answered() -> Reply:
         if stored is not None:
             attempt.outcome = "replayed"
             return stored
@@ -106,9 +106,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
     return sent
 
 
-def _spoilt(
-    sandbox: Sandbox, context: RequestContext, fault: Fault, answered: Callable[[], Answer], *, is_stored: bool
-) -> Answer:
+def _spoilt(sandbox: Sandbox, context: RequestContext, fault: Fault, answered: Callable[[], Reply], *, is_stored: bool) -> Reply:
     attempt = context.attempt
     attempt.fault = f"{fault.kind} {fault.moment}"
     if fault.kind == "stored_500" and is_stored:
@@ -137,27 +135,17 @@ def _whole(request: Request, name: str, default: int) -> int:
     return int(text)
 
 
-async def create_event(sandbox: Sandbox, context: RequestContext) -> Answer:
+async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:
     """Create one event, once under its idempotency key."""
     key = sandbox.admit(context, "events:create")
     body = await read_json_body(context.request, sandbox.switches.max_body_bytes)
 
-    def create() -> Answer:
+    def create() -> Reply:
         new = read_event(parse_json(body), sandbox.switches, sandbox.store.image_ids)
         sandbox.check_channel(key, new.channel_id)
         attempt, number = context.attempt, sandbox.store.new_event_id()
-        event = StoredEvent(
-            id=number,
-            channel_id=new.channel_id,
-            title=new.title,
-            status=new.status,
-            starts_at=new.starts_at,
-            body=body,
-            key_name=key.name,
-            idempotency_key=attempt.idempotency_key,
-            request_id=attempt.request_id,
-            created_at=sandbox.environment.clock(),
-        )
+        origin = (key.name, attempt.idempotency_key, attempt.request_id, sandbox.environment.clock())
+        event = StoredEvent(number, *new, body, *origin)
         sandbox.store.add_event(event)
         attempt.event_id = number
         return json_answer({"doc": _event_doc(event, sandbox.switches.created_doc)}, sandbox.switches.success_status)
@@ -165,7 +153,7 @@ async def create_event(sandbox: Sandbox, context: RequestContext) -> Answer:
     return await answer_once(sandbox, context, body, create)
 
 
-async def list_events(sandbox: Sandbox, context: RequestContext) -> Answer:
+async def list_events(sandbox: Sandbox, context: RequestContext) -> Reply:
     """List a page of the events in the channels available to the key's owner, in the minimal envelope (no `hasNextPage`)."""
     key = sandbox.admit(context, sandbox.switches.list_scope)
     page, limit = read_page(context.request)
@@ -187,7 +175,7 @@ def _event_doc(event: StoredEvent, shows: Literal["id", "minimal", "full"]) -> d
     return {**payload, "id": event.id, "status": event.status, "createdAt": created_at}
 
 
-async def list_channels(sandbox: Sandbox, context: RequestContext) -> Answer:
+async def list_channels(sandbox: Sandbox, context: RequestContext) -> Reply:
     """List the channels available to the key's owner, in the full envelope (specification, section Resources)."""
     key = sandbox.admit(context, "channels:read")
     page, limit = read_page(context.request)
@@ -207,7 +195,7 @@ async def list_channels(sandbox: Sandbox, context: RequestContext) -> Answer:
     )
 
 
-async def list_classifications(sandbox: Sandbox, context: RequestContext) -> Answer:
+async def list_classifications(sandbox: Sandbox, context: RequestContext) -> Reply:
     """List all classifications with their version; what an Authorization header does here is a switch."""
     mode = sandbox.switches.classifications_auth
     if mode == "required":
@@ -228,7 +216,7 @@ _SIGNATURES: Final = (
 )
 
 
-async def upload_image(sandbox: Sandbox, context: RequestContext) -> Answer:
+async def upload_image(sandbox: Sandbox, context: RequestContext) -> Reply:
     """Store one image, once under its idempotency key, sent as a form or as raw bytes."""
     key = sandbox.admit(context, sandbox.switches.media_scope)
     declared, accepted = _media_type(context.request), sandbox.switches.media_encoding
@@ -238,7 +226,7 @@ async def upload_image(sandbox: Sandbox, context: RequestContext) -> Answer:
     body = await read_body(context.request, sandbox.switches.max_image_bytes)
     image = await _image_of_form(sandbox, context, body) if is_form else body
 
-    def store_image() -> Answer:
+    def store_image() -> Reply:
         kind = _image_type(image)
         if not kind:
             raise invalid("file", "must be a JPEG, PNG, GIF or WebP image")
@@ -277,16 +265,16 @@ async def _image_of_form(sandbox: Sandbox, context: RequestContext, body: bytes)
 _HTML = b"<!doctype html><html><title>Developers</title><body>Sign in to read the documentation.</body></html>"
 
 
-async def describe(sandbox: Sandbox, context: RequestContext) -> Answer:
+async def describe(sandbox: Sandbox, context: RequestContext) -> Reply:
     """Return the OpenAPI description as YAML, without a key; with `If-None-Match` 304 if it is the same. Raises ApiError 404."""
     if sandbox.switches.contract_page == "html":
-        return Answer(200, _HTML, media_type="text/html")
+        return Reply(200, _HTML, media_type="text/html")
     if sandbox.switches.contract_page == "absent":
         raise ApiError("not_found", "There is no description here.")
     body = _description(sandbox.switches.contract)
     tag = f'"{blake2b(body, digest_size=8).hexdigest()}"'
     is_known = context.request.headers.get("if-none-match", "") == tag
-    return Answer(304 if is_known else 200, b"" if is_known else body, media_type="application/yaml", headers=(("etag", tag),))
+    return Reply(304 if is_known else 200, b"" if is_known else body, media_type="application/yaml", headers=(("etag", tag),))
 
 
 @cache

@@ -22,14 +22,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from sandbox.answers import Answer, ApiError, BrokenResponse
+from sandbox.answers import ApiError, BrokenResponse, Reply
 from sandbox.routes import create_event, describe, list_channels, list_classifications, list_events, upload_image
 from sandbox.service import RequestContext, RouteName, Sandbox, open_sandbox
 from sandbox.switches import Switches
 from sandbox.views import admin_routes, page_routes
 
 PREFIX: Final = "/api/public/v1"
-Handler = Callable[[Sandbox, RequestContext], Awaitable[Answer]]
+Handler = Callable[[Sandbox, RequestContext], Awaitable[Reply]]
 _PUBLIC: Final[Mapping[str, Mapping[str, tuple[RouteName, Handler]]]] = {
     f"{PREFIX}/events": {"POST": ("events", create_event), "GET": ("events_list", list_events)},
     f"{PREFIX}/media": {"POST": ("media", upload_image)},
@@ -89,7 +89,7 @@ def _route(sandbox: Sandbox, path: str, handlers: Mapping[str, tuple[RouteName, 
     return Route(path, endpoint, methods=list(handlers))
 
 
-def _response(sandbox: Sandbox, answer: Answer, headers: tuple[tuple[str, str], ...] = ()) -> Response:
+def _response(sandbox: Sandbox, answer: Reply, headers: tuple[tuple[str, str], ...] = ()) -> Response:
     if answer.breakage:
         return BrokenResponse(answer, sandbox.environment.wire)
     response = Response(answer.body, answer.status, dict(headers), answer.media_type)

@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol
 
 from starlette.requests import Request
 
-from sandbox.answers import Answer, ApiError, FaultPlan, Headers, Wire, invalid, retry_after
+from sandbox.answers import ApiError, FaultPlan, Headers, Reply, Wire, invalid, retry_after
 from sandbox.store import (
     ALL_SCOPES,
     CHANNELS,
@@ -50,7 +50,7 @@ def read_key(headers: Mapping[str, str], switches: Switches) -> str:
     return key or ""
 
 
-def uses_up_key(answer: Answer, switches: Switches) -> bool:
+def uses_up_key(answer: Reply, switches: Switches) -> bool:
     """Whether an answer is stored under its key, as the switches say."""
     codes = {"validation": {"", "invalid_request"}, "none": {""}}
     return switches.stored_refusals == "all" or answer.code in codes[switches.stored_refusals]
@@ -219,7 +219,7 @@ class Sandbox:
             raise ApiError("rate_limited", message, headers=(*headers, *retry_after(switches.retry_after, wait_s, attempt.at)))
         context.limit_headers = headers
 
-    def stored_answer(self, slot: Slot, digest: bytes, now: float) -> Answer | None:
+    def stored_answer(self, slot: Slot, digest: bytes, now: float) -> Reply | None:
         """Return the answer that is stored under a key, None for a new one. Raises ApiError 409."""
         switches = self.switches
         if slot in self._in_progress:
@@ -244,14 +244,14 @@ class Sandbox:
         finally:
             self._in_progress -= {slot} if slot else set()
 
-    def end(self, context: RequestContext, answer: Answer) -> None:
+    def end(self, context: RequestContext, answer: Reply) -> None:
         """Write the request's audit line, unless it was written with its work."""
         attempt = context.attempt
         if attempt.outcome == "":
             attempt.outcome = "refused" if answer.code else "answered"
             self.record(attempt, answer)
 
-    def record(self, attempt: Attempt, answer: Answer) -> None:
+    def record(self, attempt: Attempt, answer: Reply) -> None:
         """Write the audit line of a request with its answer."""
         attempt.status, attempt.code = answer.status, answer.code
         self.store.add_attempt(attempt)

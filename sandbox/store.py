@@ -13,7 +13,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from sandbox.answers import Answer
+from sandbox.answers import Reply
 
 K = TypeVar("K")
 KeyState = Literal["active", "revoked", "disabled", "expired"]
@@ -80,7 +80,7 @@ class StoredAnswer(NamedTuple):
     """A used idempotency key: the first body's digest, its answer, when (seconds since the epoch)."""
 
     digest: bytes
-    answer: Answer
+    answer: Reply
     at: float
 
 
@@ -184,7 +184,7 @@ class Store:
         row = self._db.execute(
             "SELECT digest, status, body, code, at FROM used_keys WHERE key_name = ? AND route = ? AND idempotency_key = ?", slot
         ).fetchone()
-        return StoredAnswer(row[0], Answer(*row[1:4]), row[4]) if row else None
+        return StoredAnswer(row[0], Reply(*row[1:4]), row[4]) if row else None
 
     def store_answer(self, slot: tuple[str, str, str], stored: StoredAnswer) -> None:
         """Store an idempotency key's answer, in place of a forgotten one."""

@@ -83,7 +83,7 @@ class HttpAnswer:
     body: bytes
 
 
-class Kind(Enum):
+class AnswerKind(Enum):
     """What came of one request."""
 
     READ = auto()
@@ -130,7 +130,7 @@ class Kind(Enum):
 class Meaning:
     """What came of one request. `location` of a redirect is without its query."""
 
-    kind: Kind
+    kind: AnswerKind
     answer: Answer
     wait_s: float | None = None
     value: Any = None
@@ -143,9 +143,9 @@ def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = cr
     if 200 <= http.status <= 299:
         value = read(http.body)
         if value is None:
-            return Meaning(Kind.UNREADABLE, _foreign_answer(http))
+            return Meaning(AnswerKind.UNREADABLE, _foreign_answer(http))
         request_id = _cut(http.headers.get("x-request-id", ""))
-        return Meaning(Kind.READ, Answer(status=http.status, request_id=request_id), value=value)
+        return Meaning(AnswerKind.READ, Answer(status=http.status, request_id=request_id), value=value)
     refusal = _Refusal.read(http.body)
     if refusal is None:
         answer = _foreign_answer(http)
@@ -155,32 +155,32 @@ def interpret(http: HttpAnswer, now: datetime, read: Callable[[bytes], Any] = cr
         answer = Answer(http.status, *words)
     if 300 <= http.status <= 399:
         location = re.split("[?#]", http.headers.get("location", ""), maxsplit=1)[0]
-        return Meaning(Kind.REDIRECTED, answer, location=_cut(location))
+        return Meaning(AnswerKind.REDIRECTED, answer, location=_cut(location))
     wait_s = retry_after_s(http.headers, now)
     return Meaning(_kind(answer, wait_s, is_foreign=refusal is None), answer, wait_s)
 
 
-def _kind(answer: Answer, wait_s: float | None, *, is_foreign: bool) -> Kind:  # noqa: C901, PLR0911  # the table, one line a status
+def _kind(answer: Answer, wait_s: float | None, *, is_foreign: bool) -> AnswerKind:  # noqa: C901, PLR0911  # the table, one line a status
     match answer.status, answer.code:
         case 401, _:
-            return Kind.KEY_REFUSED
+            return AnswerKind.KEY_REFUSED
         case 409, code:
             is_said = _IN_PROGRESS.search(f"{code} {answer.message} {answer.issue}") is not None
-            return Kind.IN_PROGRESS if is_said or wait_s is not None else Kind.KEY_USED
+            return AnswerKind.IN_PROGRESS if is_said or wait_s is not None else AnswerKind.KEY_USED
         case 429, _:
-            return Kind.RATE_LIMITED
+            return AnswerKind.RATE_LIMITED
         case status, _ if status in _TURNED_BACK:
-            return Kind.NOT_REACHED
+            return AnswerKind.NOT_REACHED
         case status, _ if not 400 <= status <= 499 or status in _PASSING:
-            return Kind.FAILING
+            return AnswerKind.FAILING
         case _ if is_foreign:
-            return Kind.FOREIGN
+            return AnswerKind.FOREIGN
         case 403, "insufficient_scope":
-            return Kind.SCOPE_MISSING
+            return AnswerKind.SCOPE_MISSING
         case ((403 | 404), _):
-            return Kind.NO_ACCESS
+            return AnswerKind.NO_ACCESS
         case _:
-            return Kind.REFUSED
+            return AnswerKind.REFUSED
 
 
 def _foreign_answer(http: HttpAnswer) -> Answer:

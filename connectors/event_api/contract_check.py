@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 
 from rapidfuzz import fuzz, process
 
-from connectors.event_api.lists import PAGE_SIZE
 from connectors.event_api.media import LONGEST_KEY_END
 from connectors.event_api.openapi import Description, Node, Operation, Schema, get
 from mappings.delivery import API_PREFIX
@@ -135,9 +135,6 @@ def _of_parameters(api: Description, use: _Use, operation: Operation) -> Iterato
     for (place, name), parameter in operation.parameters.items():
         if parameter.get("required") is True and place in sent and name not in sent[place]:
             yield use.drift(f"the {place} parameter `{str(parameter.get('name'))[:60]}` is required", "we do not send it")
-    limit = api.resolve(get(operation.parameters.get(("query", "limit")), "schema", dict)).get("maximum")
-    if use.queries and isinstance(limit, int) and limit < PAGE_SIZE:
-        yield use.drift(f"`limit` is at most {limit}", f"we ask for pages of {PAGE_SIZE}", "the list may be refused", "warning")
     if use.key_length:
         key = operation.parameters.get(("header", "idempotency-key"))
         ours = f"we send one of {use.key_length} characters with each"
@@ -153,13 +150,10 @@ def _of_encoding(api: Description, use: _Use, kinds: Mapping[str, Node]) -> Iter
     fields, file_field = _upload_form(api) if use is _UPLOAD else ([], "")
     is_other_form = fields and not file_field and {"file", "image"}.isdisjoint(fields)
     accepted = [kind for kind in kinds if not (is_other_form and kind.startswith("multipart/"))]
-    if use.media_types and kinds and not any(_takes(kind, ours) for kind in accepted for ours in use.media_types):
+    # Either side may be a range: `image/*` is what we send, `*/*` what the page takes.
+    is_taken = any(fnmatchcase(kind, ours) or fnmatchcase(ours, kind) for kind in accepted for ours in use.media_types)
+    if use.media_types and kinds and not is_taken:
         yield use.drift(f"the request is {_some(kinds)}" + (f" with the fields {_some(fields)}" if fields else ""), use.sends)
-
-
-def _takes(kind: str, ours: str) -> bool:
-    main, _, rest = ours.partition("/")
-    return kind in {ours, "*/*", f"{main}/*"} or (rest == "*" and kind.startswith(f"{main}/"))
 
 
 def _wrong_answer(api: Description, node: Node | None, path: str, kind: str) -> str:

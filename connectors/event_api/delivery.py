@@ -16,7 +16,7 @@ from functools import partial
 
 from connectors.errors import OutageError
 from connectors.event_api import lists
-from connectors.event_api.answers import HttpAnswer, Kind, Meaning, created_id, in_short, interpret
+from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, created_id, in_short, interpret
 from connectors.event_api.lists import Classifications, EventList
 from connectors.event_api.media import Uploader
 from connectors.event_api.openapi import NoPage, PageBody, fetch_page
@@ -157,12 +157,14 @@ _LONGEST_ASK_S = 5.0
 """How long to wait at most between two questions about a bare 409: the answer is near, one way or the other."""
 _LONG_AGO_S = 3600.0
 """After so long nothing that an earlier run sent is in flight; its last request left some time after its claim."""
-_UNANSWERED = frozenset({Kind.FAILING, Kind.FOREIGN, Kind.LOST, Kind.UNREADABLE, Kind.REDIRECTED})
+_UNANSWERED = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.UNREADABLE, AnswerKind.REDIRECTED})
 """After these the event may have been created without our knowing."""
-_UNSETTLED = frozenset({Kind.FOREIGN, Kind.LOST, Kind.NOT_REACHED, Kind.UNREADABLE, Kind.IN_PROGRESS})
-_NEUTRAL = frozenset({Kind.RATE_LIMITED, Kind.REDIRECTED, Kind.ANOTHER_HOST, Kind.REFUSED_BY_PROXY})
+_UNSETTLED = frozenset(
+    {AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE, AnswerKind.IN_PROGRESS}
+)
+_NEUTRAL = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.REDIRECTED, AnswerKind.ANOTHER_HOST, AnswerKind.REFUSED_BY_PROXY})
 """For the circuit breaker neither a failure nor a success."""
-_ACCESS = frozenset({Kind.KEY_REFUSED, Kind.SCOPE_MISSING, Kind.NO_ACCESS})
+_ACCESS = frozenset({AnswerKind.KEY_REFUSED, AnswerKind.SCOPE_MISSING, AnswerKind.NO_ACCESS})
 
 
 @dataclass(slots=True)
@@ -210,19 +212,21 @@ class DeliveryState:
 
     def note(self, meaning: Meaning, began: float) -> None:
         """Note what came back of the attempt that began at `began`."""
-        if meaning.kind is Kind.RATE_LIMITED:
+        if meaning.kind is AnswerKind.RATE_LIMITED:
             self.is_limited = True
             return
         self.attempts += 1
-        is_failure = meaning.kind is Kind.FAILING and bool(meaning.answer.request_id)
+        is_failure = meaning.kind is AnswerKind.FAILING and bool(meaning.answer.request_id)
         is_same = (
-            self.last is not None and self.last.kind is Kind.FAILING and self.last.answer.request_id == meaning.answer.request_id
+            self.last is not None
+            and self.last.kind is AnswerKind.FAILING
+            and self.last.answer.request_id == meaning.answer.request_id
         )
         self.same_failures = (self.same_failures + 1 if is_same else 1) if is_failure else 0
         self.last = meaning
-        self.used_key_answers += meaning.kind is Kind.KEY_USED
-        self.in_progress_answers += meaning.kind is Kind.IN_PROGRESS
-        if meaning.kind is Kind.READ or meaning.kind in _UNANSWERED:
+        self.used_key_answers += meaning.kind is AnswerKind.KEY_USED
+        self.in_progress_answers += meaning.kind is AnswerKind.IN_PROGRESS
+        if meaning.kind is AnswerKind.READ or meaning.kind in _UNANSWERED:
             self.copies += 1
             self.is_recorded = False
         if meaning.kind in _UNANSWERED:
@@ -241,9 +245,9 @@ class DeliveryState:
 
     def is_settled(self, met: Meaning, clock_s: float) -> bool:
         """Return whether nothing more is to be asked of the service."""
-        if met.kind is Kind.KEY_USED:
+        if met.kind is AnswerKind.KEY_USED:
             return self.is_used_up(clock_s)
-        return self.is_repeated if met.kind is Kind.FAILING else met.kind not in _UNSETTLED
+        return self.is_repeated if met.kind is AnswerKind.FAILING else met.kind not in _UNSETTLED
 
     def is_stored_denial(self, answer: Answer) -> bool:
         """Whether denied access is, or may be, an earlier answer that the service stored under this row's key.
@@ -257,13 +261,13 @@ class DeliveryState:
     def wait_s(self, met: Meaning, policy: RetryPolicy, random: Random) -> float:
         """Return how long to wait after an answer that settles nothing. A 409 is asked about at growing intervals."""
         backoff_s = policy.wait_s(self.attempts, random)
-        if met.kind not in {Kind.KEY_USED, Kind.IN_PROGRESS}:
+        if met.kind not in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
             return backoff_s
         if met.wait_s is not None:
             return max(met.wait_s, _SHORTEST_ASK_S)
         asks = self.used_key_answers + self.in_progress_answers
         longest_s = (
-            self.policy.longest_wait_s if met.kind is Kind.IN_PROGRESS else min(self.policy.longest_wait_s, _LONGEST_ASK_S)
+            self.policy.longest_wait_s if met.kind is AnswerKind.IN_PROGRESS else min(self.policy.longest_wait_s, _LONGEST_ASK_S)
         )
         return min(max(backoff_s, self.policy.first_wait_s * 2.0 ** min(asks, 60)), longest_s)
 
@@ -274,7 +278,7 @@ class DeliveryState:
         """
         if self.is_too_late(clock_s + next_wait_s):
             return True
-        if self.last is not None and self.last.kind is Kind.KEY_USED and self.may_exist:
+        if self.last is not None and self.last.kind is AnswerKind.KEY_USED and self.may_exist:
             return False
         counted = self.attempts - self.in_progress_answers - self.used_key_answers
         return self.policy.is_spent(counted, self.spent_s, next_wait_s)
@@ -294,182 +298,29 @@ async def _not_recorded(_intent: Intent) -> None:
     """Where no ledger counts attempts."""
 
 
-class Delivery:
-    """Delivers intents over one route. `post` sends one request and reads its answer; it never raises for an answer.
+class EventApi:
+    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
+
+    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
+    limits are applied per route (spec, Limits). Its `circuit` breaker stops the creation of events in an outage.
 
     `record` is awaited before each further attempt of an intent that may have created an event already. `aside` are the
     entries that wait until they ask again about a 409: they need no slot; `on_aside` is called when one is added.
     """
 
-    def __init__(
-        self, post: Callable[[Intent, MayLeave], Awaitable[Meaning | None]], route: Route, circuit: CircuitBreaker
-    ) -> None:
-        self._post = post
-        self._route = route
-        self._clock = route.limiter.clock
-        self._circuit = circuit
+    def __init__(self, http: ServiceHttp, *, limiter: RateLimiter, policy: RetryPolicy) -> None:
+        self.limiter = limiter
         self.record: Callable[[Intent], Awaitable[None]] = _not_recorded
         self.aside: set[int] = set()
         self.on_aside: Callable[[], None] = lambda: None
-        self._barred: dict[int, Postponed] = {}
-        self._keys_of_events: dict[int, IdempotencyKey] = {}
-        self._keys_of_failures: dict[str, IdempotencyKey] = {}
-
-    async def deliver(self, intent: Intent) -> Verdict:
-        """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate.
-
-        Once the key lacks the scope for a channel, its further intents are postponed without a request.
-        """
-        barred = self._barred.get(intent.channel_id)
-        if barred is not None:
-            return replace(barred, attempts=0)
-        state = DeliveryState(intent, self._route.policy, started=self._clock())
-        last_failure = ""
-        try:
-            met = await self._attempt(state)
-            while not state.is_settled(met, self._clock()):
-                is_probing = self._circuit.is_probing(intent.entry_id)
-                wait_s = state.wait_s(met, state.policy.probing if is_probing else state.policy, self._route.timing.random)
-                if state.is_spent(self._clock(), wait_s):
-                    break
-                await self._rest(state, wait_s)
-                met = await self._attempt(state)
-            last_failure = in_short(met.answer) if met.kind in FAILURES else ""
-        finally:
-            self._circuit.leave(intent.entry_id, last_failure)
-        return self._verdict(state, met)
-
-    async def _attempt(self, state: DeliveryState) -> Meaning:
-        """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
-        while True:
-            cause = await self._circuit.admit(state.intent.entry_id)
-            if cause is not None:
-                return Meaning(Kind.CLOSED, Answer(0, "not_sent", str(cause)), cause=cause)
-            meaning = await self._route.pass_through(partial(self._send, state))
-            if meaning.kind is not Kind.CIRCUIT_OPEN:
-                return meaning
-
-    async def _send(self, state: DeliveryState, may_leave: MayLeave) -> Meaning | None:
-        began = self._clock()
-        if state.is_too_late(began):  # after the admission, which may have taken a long pause
-            return Meaning(Kind.TOO_LATE, _TOO_LATE)
-        if not state.is_recorded:
-            await self.record(state.intent)
-            state.is_recorded = True
-        if not self._circuit.take(state.intent.entry_id):
-            return Meaning(Kind.CIRCUIT_OPEN, Answer(0, "not_sent"))
-        try:
-            meaning = await self._post(state.intent, may_leave)
-        finally:
-            self._circuit.back()
-        if meaning is None:
-            state.is_recorded = True
-            return None
-        meaning = self._doubted(state, meaning)
-        state.spent_s += self._clock() - began
-        state.note(meaning, began)
-        key, request_id = state.intent.key, meaning.answer.request_id
-        # A failure that is stored under the row's key shows that the service works; a gateway gives all rows the same request id.
-        is_own = state.is_repeated and self._keys_of_failures.setdefault(request_id, key) == key
-        if meaning.kind in FAILURES and not is_own:
-            self._circuit.failed(state.intent.entry_id, state.attempts)
-        elif meaning.kind not in _NEUTRAL:
-            self._circuit.passed()
-        return meaning
-
-    async def _rest(self, state: DeliveryState, wait_s: float) -> None:
-        """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
-        state.spent_s += wait_s
-        is_used = state.last is not None and state.last.kind in {Kind.KEY_USED, Kind.IN_PROGRESS}
-        if not is_used or len(self.aside) >= MOST_ASIDE:
-            await self._route.timing.sleep(wait_s)
-            return
-        self.aside.add(state.intent.entry_id)
-        self.on_aside()
-        try:
-            await self._route.timing.sleep(wait_s)
-        finally:
-            self.aside.discard(state.intent.entry_id)
-
-    def _doubted(self, state: DeliveryState, meaning: Meaning) -> Meaning:
-        """Take a stored denial of access, repeated, for a refusal of this row alone.
-
-        And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
-        """
-        if meaning.kind in _ACCESS and state.is_stored_denial(meaning.answer):
-            return replace(meaning, kind=Kind.REFUSED)
-        if meaning.kind is not Kind.READ:
-            return meaning
-        if self._keys_of_events.setdefault(meaning.value, state.intent.key) != state.intent.key:
-            said = f"the service gave event {meaning.value} to another row a moment ago"
-            return Meaning(Kind.UNREADABLE, replace(meaning.answer, message=said))
-        if len(self._keys_of_events) > _REMEMBERED:
-            del self._keys_of_events[next(iter(self._keys_of_events))]
-        return meaning
-
-    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
-        answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
-        match met.kind:
-            case Kind.READ:
-                return Receipt(met.value, answer, *counts)
-            case Kind.REFUSED:
-                is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
-                return (Superseded if is_replay or answer.status in DENYING else Refusal)(answer, *counts)
-            case Kind.REFUSED_BY_PROXY:
-                return Refusal(answer, *counts)
-            case Kind.NO_ACCESS:
-                return Blocked(answer, *counts, *flags)
-            case Kind.SCOPE_MISSING:
-                missing = self._route.scope_missing(answer, state.intent.channel_id)
-                self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
-                return Postponed(answer, missing, *counts, *flags)
-            case Kind.KEY_USED | Kind.IN_PROGRESS:
-                return self._used_key(state, met)
-            case Kind.CLOSED:
-                cause = met.cause or unavailable(answer, state.attempts)
-                return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
-            case Kind.TOO_LATE:
-                return Uncertain(answer, *counts)
-            case _ if self._route.closed is None and state.has_left:
-                message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
-                return Uncertain(replace(answer, message=message), *counts)
-            case _:
-                cause = self._route.closed or self._circuit.cause or unavailable(answer, state.attempts)
-                return Postponed(answer, cause, *counts, *flags)
-
-    def _used_key(self, state: DeliveryState, met: Meaning) -> Verdict:
-        """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
-        counts = (state.attempts, state.copies)
-        is_bare, was_refused = met.kind is Kind.KEY_USED, bool(state.intent.refused_request_id)
-        if not state.may_exist:
-            return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
-        if not is_bare or not state.is_used_up(self._clock()):
-            return Uncertain(met.answer, *counts)
-        # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
-        return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
-
-
-class EventApi:
-    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
-
-    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
-    limits are applied per route (spec, Limits).
-    Its `circuit` breaker stops the creation of events in an outage.
-    """
-
-    def __init__(
-        self,
-        http: ServiceHttp,
-        *,
-        limiter: RateLimiter,
-        policy: RetryPolicy,
-    ) -> None:
-        self.limiter = limiter
         self._http = http
+        self._clock = limiter.clock
         self._events_url = http.url("/events")
         self._events = Route(http, limiter, policy, scope="events:create", has_channels=True)
         self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
-        self.delivery = Delivery(self._post_event, self._events, self.circuit)
+        self._barred: dict[int, Postponed] = {}
+        self._keys_of_events: dict[int, IdempotencyKey] = {}
+        self._keys_of_failures: dict[str, IdempotencyKey] = {}
         self.uploader = Uploader(self._events.sibling("POST /media"))
 
     @property
@@ -478,11 +329,29 @@ class EventApi:
         return self._events.closed or self.circuit.cause
 
     async def deliver(self, intent: Intent) -> Verdict:
-        """Create one event, insisting within the policy. Never raises for the row's fate; cancelling it is safe.
+        """Create one event, insisting within the policy, and return what became of `intent`. Never raises for the row's fate.
 
-        A cancelled call may have created the event: its intent is unanswered.
+        Every request sends the same key and body. A cancelled call may have created the event: its intent is unanswered.
+        Once the key lacks the scope for a channel, its further intents are postponed without a request.
         """
-        return await self.delivery.deliver(intent)
+        barred = self._barred.get(intent.channel_id)
+        if barred is not None:
+            return replace(barred, attempts=0)
+        state = DeliveryState(intent, self._events.policy, started=self._clock())
+        last_failure = ""
+        try:
+            met = await self._attempt(state)
+            while not state.is_settled(met, self._clock()):
+                is_probing = self.circuit.is_probing(intent.entry_id)
+                wait_s = state.wait_s(met, state.policy.probing if is_probing else state.policy, self._events.timing.random)
+                if state.is_spent(self._clock(), wait_s):
+                    break
+                await self._rest(state, wait_s)
+                met = await self._attempt(state)
+            last_failure = in_short(met.answer) if met.kind in FAILURES else ""
+        finally:
+            self.circuit.leave(intent.entry_id, last_failure)
+        return self._verdict(state, met)
 
     async def channels(self) -> dict[str, int]:
         """Return the ids of all channels available to the key's owner, by slug; errors as `Route.get` names them."""
@@ -510,13 +379,122 @@ class EventApi:
         answer = await self._http.exchange(self._http.request("POST", self._events_url, content=b"{}", headers=headers))
         if isinstance(answer, HttpAnswer):
             return interpret(answer, self.limiter.timing.now())
-        return answer or Meaning(Kind.NOT_REACHED, Answer(0, "not_sent"))
+        return answer or Meaning(AnswerKind.NOT_REACHED, Answer(0, "not_sent"))
+
+    async def _attempt(self, state: DeliveryState) -> Meaning:
+        """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
+        while True:
+            cause = await self.circuit.admit(state.intent.entry_id)
+            if cause is not None:
+                return Meaning(AnswerKind.CLOSED, Answer(0, "not_sent", str(cause)), cause=cause)
+            meaning = await self._events.pass_through(partial(self._send, state))
+            if meaning.kind is not AnswerKind.CIRCUIT_OPEN:
+                return meaning
+
+    async def _send(self, state: DeliveryState, may_leave: MayLeave) -> Meaning | None:
+        began = self._clock()
+        if state.is_too_late(began):  # after the admission, which may have taken a long pause
+            return Meaning(AnswerKind.TOO_LATE, _TOO_LATE)
+        if not state.is_recorded:
+            await self.record(state.intent)
+            state.is_recorded = True
+        if not self.circuit.take(state.intent.entry_id):
+            return Meaning(AnswerKind.CIRCUIT_OPEN, Answer(0, "not_sent"))
+        try:
+            meaning = await self._post_event(state.intent, may_leave)
+        finally:
+            self.circuit.back()
+        if meaning is None:
+            state.is_recorded = True
+            return None
+        meaning = self._doubted(state, meaning)
+        state.spent_s += self._clock() - began
+        state.note(meaning, began)
+        key, request_id = state.intent.key, meaning.answer.request_id
+        # A failure that is stored under the row's key shows that the service works; a gateway gives all rows the same request id.
+        is_own = state.is_repeated and self._keys_of_failures.setdefault(request_id, key) == key
+        if meaning.kind in FAILURES and not is_own:
+            self.circuit.failed(state.intent.entry_id, state.attempts)
+        elif meaning.kind not in _NEUTRAL:
+            self.circuit.passed()
+        return meaning
+
+    async def _rest(self, state: DeliveryState, wait_s: float) -> None:
+        """Wait for the next attempt; aside where a 409 is to be asked about, unless too many rows do so already."""
+        state.spent_s += wait_s
+        is_used = state.last is not None and state.last.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
+        if not is_used or len(self.aside) >= MOST_ASIDE:
+            await self._events.timing.sleep(wait_s)
+            return
+        self.aside.add(state.intent.entry_id)
+        self.on_aside()
+        try:
+            await self._events.timing.sleep(wait_s)
+        finally:
+            self.aside.discard(state.intent.entry_id)
+
+    def _doubted(self, state: DeliveryState, meaning: Meaning) -> Meaning:
+        """Take a stored denial of access, repeated, for a refusal of this row alone.
+
+        And doubt an id that another row was given a moment ago: it is a copy of that row's answer, not the answer to this one.
+        """
+        if meaning.kind in _ACCESS and state.is_stored_denial(meaning.answer):
+            return replace(meaning, kind=AnswerKind.REFUSED)
+        if meaning.kind is not AnswerKind.READ:
+            return meaning
+        if self._keys_of_events.setdefault(meaning.value, state.intent.key) != state.intent.key:
+            said = f"the service gave event {meaning.value} to another row a moment ago"
+            return Meaning(AnswerKind.UNREADABLE, replace(meaning.answer, message=said))
+        if len(self._keys_of_events) > _REMEMBERED:
+            del self._keys_of_events[next(iter(self._keys_of_events))]
+        return meaning
+
+    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
+        answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
+        match met.kind:
+            case AnswerKind.READ:
+                return Receipt(met.value, answer, *counts)
+            case AnswerKind.REFUSED:
+                is_replay = bool(answer.request_id) and answer.request_id == state.intent.refused_request_id
+                return (Superseded if is_replay or answer.status in DENYING else Refusal)(answer, *counts)
+            case AnswerKind.REFUSED_BY_PROXY:
+                return Refusal(answer, *counts)
+            case AnswerKind.NO_ACCESS:
+                return Blocked(answer, *counts, *flags)
+            case AnswerKind.SCOPE_MISSING:
+                missing = self._events.scope_missing(answer, state.intent.channel_id)
+                self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
+                return Postponed(answer, missing, *counts, *flags)
+            case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
+                return self._used_key(state, met)
+            case AnswerKind.CLOSED:
+                cause = met.cause or unavailable(answer, state.attempts)
+                return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
+            case AnswerKind.TOO_LATE:
+                return Uncertain(answer, *counts)
+            case _ if self._events.closed is None and state.has_left:
+                message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
+                return Uncertain(replace(answer, message=message), *counts)
+            case _:
+                cause = self._events.closed or self.circuit.cause or unavailable(answer, state.attempts)
+                return Postponed(answer, cause, *counts, *flags)
+
+    def _used_key(self, state: DeliveryState, met: Meaning) -> Verdict:
+        """Explain a 409 by our own records; where nothing of ours explains it, a person decides."""
+        counts = (state.attempts, state.copies)
+        is_bare, was_refused = met.kind is AnswerKind.KEY_USED, bool(state.intent.refused_request_id)
+        if not state.may_exist:
+            return (Superseded if was_refused and is_bare else Conflict)(met.answer, *counts)
+        if not is_bare or not state.is_used_up(self._clock()):
+            return Uncertain(met.answer, *counts)
+        # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
+        return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
 
     async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
         headers = {"content-type": "application/json", "idempotency-key": intent.key}
         request = self._http.request("POST", self._events_url, content=intent.body, headers=headers)
         meaning = await self._events.ask_once(request, created_id, may_leave)
-        if meaning is not None and meaning.kind is Kind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
+        if meaning is not None and meaning.kind is AnswerKind.ANOTHER_HOST and meaning.answer.status in REFUSED_BY_PROXY:
             with suppress(SyncError):  # ask for something harmless: a proxy may refuse this row, another host would refuse all
                 await self.classifications()
             return self._events.place(meaning)

@@ -11,7 +11,6 @@ from pydantic import Field
 from connectors.errors import NotTheServiceError, RequestRefusedError, ScopeMissingError
 from connectors.event_api.answers import WireModel
 from connectors.event_api.route import Route
-from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Answer
 from mappings.errors import PermanentError
 
@@ -41,34 +40,28 @@ class _ClassificationList(WireModel):
     docs: tuple[_Classification, ...]
 
 
-class _Paging(WireModel):
-    """Where a page stands among the others: the full envelope, or the minimal one of the event list (spec, Pagination)."""
+class _Page(WireModel):
+    """A page and where it stands: the full envelope, or the minimal one of the event list (spec, Pagination)."""
 
-    page: int = 1
+    docs: tuple[Any, ...]
     limit: int = 0
     total: int | None = Field(None, validation_alias="totalDocs")
     has_next: bool | None = Field(None, validation_alias="hasNextPage")
 
+    def is_last(self, number: int) -> bool:
+        """Return whether no other page follows; the list of events shows it by its total alone (spec, GET events)."""
+        size = self.limit if 0 < self.limit < PAGE_SIZE else PAGE_SIZE
+        if self.total is not None:
+            return number * size >= self.total
+        return not self.has_next if self.has_next is not None else len(self.docs) < size
 
-class _ChannelPage(_Paging):
+
+class _ChannelPage(_Page):
     docs: tuple[_Channel, ...]
 
-    @property
-    def is_last(self) -> bool:
-        """Whether no other page follows."""
-        if self.has_next is not None:
-            return not self.has_next
-        if self.limit <= 0:
-            return True
-        return len(self.docs) < self.limit if self.total is None else self.page * self.limit >= self.total
 
-
-class _EventPage(_Paging):
+class _EventPage(_Page):
     docs: tuple[dict[str, Any], ...]
-
-
-_TOO_LONG = _EventPage(docs=())
-"""Stands for a page of which not everything was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +83,7 @@ async def channels(route: Route) -> dict[str, int]:
         page = await route.get(f"/channels?page={number}&limit={PAGE_SIZE}", _ChannelPage.read, "the list of channels")
         before = len(found)
         found.update((channel.id, channel) for channel in page.docs)
-        if page.is_last:
+        if page.is_last(number):
             break
         if len(found) == before:
             raise NotTheServiceError(
@@ -121,8 +114,6 @@ async def classifications(without_key: Route, with_key: Route) -> Classification
     return Classifications(listed.version, frozenset(one.slug for one in listed.docs))
 
 
-_SIZES = (100, 25, 5, 1)
-"""Events asked for at once: the effective maximum (spec, Limits), fewer where a page is longer than is read of an answer."""
 _MOST_SWEEPS = 3
 _MOST_EVENT_PAGES = 100_000
 _LARGEST_ID = (1 << 63) - 1
@@ -151,7 +142,6 @@ class EventList:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._seen: set[int] = set()
-        self._size = _SIZES[0]
         self._has_shrunk = False
         self._in_sweep: set[int] = set()
         self._totals: set[int] = set()
@@ -186,12 +176,11 @@ class EventList:
         return self.total is not None and not self._has_shrunk and len(self._seen) + self.without_id >= self.total
 
     async def _sweep(self) -> AsyncIterator[list[ListedEvent]]:
-        """Read from the first page to the last. Where pages become smaller on the way, they overlap."""
+        """Read from the first page to the last."""
         self._in_sweep, self._totals, self.without_id = set(), set(), 0
-        place, last = 0, [0]
-        for _ in range(_MOST_EVENT_PAGES):
-            page = await self._page(place)
-            number = place // self._size + 1
+        last = [0]
+        for number in range(1, _MOST_EVENT_PAGES + 1):
+            page = await self._page(number)
             events = [ListedEvent(event_id, doc) for doc in page.docs if (event_id := _id_of(doc)) is not None]
             ids = [event.event_id for event in events]
             if not page.docs or ids == last:  # the very page before it: the service does not turn pages
@@ -205,39 +194,16 @@ class EventList:
             fresh = {event.event_id: event for event in events if event.event_id not in self._seen}
             self._seen.update(fresh)
             yield list(fresh.values())
-            if 0 < page.limit < self._size:
-                self._size = page.limit
-            place = number * self._size
-            # The total counts: this list has no other sign of its end (spec, GET events).
-            is_full = len(page.docs) >= self._size if page.has_next is None else page.has_next
-            if not (is_full if page.total is None else place < page.total):
+            if page.is_last(number):
                 return
 
-    async def _page(self, place: int) -> _EventPage:
-        """Return the page that holds the event at `place`, counted from 0; a smaller one where it is too long to be read."""
-        while True:
-            path = f"/events?page={place // self._size + 1}&limit={self._size}"
-            try:
-                page = await self._route.get(path, _read_event_page, "the list of events")
-            except ScopeMissingError as refusal:
-                raise ScopeMissingError(str(refusal), hint=_READING) from refusal
-            except RequestRefusedError as refusal:
-                if refusal.answer.status != 403:
-                    raise
-                raise ScopeMissingError(str(refusal), hint=_READING) from refusal
-            if page is not _TOO_LONG:
-                return page
-            smaller = [size for size in _SIZES if size < self._size]
-            if not smaller:
-                raise NotTheServiceError(
-                    f"the list of events has an item of more than {LONGEST_BODY} bytes",
-                    hint="ask the service's support; the list is not used, as it cannot be read to its end",
-                )
-            self._size = smaller[0]
-
-
-def _read_event_page(body: bytes) -> _EventPage | None:
-    return _EventPage.read(body) or (_TOO_LONG if len(body) >= LONGEST_BODY else None)
+    async def _page(self, number: int) -> _EventPage:
+        try:
+            return await self._route.get(f"/events?page={number}&limit={PAGE_SIZE}", _EventPage.read, "the list of events")
+        except (ScopeMissingError, RequestRefusedError) as refusal:
+            if isinstance(refusal, RequestRefusedError) and refusal.answer.status != 403:
+                raise
+            raise ScopeMissingError(str(refusal), hint=_READING) from refusal
 
 
 def _id_of(doc: Mapping[str, Any]) -> int | None:

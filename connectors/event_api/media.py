@@ -19,7 +19,7 @@ import httpx
 from pydantic import AliasChoices, AliasPath, Field
 
 from connectors.addresses import is_usual_port, refusal_of_host
-from connectors.event_api.answers import Kind, Meaning, WireModel, in_short
+from connectors.event_api.answers import AnswerKind, Meaning, WireModel, in_short
 from connectors.event_api.route import Route
 from connectors.event_api.transport import AiohttpWire, GuardedResolver, Resolve, resolve_by_system
 from connectors.retry import Random, RetryPolicy, Sleep, ask_until
@@ -276,7 +276,7 @@ def _checked(content: bytes, etag: str) -> Image:
 
 _OTHER_ENCODING = frozenset({400, 415, 422})
 """Refusals that may mean the encoding rather than the image."""
-_REFUSED = frozenset({Kind.REFUSED, Kind.REFUSED_BY_PROXY, Kind.FOREIGN, Kind.ANOTHER_HOST})
+_REFUSED = frozenset({AnswerKind.REFUSED, AnswerKind.REFUSED_BY_PROXY, AnswerKind.FOREIGN, AnswerKind.ANOTHER_HOST})
 _USUAL = {"file": "", "": "-raw", "image": "-image"}
 """The encodings in the order of trying: a form with the image in this field, or the image itself where there is none.
 
@@ -316,7 +316,7 @@ class Uploader:
         while untried := [field for field in self._order if field not in refusals]:
             field = untried[0]
             met = await self._send(image, key, field)
-            if met.kind is Kind.READ:
+            if met.kind is AnswerKind.READ:
                 self._order = [field]  # also for uploads in flight that have tried another one
                 uploaded: _Uploaded = met.value
                 return uploaded.id
@@ -336,9 +336,9 @@ class Uploader:
     def _problem(self, met: Meaning) -> ImageProblem:
         if met.kind in _REFUSED:
             return ImageProblem(f"The service refuses the image: {in_short(met.answer)}.")
-        if met.kind in {Kind.KEY_USED, Kind.IN_PROGRESS}:
+        if met.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}:
             reason = "The service says that this image was uploaded before, and not under which number."
-            return ImageProblem(reason, is_passing=met.kind is Kind.IN_PROGRESS, is_key_used=True)
+            return ImageProblem(reason, is_passing=met.kind is AnswerKind.IN_PROGRESS, is_key_used=True)
         cause = self._route.complaint(met, "the upload of an image")
         return ImageProblem(f"The image could not be uploaded: {cause}.", is_passing=True, cause=cause)
 

@@ -16,7 +16,7 @@ from connectors.errors import (
     ScopeMissingError,
     ServiceUnavailableError,
 )
-from connectors.event_api.answers import HttpAnswer, Kind, Meaning, in_short, interpret, rate_hint
+from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning, in_short, interpret, rate_hint
 from connectors.event_api.transport import ServiceHttp
 from connectors.rate_limit import Permit, RateLimiter
 from connectors.retry import RetryPolicy, ask_until
@@ -26,11 +26,11 @@ from mappings.errors import SyncError
 T = TypeVar("T")
 MayLeave = Callable[[], bool]
 Read = Callable[[bytes], Any]
-FAILURES = frozenset({Kind.FAILING, Kind.FOREIGN, Kind.LOST, Kind.NOT_REACHED, Kind.UNREADABLE})
+FAILURES = frozenset({AnswerKind.FAILING, AnswerKind.FOREIGN, AnswerKind.LOST, AnswerKind.NOT_REACHED, AnswerKind.UNREADABLE})
 """After these nothing is known of what became of the request."""
-_OVERLOAD = frozenset({Kind.RATE_LIMITED, Kind.FAILING, Kind.LOST, Kind.NOT_REACHED})
-_UNSENT = frozenset({Kind.CIRCUIT_OPEN, Kind.TOO_LATE})
-_UNSETTLED = FAILURES | {Kind.KEY_USED, Kind.IN_PROGRESS}
+_OVERLOAD = frozenset({AnswerKind.RATE_LIMITED, AnswerKind.FAILING, AnswerKind.LOST, AnswerKind.NOT_REACHED})
+_UNSENT = frozenset({AnswerKind.CIRCUIT_OPEN, AnswerKind.TOO_LATE})
+_UNSETTLED = FAILURES | {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
 REFUSED_BY_PROXY = frozenset({400, 413, 414, 415, 422, 431})
 """What a proxy in front of the service refuses in its own words, before the service has seen it."""
 
@@ -94,9 +94,9 @@ class Route:
             while True:
                 permit = await self.limiter.acquire()
                 if permit is None:
-                    return Meaning(Kind.CLOSED, Answer(0, "not_sent", str(self.closed)), cause=self.closed)
+                    return Meaning(AnswerKind.CLOSED, Answer(0, "not_sent", str(self.closed)), cause=self.closed)
                 meaning = await self._sent(permit, send)
-                if meaning is not None and meaning.kind is not Kind.RATE_LIMITED:
+                if meaning is not None and meaning.kind is not AnswerKind.RATE_LIMITED:
                     return meaning
         finally:
             self.limiter.concurrency.leave()
@@ -117,7 +117,7 @@ class Route:
         return meaning
 
     def _report(self, permit: Permit, meaning: Meaning) -> None:
-        if meaning.kind is Kind.RATE_LIMITED or (meaning.kind is Kind.FAILING and meaning.wait_s is not None):
+        if meaning.kind is AnswerKind.RATE_LIMITED or (meaning.kind is AnswerKind.FAILING and meaning.wait_s is not None):
             self.limiter.limited(permit, meaning.wait_s)
         elif meaning.kind in FAILURES:
             self.limiter.failed()
@@ -130,17 +130,17 @@ class Route:
         """Return why no further request may leave after this answer, None where others may fare better."""
         answer = meaning.answer
         match meaning.kind:
-            case Kind.ANOTHER_HOST:
+            case AnswerKind.ANOTHER_HOST:
                 return not_the_service(answer)
-            case Kind.KEY_REFUSED:
+            case AnswerKind.KEY_REFUSED:
                 return KeyRefusedError(
                     f"the service refused the API key {self.http.key_tail}: {in_short(answer)}",
                     hint="it may be revoked, disabled, expired or mistyped: see the service's page /developers/keys, "
                     "then set EVENT_API_KEY",
                 )
-            case Kind.SCOPE_MISSING if not self._has_channels:
+            case AnswerKind.SCOPE_MISSING if not self._has_channels:
                 return self.scope_missing(answer)
-            case Kind.REDIRECTED:
+            case AnswerKind.REDIRECTED:
                 return RedirectRefusedError(
                     f"the service's address redirects ({answer.status}) to {meaning.location or 'nowhere'}: not followed, "
                     "as the key would go along",
@@ -169,15 +169,17 @@ class Route:
         if hint is not None:
             self.limiter.stated(hint.limit, window_s=hint.window_s, reset_s=hint.reset_s, rest_s=hint.rest_s)
         meaning = interpret(answer, now, read)
-        if meaning.kind is Kind.READ or meaning.answer.code:
+        if meaning.kind is AnswerKind.READ or meaning.answer.code:
             self.http.is_recognised = True
-        return meaning if meaning.kind is not Kind.FOREIGN else self.place(meaning)
+        return meaning if meaning.kind is not AnswerKind.FOREIGN else self.place(meaning)
 
     def place(self, foreign: Meaning) -> Meaning:
         """Say what an answer in other words than the service's means, by whether the service has answered already."""
         if not self.http.is_recognised:
-            return replace(foreign, kind=Kind.ANOTHER_HOST)
-        return replace(foreign, kind=Kind.REFUSED_BY_PROXY if foreign.answer.status in REFUSED_BY_PROXY else Kind.FOREIGN)
+            return replace(foreign, kind=AnswerKind.ANOTHER_HOST)
+        return replace(
+            foreign, kind=AnswerKind.REFUSED_BY_PROXY if foreign.answer.status in REFUSED_BY_PROXY else AnswerKind.FOREIGN
+        )
 
     async def get(self, path: str, read: Callable[[bytes], T | None], asked: str, *, has_key: bool = True) -> T:
         """Return what `read` makes of the document at `path`; None from it means that it is not what was asked for.
@@ -187,7 +189,7 @@ class Route:
         """
         url = self.http.url(path)
         met = await self.insist(lambda: self.http.request("GET", url, has_key=has_key), read)
-        if met.kind is not Kind.READ:
+        if met.kind is not AnswerKind.READ:
             raise self.complaint(met, asked)
         value: T = met.value
         return value
@@ -207,9 +209,9 @@ class Route:
         """Return the error in which an unsettled question reaches people; `asked` names the question."""
         if met.cause is not None or self.closed is not None:
             return met.cause or self.closed or not_the_service(met.answer)
-        if met.kind is Kind.UNREADABLE:
+        if met.kind is AnswerKind.UNREADABLE:
             return not_the_service(met.answer)
-        if met.kind in FAILURES - {Kind.FOREIGN}:
+        if met.kind in FAILURES - {AnswerKind.FOREIGN}:
             return unavailable(met.answer, self.policy.attempts)
         return RequestRefusedError(
             f"the service refused to tell {asked}: {in_short(met.answer)}",

@@ -28,7 +28,7 @@ from pydantic import SecretStr
 
 from connectors.addresses import is_loopback, refusal_of, refusal_of_host
 from connectors.errors import BaseUrlError, KeyFormatError
-from connectors.event_api.answers import HttpAnswer, Kind, Meaning
+from connectors.event_api.answers import AnswerKind, HttpAnswer, Meaning
 from connectors.masking import Mask
 from mappings.delivery import API_PREFIX, Answer
 
@@ -156,12 +156,12 @@ class ServiceHttp:
                 return await self._send(request) if may_leave() else None
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError, httpx.UnsupportedProtocol) as problem:
             message = self._mask.hide(str(problem)) or "no connection"
-            return Meaning(Kind.NOT_REACHED, Answer(0, "no_connection", message))
+            return Meaning(AnswerKind.NOT_REACHED, Answer(0, "no_connection", message))
         except (httpx.TimeoutException, TimeoutError):
-            return Meaning(Kind.LOST, Answer(0, "timeout", "no whole answer in time"))
+            return Meaning(AnswerKind.LOST, Answer(0, "timeout", "no whole answer in time"))
         except httpx.RequestError as problem:
             message = self._mask.hide(str(problem)) or "the connection broke"
-            return Meaning(Kind.LOST, Answer(0, "connection_lost", message))
+            return Meaning(AnswerKind.LOST, Answer(0, "connection_lost", message))
 
     async def _send(self, request: httpx.Request) -> HttpAnswer:
         response = await (self._transport.handle_async_request(request) if self.seen is None else self._send_seen(request))

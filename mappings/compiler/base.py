@@ -305,7 +305,7 @@ def stepped(  # noqa: C901 - written out, without calls for what a cell and a te
                 except Refusal as refusal:
                     current = one.recover(row, current, refusal, str(found), column)
                     is_left_out = is_left_out or current is None
-                is_nothing = is_empty(current)
+                is_nothing = (not current or current.isspace()) if type(current) is str else is_empty(current)
         except Refusal as refusal:
             return policies.apply(row, refusal)
         if not is_nothing:

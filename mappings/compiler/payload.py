@@ -153,21 +153,12 @@ class Payload:
         self.columns: dict[str, str] = {}
         self.build = _object_reader(self._fields(self._tree(event, ("event",)), ""))
 
-    def _tree(self, fields: Fields, loc: Loc) -> dict[str, Any]:
-        """Unfold dotted names: each name with its value and place in the file, or the names inside it."""
-        root: dict[str, Any] = {}
-        for dotted, value in fields.root.items():
-            *outer, last = dotted.split(".")
-            branch: Any = root
-            for name in outer:
-                branch = branch.setdefault(name, {}) if isinstance(branch, dict) else branch
-            place = (*loc, dotted)
-            if not isinstance(branch, dict) or last in branch or not all((*outer, last)):
-                message = f'the field "{dotted}" is filled in two places, or has no name'
-                self._compiler.problems.append(MappingProblem(place, message))
-            else:
-                branch[last] = self._tree(value, place) if isinstance(value, Fields) else (value, place)
-        return root
+    def _tree(self, fields: Fields, loc: Loc) -> Mapping[str, object]:
+        tree, taken = fields.unfolded(loc)
+        for place in taken:
+            message = f'the field "{place[-1]}" is filled in two places, or has no name'
+            self._compiler.problems.append(MappingProblem(place, message))
+        return tree
 
     def _fields(
         self, tree: Mapping[str, Any], path: str, *, in_list: bool = False, required: tuple[str, ...] = ()
@@ -380,9 +371,9 @@ class Validator:
 
     def _check(self, state: RowState, payload: dict[str, Any]) -> None:
         """Validate the payload; a field that has a reason already gets no second one."""
-        known = [reason.field for reason in state.reasons]
+        known = tuple(state.reasons)
         for path, refusal in judge(payload):
-            if not any(_is_about(path, field) for field in known):
+            if not any(_is_about(path, reason.field) for reason in known):
                 column = self._column_of(path)
                 cell = state.cells.get(column, "") if refusal.is_empty else ""
                 found = nothing_left(column, cell) if cell.strip() else refusal.about(column, "", "")

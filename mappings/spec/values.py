@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self, Union, get_args
 from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel, Tag, ValidationInfo, model_validator
 
 from mappings.lookup_table import Ignorable
+from mappings.positions import Loc
 from mappings.steps import dates, letters, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.lookups import Search, check_columns
 from mappings.steps.step import FAMILIES, Step
@@ -376,6 +377,25 @@ class Fields(RootModel[dict[str, "Value"]]):
     """An object: named fields, each with its value. A dotted name reaches into an object; empty fields are left out."""
 
     model_config = {"frozen": True}
+
+    def unfolded(self, loc: Loc = ()) -> tuple[dict[str, object], list[Loc]]:
+        """Return each name with its value and place, or the names inside it; and the places of what is filled twice."""
+        root: dict[str, object] = {}
+        taken: list[Loc] = []
+        for dotted, value in self.root.items():
+            *outer, last = dotted.split(".")
+            branch: object = root
+            for name in outer:
+                branch = branch.setdefault(name, {}) if isinstance(branch, dict) else branch
+            place = (*loc, dotted)
+            if not isinstance(branch, dict) or last in branch or not all((*outer, last)):
+                taken.append(place)
+            elif isinstance(value, Fields):
+                branch[last], inside = value.unfolded(place)
+                taken += inside
+            else:
+                branch[last] = (value, place)
+        return root, taken
 
 
 class ListEntry(Strict):

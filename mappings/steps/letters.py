@@ -39,7 +39,7 @@ class _Case(Step):
         return (text.translate(_TO_UPPER) if self.locale else text).upper()
 
 
-class Lower(_Case, name="lower", family=Family.LETTERS, refuses=False):
+class Lower(_Case, name="lower", family=Family.LETTERS):
     """Write in lower case.
 
     Examples:
@@ -53,7 +53,7 @@ class Lower(_Case, name="lower", family=Family.LETTERS, refuses=False):
         return self.lowered if self.locale else str.lower
 
 
-class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
+class Upper(_Case, name="upper", family=Family.LETTERS):
     """Write in upper case.
 
     Examples:
@@ -67,7 +67,7 @@ class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
         return self.uppered if self.locale else str.upper
 
 
-class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
+class Title(_Case, name="title", family=Family.LETTERS):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word.
 
     Examples:
@@ -84,7 +84,7 @@ class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
         return self.uppered(word[0][0]) + self.lowered(word[0][1:]) if self.locale else word[0].capitalize()
 
 
-class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
+class Sentence(_Case, name="sentence", family=Family.LETTERS):
     """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout.
 
     Examples:
@@ -97,7 +97,7 @@ class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
         return _BEGINNING.sub(lambda found: self.uppered(found[0]), self.lowered(text))
 
 
-class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False):
+class StripChars(Step, name="strip_chars", family=Family.LETTERS):
     """Remove these characters from both ends of a text, as often as they stand there.
 
     Examples:
@@ -110,7 +110,7 @@ class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False)
         return text.strip(self.chars)
 
 
-class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=False):
+class MapCharacters(Step, name="map_characters", family=Family.LETTERS):
     r"""Replace single characters wherever they stand; one that becomes nothing is removed.
 
     Examples:
@@ -131,7 +131,7 @@ class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=
         return lambda text: text.translate(table)
 
 
-class Normalize(Step, name="normalize", family=Family.LETTERS, refuses=False):
+class Normalize(Step, name="normalize", family=Family.LETTERS):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones.
 
     Examples:
@@ -166,7 +166,7 @@ class Slugify(Step, name="slugify", family=Family.LETTERS):
         return slug
 
 
-class Hash(Step, name="hash", family=Family.LETTERS, refuses=False):
+class Hash(Step, name="hash", family=Family.LETTERS):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever.
 
     Examples:

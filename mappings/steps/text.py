@@ -34,7 +34,7 @@ _LONGEST_MARKDOWN = 50_000
 _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 
-@plain_step("trim", Family.TEXT, refuses=False)
+@plain_step("trim", Family.TEXT)
 def trim(text: str) -> str:
     r"""Remove white space of every kind (also no-break and zero-width) from both ends.
 
@@ -44,7 +44,7 @@ def trim(text: str) -> str:
     return text.strip(SPACES)
 
 
-@plain_step("collapse", Family.TEXT, refuses=False)
+@plain_step("collapse", Family.TEXT)
 def collapse(text: str) -> str:
     r"""Turn every run of white space, line ends included, into one space, and trim.
 
@@ -58,7 +58,7 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(Step, name="newlines", family=Family.TEXT, refuses=False):
+class Newlines(Step, name="newlines", family=Family.TEXT):
     r"""Replace every line end (with the space around it) by a text.
 
     Examples:
@@ -72,7 +72,7 @@ class Newlines(Step, name="newlines", family=Family.TEXT, refuses=False):
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(Step, name="strip_prefix", family=Family.TEXT, refuses=False):
+class StripPrefix(Step, name="strip_prefix", family=Family.TEXT):
     """Remove the first of these texts that the value begins with.
 
     Examples:
@@ -85,7 +85,7 @@ class StripPrefix(Step, name="strip_prefix", family=Family.TEXT, refuses=False):
         return next((text.removeprefix(prefix) for prefix in self.prefixes if text.startswith(prefix)), text)
 
 
-class StripSuffix(Step, name="strip_suffix", family=Family.TEXT, refuses=False):
+class StripSuffix(Step, name="strip_suffix", family=Family.TEXT):
     """Remove the first of these texts that the value ends with.
 
     Examples:
@@ -98,7 +98,7 @@ class StripSuffix(Step, name="strip_suffix", family=Family.TEXT, refuses=False):
         return next((text.removesuffix(suffix) for suffix in self.suffixes if text.endswith(suffix)), text)
 
 
-@plain_step("strip_control", Family.TEXT, refuses=False)
+@plain_step("strip_control", Family.TEXT)
 def strip_control(text: str) -> str:
     r"""Remove control characters, except tab and line ends.
 
@@ -108,7 +108,7 @@ def strip_control(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-class Replace(Step, name="replace", family=Family.TEXT, refuses=False):
+class Replace(Step, name="replace", family=Family.TEXT):
     """Replace every occurrence of a text by another.
 
     Examples:
@@ -122,7 +122,7 @@ class Replace(Step, name="replace", family=Family.TEXT, refuses=False):
         return text.replace(self.old, self.new)
 
 
-class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
+class Truncate(Step, name="truncate", family=Family.TEXT):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis.
 
     Examples:
@@ -141,7 +141,7 @@ class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
         return (whole_words.rstrip(" ,;:-–") + self.ellipsis)[: self.length]
 
 
-class Default(Step, name="default", family=Family.TEXT, refuses=False):
+class Default(Step, name="default", family=Family.TEXT):
     """Use this text where the value is empty by now.
 
     Examples:
@@ -160,7 +160,7 @@ class Default(Step, name="default", family=Family.TEXT, refuses=False):
         return True
 
 
-class EmptyIf(Step, name="empty_if", family=Family.TEXT, refuses=False):
+class EmptyIf(Step, name="empty_if", family=Family.TEXT):
     """Take these texts for an empty value: how this partner writes that there is nothing.
 
     Examples:
@@ -191,11 +191,6 @@ class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
 
     switch: Switch = Field(default=True, alias="fix_mojibake")
 
-    @property
-    def leaves_refusals(self) -> bool:
-        """A text that was changed is used, unless the step itself says otherwise."""
-        return False
-
     def apply(self, text: str) -> str:
         fixed = fix_mojibake(text)
         if fixed is not text:
@@ -215,7 +210,7 @@ def fix_mojibake(text: str) -> str:
     return text
 
 
-class Prefix(Step, name="prefix", family=Family.TEXT, refuses=False):
+class Prefix(Step, name="prefix", family=Family.TEXT):
     """Put a text before the value, unless it begins with it already.
 
     Examples:
@@ -229,7 +224,7 @@ class Prefix(Step, name="prefix", family=Family.TEXT, refuses=False):
         return text if text.startswith(self.text) else self.text + text
 
 
-class Suffix(Step, name="suffix", family=Family.TEXT, refuses=False):
+class Suffix(Step, name="suffix", family=Family.TEXT):
     """Put a text after the value, unless it ends with it already.
 
     Examples:
@@ -242,7 +237,7 @@ class Suffix(Step, name="suffix", family=Family.TEXT, refuses=False):
         return text if text.endswith(self.text) else text + self.text
 
 
-class Pad(Step, name="pad", family=Family.TEXT, refuses=False):
+class Pad(Step, name="pad", family=Family.TEXT):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier.
 
     Examples:
@@ -293,7 +288,7 @@ class Length(Step, name="length", family=Family.TEXT):
         raise Refusal(code, f"{wanted} characters would be accepted, and there are {len(text)}")
 
 
-@plain_step("html_unescape", Family.MARKUP, refuses=False)
+@plain_step("html_unescape", Family.MARKUP)
 def unescape(text: str) -> str:
     """Undo HTML's character references, however many times over they were escaped.
 
@@ -313,7 +308,7 @@ def unescape(text: str) -> str:
     return text
 
 
-@plain_step("html_to_text", Family.MARKUP, refuses=False)
+@plain_step("html_to_text", Family.MARKUP)
 def html_to_text(text: str) -> str:
     r"""Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines.
 
@@ -349,7 +344,7 @@ def _markdown_renderer() -> Callable[[str], str]:
     return MarkdownIt("commonmark").render
 
 
-class Unescape(Step, name="unescape", family=Family.MARKUP, refuses=False):
+class Unescape(Step, name="unescape", family=Family.MARKUP):
     r"""Undo one more way of writing characters that another program would misread.
 
     `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
@@ -371,7 +366,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return _LETTERS.get(escape[2], escape[2])
 
 
-class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
+class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN):
     """Take one part of what a lookup or a price has found.
 
     Examples:

@@ -32,9 +32,10 @@ def localiser(zone: ZoneInfo, gap: Gap = "reject", overlap: Overlap = "earlier")
     changed would mean it) or `earlier` (01:30) by the length of the gap. `overlap`: a time that happens twice is its
     `earlier` moment, its `later` one, or refused. The function raises Refusal (NO_SUCH_TIME, AMBIGUOUS_TIME).
     """
-    return lru_cache(maxsize=_MEMO_SIZE)(partial(_localise, zone, gap, overlap))
+    return partial(_localise, zone, gap, overlap)
 
 
+@lru_cache(maxsize=_MEMO_SIZE)
 def _localise(zone: ZoneInfo, gap: Gap, overlap: Overlap, wall: datetime) -> datetime:
     first, second = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
     before, after = first.utcoffset() or timedelta(), second.utcoffset() or timedelta()
@@ -137,7 +138,7 @@ def _out_of_range() -> Refusal:
     return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
 
 
-class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE, refuses=False):
+class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE):
     """Keep only the calendar day of a date and time.
 
     Examples:
@@ -150,7 +151,7 @@ class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, give
         return value.date() if isinstance(value, datetime) else _dated(value)
 
 
-class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
+class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK):
     """Keep only the time of day of a date and time.
 
     Examples:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from connectors.event_api.answers import Kind, in_short
+from connectors.event_api.answers import AnswerKind, in_short
 from connectors.event_api.contract_check import compare
 from connectors.event_api.lists import Classifications
 from connectors.event_api.openapi import Node, NoPage
@@ -78,11 +78,10 @@ def ask_for(
     faults = _ask_recipients(settings, mappings, is_testing=is_testing)
     with existing_database(settings.state_url) as engine, open_state() as reader:
         memory = None if engine is None else ListMemory(ServiceNotes(engine, settings.destination, now))
-        estranged = reader.estranged()
         return {
             mapping.path: (
                 *of_service(settings.base_url, lists, mapping, memory),
-                *(_unwise("ledger", text) for text in estranged if not reader.has_delivered(mapping.feed)),
+                *(_unwise("ledger", text) for text in reader.estranged(mapping.feed)),
                 *_of_source(settings, mapping),
                 *_of_recipients(settings, mapping, faults, is_testing=is_testing),
             )
@@ -120,15 +119,15 @@ def _scopes(lists: ServiceAnswers) -> LiveFinding:
         return _well("scopes", listing + _UNPROVEN)
     answer = in_short(probe.answer)
     match probe.kind:
-        case Kind.REFUSED:
+        case AnswerKind.REFUSED:
             refused = f"an event without any field was refused for its fields ({answer}), as it must be"
             return _well("scopes", f"{listing}{refused}: the key got as far as that, which proves {_ORDER}")
-        case Kind.SCOPE_MISSING | Kind.NO_ACCESS:
+        case AnswerKind.SCOPE_MISSING | AnswerKind.NO_ACCESS:
             advice = "add the scope `events:create` on the page of the key"
             return _wrong("scopes", f"{listing}the key {tail} may not create events: {answer}; {advice}", ExitCode.REFUSED)
-        case Kind.KEY_REFUSED:
+        case AnswerKind.KEY_REFUSED:
             return _wrong("scopes", f"the service refused the API key {tail} for creating events: {answer}", ExitCode.REFUSED)
-        case Kind.READ:
+        case AnswerKind.READ:
             created = f"{listing}the service created event {probe.value} from an event without any field: delete it by hand"
             return _wrong("scopes", f"{created}, and do not probe this service again", ExitCode.ATTENTION)
         case _:

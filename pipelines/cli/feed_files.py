@@ -115,23 +115,31 @@ def named_mapping(settings: Settings, word: str) -> FeedMapping:
         ConfigError: there is no such feed or file.
     """
     path = Path(word)
-    if path.suffix not in SUFFIXES or not (path.is_file() or path.name != word):
-        return one_feed(settings, word)  # nothing in it says that it means a file
-    if not path.is_file():
+    if is_file_name(word) and not path.is_file():
         beside = (str(one) for one in path.parent.glob("*") if one.suffix in SUFFIXES)
         hint = did_you_mean(word, beside) or "a path starts at the folder in which the command runs"
         raise ConfigError(f"there is no file {word}", hint=hint)
-    return load_feed(path)
+    return _load(settings, word)
+
+
+def _load(settings: Settings, word: str) -> FeedMapping:
+    return load_feed(Path(word)) if is_file_name(word) else one_feed(settings, word)
+
+
+def is_file_name(word: str) -> bool:
+    """Whether a word can only mean a file: it ends like one and one is there, or it names a folder on the way."""
+    path = Path(word)
+    return path.suffix in SUFFIXES and (path.is_file() or path.name != word)
 
 
 def mapping_or_error(settings: Settings, word: str) -> FeedMapping | MappingFileError:
-    """Load the mapping that a person names; a broken one is returned as its error.
+    """Load the mapping that a person names; a broken one, or a file that is not there, is returned as its error.
 
     Raises:
-        ConfigError: there is no such feed or file.
+        ConfigError: there is no such feed.
     """
     try:
-        return named_mapping(settings, word)
+        return _load(settings, word)
     except MappingFileError as error:
         return error
 

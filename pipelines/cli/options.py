@@ -94,7 +94,7 @@ def waiting_words(context: typer.Context, incomplete: str) -> Iterator[Offer]:
     from pipelines.cli.state_reader import open_state
 
     with open_state(upgrades=False) as reader:  # pressing Tab changes no schema
-        if scope := reader.scope(str(context.params.get("feed"))):
+        if scope := reader.find_feed(str(context.params.get("feed")))[1]:
             waiting = ((kind, row) for kind in Waiting for row in listed(reader, scope, kind))
             for kind, row in islice((one for one in waiting if one[1].row_key.startswith(incomplete)), _MOST):
                 yield row.row_key, f"{kind}: {row.origin}"

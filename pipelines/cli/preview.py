@@ -36,7 +36,7 @@ if IS_WORKING:
     from mappings.row_key import RowKey
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
-    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Misses, Unmapped
+    from pipelines.cli.run_report import Misses, Unmapped, unmapped_table
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
@@ -87,7 +87,7 @@ def preview(
     first = [outcome for outcome in map(first_run.in_the_end, shown) if only in {None, _kind_of(outcome)}]
     account = first_run.account(is_whole=read_all or is_at_end)
     with open_state() as reader:
-        estranged = () if reader.has_delivered(mapping.feed) else reader.estranged()
+        estranged = reader.estranged(mapping.feed)
     described = list(map(describe_outcome, first))
     documents = [document for document, _ in described]
     output.document(document_from(Preview, known, feed=mapping.feed, rows=documents, account=account, estranged=estranged))
@@ -278,7 +278,7 @@ def _show_account(output: Output, account: PreviewAccount) -> None:
         if counts:
             output.note(f"  {name}: {counts_line(counts)}")
     if unmapped := account["unmapped"]:
-        output.table("values that no lookup knows", UNMAPPED_COLUMNS, [one.line for one in unmapped])
+        output.table("values that no lookup knows", *unmapped_table(unmapped))
 
 
 def _kind_of(outcome: Foreseen) -> OutcomeKind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typing_extensions import TypedDict
@@ -13,8 +13,8 @@ from typing_extensions import TypedDict
 from pipelines.cli.options import IS_WORKING, AsJson, OneFeed
 
 if IS_WORKING:
-    from pipelines.cli.output.console import Output, spelt
-    from pipelines.cli.state_reader import FeedSession, open_feed_session
+    from pipelines.cli.output.console import Output, document_from, spelt
+    from pipelines.cli.state_reader import open_feed_session
     from pipelines.clock import now
     from pipelines.run.outcome import ExitCode
     from pipelines.run.reconcile import ListRead, RowVerdict, Verdict
@@ -24,7 +24,7 @@ if IS_WORKING:
     from pipelines.telemetry.logs import configure_logs
     from state.enums import EntryState
     from state.ledger.decisions import Found
-    from state.ledger.standing import RowRecord, read_reconcile_candidates
+    from state.ledger.standing import read_reconcile_candidates
 
 
 def reconcile(
@@ -62,22 +62,29 @@ def reconcile(
         if not dry_run:
             with session.deciding("reconcile"):
                 pass  # a long list is not read for nothing: what is found cannot be recorded while a run holds the feed
+
+        def record(found: Sequence[Found]) -> Collection[Found]:
+            with session.deciding("reconcile") as decisions:
+                return decisions.record_found(found)
+
         with output.progress(f"{name}: events read") as bar:
-            read, verdicts = _reconcile(session, sought, bar.advance, is_dry=dry_run)
-    found = Counter(one.verdict for one in verdicts)
-    counts = SoughtCounts(
-        sought=len(verdicts),
-        found=found[Verdict.FOUND],
-        candidates=found[Verdict.CANDIDATE],
-        absent=found[Verdict.ABSENT],
-    )
+            read, verdicts = reconcile_rows(
+                rows=sought,
+                open_api=lambda: open_api(session.settings, session.policy(), session.engine),
+                owners=lambda event_ids: session.queries.owners(session.scope.destination, event_ids),
+                record=None if dry_run else record,
+                advance=bar.advance,
+            )
+    number = Counter(one.verdict for one in verdicts)
+    found, candidates, absent = (number[one] for one in (Verdict.FOUND, Verdict.CANDIDATE, Verdict.ABSENT))
+    counts = SoughtCounts(sought=len(verdicts), found=found, candidates=candidates, absent=absent)
     rows = [_document(name, read, one, is_dry=dry_run) for one in verdicts]
     output.document(Reconciliation(feed=name, counts=counts, list=read, rows=rows, is_dry=dry_run))
     output.note(*_lines(name, read, counts, is_dry=dry_run))
     output.table(f"{name}: rows looked for", _COLUMNS, map(_row, rows[:_SHOWN]))
     if len(rows) > _SHOWN:
         output.note(f"the first {_SHOWN}; --json has all")
-    return 0 if counts["found"] == counts["sought"] else int(ExitCode.ATTENTION)
+    return 0 if found == len(verdicts) else int(ExitCode.ATTENTION)
 
 
 class SoughtCounts(TypedDict):
@@ -116,22 +123,6 @@ _SHOWN = 100
 _NAMED = 3
 
 
-def _reconcile(
-    session: FeedSession, rows: Sequence[tuple[RowRecord, bool]], advance: Any, *, is_dry: bool
-) -> tuple[ListRead, Sequence[RowVerdict]]:
-    def record(found: Sequence[Found]) -> Collection[Found]:
-        with session.deciding("reconcile") as decisions:
-            return decisions.record_found(found)
-
-    return reconcile_rows(
-        rows=rows,
-        open_api=lambda: open_api(session.settings, session.policy(), session.engine),
-        owners=lambda event_ids: session.queries.owners(session.scope.destination, event_ids),
-        record=None if is_dry else record,
-        advance=advance,
-    )
-
-
 def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> Iterator[str]:
     of_all = f" of {read.total:,}" if read.total is not None else ""
     yield f"{feed}: {read.events:,}{of_all} events read; items tell {', '.join(read.fields) or 'nothing'}"
@@ -145,25 +136,17 @@ def _lines(feed: str, read: ListRead, counts: SoughtCounts, *, is_dry: bool) -> 
 
 
 def _document(feed: str, read: ListRead, one: RowVerdict, *, is_dry: bool) -> SoughtRow:
-    is_absent = one.verdict is Verdict.ABSENT
     command = f"eventsync resolve {shlex.quote(feed)} {shlex.quote(one.row.row_key)}"
-    advice = ""
+    advice, why = "", one.why
     if one.verdict is Verdict.FOUND and is_dry:
         advice = f"`eventsync reconcile {feed}` records it"
     elif one.verdict is Verdict.CANDIDATE:
         advice = "\n".join(f"{command} --event-id {event_id}" for event_id in one.event_ids[:_NAMED])
-    elif is_absent and one.may_be_resent and read.is_whole:
-        advice = f"if the list is complete: {command} --resend"
-    why = f"{one.why}; {read.events:,} were read" if is_absent else one.why
-    return SoughtRow(
-        row_key=one.row.row_key,
-        state=one.row.state,
-        place=one.row.origin,
-        verdict=one.verdict,
-        event_ids=one.event_ids,
-        why=why,
-        help=advice,
-    )
+    elif one.verdict is Verdict.ABSENT:
+        why += f"; {read.events:,} were read"
+        advice = f"if the list is complete: {command} --resend" if one.may_be_resent and read.is_whole else ""
+    found = {"verdict": one.verdict, "event_ids": one.event_ids, "why": why, "help": advice}
+    return document_from(SoughtRow, one.row, place=one.row.origin, **found)
 
 
 def _row(row: SoughtRow) -> tuple[str, ...]:

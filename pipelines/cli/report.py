@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -27,16 +27,16 @@ if IS_WORKING:
 
     from mappings.errors import ConfigError
     from mappings.reasons import REASON_TEXTS
-    from mappings.row_key import FeedName
     from mappings.strict import parse_duration
     from pipelines.cli.diff import payload_diff, shown
     from pipelines.cli.output.console import Output, Progress, written_whole
+    from pipelines.cli.rows import filter_of
     from pipelines.cli.state_reader import StateReader, open_state
     from pipelines.clock import now
     from pipelines.control_characters import replaced
-    from state.enums import EntryState, ProblemKind, Waiting
+    from state.enums import ProblemKind
     from state.ledger.standing import FeedScope, RowRecord
-    from state.queries import LedgerQueries, ProblemRecord, RowFilter
+    from state.queries import LedgerQueries, ProblemRecord
 
 
 def report(
@@ -71,12 +71,12 @@ def report(
         raise ConfigError(f"--link {link}: no web address with {{id}} in it", hint=hint)
     chosen = _since(since, made_at)
     with open_state() as reader, output.progress("looking through rows") as bar:
-        name = reader.feed_name(feed)
-        page, sections = _page(reader, name, chosen, link or "", made_at, bar)
+        page, sections = _page(reader, feed, chosen, link or "", made_at, bar)
     if html is not None:
         page["bytes"] = write_page(page, sections, html)
         page["html"] = html
     output.document(page)
+    name = page["feed"]
     if page["read_at"] is None:
         output.note(f"{name} was not read yet")
     rows = [(section.heading.title, section.total, section.new or "") for section in sections]
@@ -125,12 +125,12 @@ class Report(TypedDict):
 
 
 class Heading(NamedTuple):
-    """The words of a section. `rows_state`: what `eventsync rows --state` calls its rows, "" where it has several words."""
+    """The words of a section. `states`: what `eventsync rows --state` calls its rows."""
 
     title: str
     short: str
     text: str
-    rows_state: str
+    states: Sequence[str]
 
 
 _PAGES = Path(__file__).parent / "output" / "pages"
@@ -145,24 +145,6 @@ MOST_LINES = 10_000
 MOST_TEXT = 12_000_000
 """Characters of partners' text on one page, about as many bytes: a browser opens it in seconds, and a mail still takes it."""
 _MOST_VALUES = 25
-if IS_WORKING:
-    _PROBLEMS = {
-        SectionName.MEND: ProblemKind.REJECTED,
-        SectionName.HELD: ProblemKind.HELD,
-        SectionName.LOOK: ProblemKind.WARNING,
-    }
-    _FINDING_OUT = (Waiting.BLOCKED, Waiting.UNCERTAIN, Waiting.CONFLICT, Waiting.UNCONFIRMED)
-    _ENTRIES: Mapping[SectionName, Sequence[RowFilter]] = {
-        SectionName.REFUSED: [RowFilter(waiting=Waiting.REFUSED)],
-        SectionName.CHANGED: [RowFilter(waiting=Waiting.DRIFT)],
-        SectionName.GONE: [RowFilter(waiting=Waiting.VANISHED)],
-        SectionName.EARLIER: [RowFilter(waiting=Waiting.EARLIER)],
-        SectionName.UNDER_WAY: [
-            RowFilter(states=frozenset({EntryState.PENDING})),
-            *(RowFilter(waiting=one) for one in _FINDING_OUT),
-        ],
-        SectionName.ONLINE: [RowFilter(states=frozenset({EntryState.DELIVERED}), is_kept=True)],
-    }
 
 
 class Point(NamedTuple):
@@ -234,10 +216,10 @@ class Section:
 
 
 def _page(
-    reader: StateReader, feed: FeedName, since: datetime | None, link: str, made_at: datetime, bar: Progress
+    reader: StateReader, word: str, since: datetime | None, link: str, made_at: datetime, bar: Progress
 ) -> tuple[Report, Sequence[Section]]:
     """Return the report, not yet written, and its sections."""
-    scope = reader.scope(feed)
+    feed, scope = reader.find_feed(word)
     status = next((one for one in reader.statuses(feed) if one.book == scope), None)
     read = status.last_read if status else None
     since = since or (read.started_at if read else None)
@@ -315,9 +297,11 @@ class _Rows:
 
     def lines(self, name: SectionName) -> Iterator[Line]:
         """Yield the lines of a section, however many there are."""
-        if name in _PROBLEMS:
-            yield from self._problems(_PROBLEMS[name])
-        for which in _ENTRIES.get(name, ()):
+        for state in HEADINGS[name].states:
+            if state in tuple(ProblemKind):
+                yield from self._problems(ProblemKind(state))
+                continue
+            which = replace(filter_of(state), is_kept=name is SectionName.ONLINE)
             for record in self.queries.every_row(self.scope, which):
                 self.bar.advance()
                 yield self._entry(record, name)

@@ -140,7 +140,7 @@ def resolve(  # the options of the surface
         adopted = [change.adopted for change in proposals.values() if isinstance(change, Change) and change.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
-            decided = [_told(one) for one in decisions.resolve(list(proposals), choice)]
+            decided = [_decided_row(one) for one in decisions.resolve(list(proposals), choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
     lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
     output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
@@ -230,7 +230,7 @@ def _warning(session: FeedSession, choice: Instruction) -> str:
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
 
 
-def _told(resolved: Resolved) -> DecidedRow:
+def _decided_row(resolved: Resolved) -> DecidedRow:
     change = resolved.outcome if isinstance(resolved.outcome, Change) else None
     return document_from(
         DecidedRow,

@@ -25,7 +25,7 @@ if IS_WORKING:
     from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, counted, document_from
-    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
+    from pipelines.cli.run_report import Unmapped, unmapped_of, unmapped_table
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
@@ -78,17 +78,15 @@ def rows(
     output = Output(json=as_json)
     if unmapped:
         with open_state() as reader:
-            name = reader.feed_name(feed)
-            scope = reader.scope(name)
+            name, scope = reader.find_feed(feed)
             values = unmapped_of(reader.queries, scope) if scope else ()
         output.document(UnmappedValues(feed=name, unmapped=values))
-        output.table(f"{name}: values that no lookup knows", UNMAPPED_COLUMNS, [value.line for value in values])
+        output.table(f"{name}: values that no lookup knows", *unmapped_table(values))
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit
     with open_state() as reader:
-        name = reader.feed_name(feed)
-        scope = reader.scope(name)
+        name, scope = reader.find_feed(feed)
         found = chosen_rows(reader.queries, scope, choices) if scope else iter(())
         listed = islice(found, most)
         rows = list(listed) if csv is None or as_json else []  # of a file for people, no row is kept
@@ -213,13 +211,16 @@ def chosen_rows(queries: LedgerQueries, scope: FeedScope, choices: Iterable[str]
         if choice in tuple(ProblemKind):
             yield from (_problem(record, scope.feed) for record in queries.every_problem(scope, ProblemKind(choice)))
             continue
-        if choice in tuple(Waiting):
-            which = RowFilter(waiting=Waiting(choice))
-        elif choice in {RESENT, IGNORED}:
-            which = RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
-        else:
-            which = RowFilter(states=frozenset({EntryState(choice)}))
-        yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, which))
+        yield from (entry_of(record, scope.feed, choice) for record in queries.every_row(scope, filter_of(choice)))
+
+
+def filter_of(choice: str) -> RowFilter:
+    """Return which entries a word of `--state` means."""
+    if choice in tuple(Waiting):
+        return RowFilter(waiting=Waiting(choice))
+    if choice in {RESENT, IGNORED}:
+        return RowFilter(is_resent=choice == RESENT, is_ignored=choice == IGNORED)
+    return RowFilter(states=frozenset({EntryState(choice)}))
 
 
 def _problem(record: ProblemRecord, feed: str) -> ProblemRow:

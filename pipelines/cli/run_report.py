@@ -15,13 +15,12 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName
 from mappings.strict import written, written_rate
 from pipelines.cli.output.console import (
-    REJECTION_COLUMNS,
     Output,
     counts_line,
     document_from,
     publish_line,
     read_line,
-    rejection_rows,
+    rejections_table,
     spelt,
 )
 from pipelines.run.outcome import ExitCode, RunOutcome, message_and_hint
@@ -100,7 +99,6 @@ _SHOWN = 10
 """So many rejected rows and unmapped values are shown at the end of a run; `eventsync rows` has all of them."""
 _SAY_WHAT_WAITS = frozenset({"done", "needs attention", "staged"})
 """Runs that end so say in their message what waits for a person."""
-_MOST_USED = 1.05
 
 
 def run_document(run: RunRecord) -> Run:
@@ -195,16 +193,14 @@ def show_report(output: Output, report: RunReport) -> None:
     """Print how one run went: the accounts, the first rejected rows, and what no lookup knows."""
     show_accounts(output, report)
     rejected = report.read["rejected"] if report.read else len(report.rejections)
-    lines = list(rejection_rows(report.rejections[:_SHOWN]))
-    unmapped = [one.line for one in report.unmapped[:_SHOWN]]
-    tables: tuple[tuple[str, int, str, Sequence[str], Sequence[Sequence[object]]], ...] = (
-        ("rejected rows", rejected, "--state rejected", REJECTION_COLUMNS, lines),
-        ("values that no lookup knows", len(report.unmapped), "--unmapped", UNMAPPED_COLUMNS, unmapped),
-    )
-    for what, count, option, columns, first in tables:
+    first, unmapped = rejections_table(report.rejections[:_SHOWN]), unmapped_table(report.unmapped[:_SHOWN])
+    for what, count, option, (columns, lines) in (
+        ("rejected rows", rejected, "--state rejected", first),
+        ("values that no lookup knows", len(report.unmapped), "--unmapped", unmapped),
+    ):
         more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > _SHOWN else ""
-        if first:
-            output.table(f"{report.feed}: {what}{more}", columns, first)
+        if lines:
+            output.table(f"{report.feed}: {what}{more}", columns, lines)
 
 
 def show_accounts(output: Output, report: RunReport) -> None:
@@ -223,8 +219,7 @@ def _lines(report: RunReport) -> Iterator[str]:
         yield publish_line(report.publish)
     also = {"newly gone from the source": report.vanished}
     also["rejected by earlier reads and not read again (--state rejected)"] = report.rejected_before
-    if any(also.values()):
-        noticed = ", ".join(f"{count:,} {what}" for what, count in also.items() if count)
+    if noticed := ", ".join(f"{count:,} {what}" for what, count in also.items() if count):
         yield f"also: {noticed}: see `eventsync rows {report.feed}`"
     if pace := pace_line(report.pace):
         yield pace
@@ -244,8 +239,7 @@ def pace_line(numbers: Mapping[str, float]) -> str:
     terms = [f"{written(numbers['rows_per_s'])} rows/s", f"up to {written(numbers['most_under_way'])} at a time"]
     if "rate_per_s" in numbers:
         allowed, used = f"the {written_rate(numbers['rate_per_s'])} that the service allows", numbers.get("used_share")
-        is_known = used is not None and used <= _MOST_USED  # accounts of earlier versions have any share
-        terms.append(f"{written(min(used or 0.0, 1.0) * 100)}% of {allowed}" if is_known else f"found {allowed}")
+        terms.append(f"found {allowed}" if used is None else f"{written(min(used, 1.0) * 100)}% of {allowed}")
     if numbers["limited"]:
         terms.append(f"answered 429: {written(numbers['limited'])}, paused {written(numbers['paused_s'])} s")
     if numbers["workers"] > 1:
@@ -262,13 +256,12 @@ class Unmapped:
     hint: str
     count: int
 
-    @property
-    def line(self) -> tuple[str, str, int, str]:
-        """The same as a line of a table, under `UNMAPPED_COLUMNS`."""
-        return self.column, self.found, self.count, self.hint
+
+def unmapped_table(values: Iterable[Unmapped]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    """Return the columns and one line per value."""
+    return ("column", "value", "rows", "hint"), [(one.column, one.found, one.count, one.hint) for one in values]
 
 
-UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
 _DISTINCT_VALUES = 500
 _MOST_ROWS = 50_000
 

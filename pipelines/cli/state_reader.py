@@ -64,9 +64,14 @@ class StateReader:
         known = ", ".join(destination.partition("#")[0] for destination in self.elsewhere())
         return f"the state DB knows runs at {known}: set EVENT_API_BASE_URL to that service to see them" if known else ""
 
-    def estranged(self) -> tuple[str, ...]:
-        """Say which rows are delivered under a feed's name or a namespace that is not used any more, and how to go on there."""
+    def estranged(self, feed: FeedName | None = None) -> tuple[str, ...]:
+        """Say which rows are delivered under a feed's name or a namespace that is not used any more, and how to go on there.
+
+        Nothing is said to a `feed` that has delivered rows here itself.
+        """
         if self.engine is None or self.destination is None or not self.settings.feeds.is_dir():
+            return ()
+        if feed and any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed)):
             return ()
         folder = load_folder(self.settings.feeds)
         if folder.broken:
@@ -80,33 +85,26 @@ class StateReader:
             for one in find_orphaned_feeds(self.engine, self.destination, feeds, now())
         )
 
-    def has_delivered(self, feed: FeedName) -> bool:
-        """Whether rows of a feed have ever been let out here."""
-        return any(status.counts.get(EntryState.DELIVERED) for status in self.statuses(feed))
-
-    def feed_name(self, word: str) -> FeedName:
-        """Return the feed that a word means: one that was run, or one of the configured folder.
+    def find_feed(self, word: str) -> tuple[FeedName, FeedScope | None]:
+        """Return the feed that a word means, one that was run or one of the configured folder, and its ledger if it ever ran.
 
         Raises:
-            ConfigError: there is no such feed.
+            ConfigError: there is no such feed; or it ran at several destinations, and none is configured.
         """
+        name = self.feed_name(word)
+        scopes = self.scopes_of(name)
+        if len(scopes) > 1:
+            known = ", ".join(scope.destination.partition("#")[0] for scope in scopes)
+            raise ConfigError(f"{name} was sent to several services", hint=f"set EVENT_API_BASE_URL to one of: {known}")
+        return name, scopes[0] if scopes else None
+
+    def feed_name(self, word: str) -> FeedName:
+        """Return the feed that a word means. Raises `ConfigError` where there is none."""
         return FeedName(word) if self.scopes_of(word) else one_feed(self.settings, word).feed
 
     def scopes_of(self, feed: str) -> tuple[FeedScope, ...]:
         """Return the ledgers of one feed, at every destination in question."""
         return self.queries.known(destination=self.destination, feed=FeedName(feed)) if self.engine else ()
-
-    def scope(self, feed: str) -> FeedScope | None:
-        """Return the ledger of one feed, None if it never ran.
-
-        Raises:
-            ConfigError: it ran at several destinations, and none is configured.
-        """
-        scopes = self.scopes_of(feed)
-        if len(scopes) > 1:
-            known = ", ".join(scope.destination.partition("#")[0] for scope in scopes)
-            raise ConfigError(f"{feed} was sent to several services", hint=f"set EVENT_API_BASE_URL to one of: {known}")
-        return scopes[0] if scopes else None
 
 
 @contextmanager
@@ -191,8 +189,7 @@ def open_feed_session(word: str) -> Iterator[FeedSession]:
         SyncError: the state DB cannot be opened.
     """
     with open_state() as reader:
-        name = reader.feed_name(word)
-        scope = reader.scope(name)
+        name, scope = reader.find_feed(word)
         if scope is None:
             hint = reader.elsewhere_sentence() or f"`eventsync run {name}` stages and sends its rows"
             raise ConfigError(f"{name}: nothing was run yet, so there is nothing to decide", hint=hint)

@@ -79,6 +79,14 @@ def event_at(outcomes: list[RowOutcome], line: int) -> dict[str, Any]:
     return event
 
 
+def payload(title: str, starts: str, zone: str, city: tuple[str, str, str], kinds: str, **more: Any) -> dict[str, Any]:
+    """The payload of a published event of the first channel; `kinds` are its classifications, `more` stands beside or instead."""
+    place_id, name, country = city
+    where = {"city": {"placeId": place_id, "name": name, "countryCode": country}}
+    always = {"channelId": 1, "status": "published", "classifications": kinds.split(), "approxLocation": where}
+    return {**always, "title": title, "startAt": starts, "timezone": zone, **more}
+
+
 def reasons_in(outcomes: list[RowOutcome]) -> dict[str, list[tuple[str, ReasonCode, str, str]]]:
     """Return, by row key, the column, code, raw value and hint of each reason."""
     return {one.row_key: list(map(_shown, one.reasons)) for one in outcomes if isinstance(one, Rejection)}

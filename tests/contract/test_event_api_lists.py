@@ -24,7 +24,6 @@ from connectors.errors import (
 )
 from connectors.event_api.delivery import EventApi
 from connectors.event_api.lists import Classifications, EventList, ListedEvent
-from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Receipt
 
 CHANNELS, CLASSIFICATIONS = methodcaller("channels"), methodcaller("classifications")
@@ -284,23 +283,6 @@ def test_items_are_taken_as_they_come_and_those_without_an_id_are_counted() -> N
     assert found.ids == [1, 17]
     assert found.events[0].fields == docs[0]
     assert found.list.without_id == 5
-
-
-def test_pages_longer_than_is_read_of_an_answer_are_asked_for_in_smaller_ones() -> None:
-    async def answer(request: httpx.Request) -> httpx.Response:
-        number, limit = int(request.url.params["page"]), int(request.url.params["limit"])
-        docs = [{"id": one, "description": "x" * 80_000} for one in range(1, 61)][(number - 1) * limit : number * limit]
-        return httpx.Response(200, json={"docs": docs, "page": number, "limit": limit, "totalDocs": 60})
-
-    assert sorted(read(answer).ids) == list(range(1, 61))
-
-
-def test_an_item_that_is_longer_than_is_read_of_an_answer_ends_the_reading() -> None:
-    long = httpx.Response(
-        200, json={"docs": [{"id": 1, "description": "x" * LONGEST_BODY}], "page": 1, "limit": 1, "totalDocs": 1}
-    )
-    with pytest.raises(NotTheServiceError, match="has an item of more than"):
-        read(Service([long]))
 
 
 EVENT_TROUBLES: dict[str, tuple[list[Scripted], type[Exception], str]] = {

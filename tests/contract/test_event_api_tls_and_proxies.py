@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from unit.connectors_api.wired import SECRET, intent
 
-from connectors.event_api.answers import HttpAnswer, Kind
+from connectors.event_api.answers import AnswerKind, HttpAnswer
 from mappings.delivery import Receipt, Verdict
 
 PASSWORD = "proxy+s3cret/word"
@@ -154,7 +154,7 @@ def not_reached_over(tls: ssl.SSLContext) -> str:
             return await asked_once(url), seen
 
     told, seen = run(main)
-    assert unanswered(told).kind is Kind.NOT_REACHED
+    assert unanswered(told).kind is AnswerKind.NOT_REACHED
     assert not seen.requests
     return unanswered(told).answer.message
 
@@ -218,7 +218,7 @@ def test_a_proxy_that_refuses_means_not_reached_and_its_password_is_not_shown(
 ) -> None:
     proxy = Proxy(b"HTTP/1.1 %b\r\ncontent-length: 0\r\n\r\n" % status)
     told, seen = through_proxy(trusted.server_tls(LOOPBACK), proxy, monkeypatch, login="feeds:proxysecretword@")
-    assert unanswered(told).kind is Kind.NOT_REACHED
+    assert unanswered(told).kind is AnswerKind.NOT_REACHED
     assert unanswered(told).answer.message == f"the proxy let nothing through: it answers {status[:3].decode()}"
     assert "proxysecretword" not in repr(told)
     assert not seen.requests
@@ -232,7 +232,7 @@ def test_a_proxy_that_is_not_there_means_not_reached(monkeypatch: pytest.MonkeyP
         return await asked_once("https://events.example.org")
 
     told = run(main)
-    assert unanswered(told).kind is Kind.NOT_REACHED
+    assert unanswered(told).kind is AnswerKind.NOT_REACHED
     assert unanswered(told).answer.message.startswith("the proxy let nothing through: connect call failed")
     assert "proxysecretword" not in repr(told)
 

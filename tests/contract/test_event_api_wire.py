@@ -29,7 +29,7 @@ from contract.raw_server import (
 from unit.connectors_api.wired import SECRET, intent
 
 from connectors.errors import RedirectRefusedError
-from connectors.event_api.answers import HttpAnswer, Kind
+from connectors.event_api.answers import AnswerKind, HttpAnswer
 from connectors.event_api.transport import LONGEST_BODY
 from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, Verdict
 
@@ -207,13 +207,13 @@ def test_words_that_a_terminal_would_obey_are_not_kept() -> None:
 @pytest.mark.parametrize(
     ("scheme", "limits", "reached"),
     [
-        ("http", {"read": 0.2}, Kind.LOST),
-        ("http", {"attempt_s": 1.0}, Kind.LOST),
-        ("https", {"connect": 0.2}, Kind.NOT_REACHED),
+        ("http", {"read": 0.2}, AnswerKind.LOST),
+        ("http", {"attempt_s": 1.0}, AnswerKind.LOST),
+        ("https", {"connect": 0.2}, AnswerKind.NOT_REACHED),
     ],
     ids=["no first byte", "a peer that never reads", "no TLS handshake"],
 )
-def test_silence_is_told_apart_by_how_far_the_request_came(scheme: str, limits: dict[str, float], reached: Kind) -> None:
+def test_silence_is_told_apart_by_how_far_the_request_came(scheme: str, limits: dict[str, float], reached: AnswerKind) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:  # it takes connections and never says a word
         url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
         assert unanswered(run(lambda: asked_once(url, **limits))).kind is reached
@@ -229,7 +229,7 @@ def test_where_no_service_listens_it_is_not_reached_and_the_row_waits() -> None:
                 return await wired(http).deliver(intent())
 
         for url in urls:
-            assert unanswered(run(partial(asked_once, url))).kind is Kind.NOT_REACHED
+            assert unanswered(run(partial(asked_once, url))).kind is AnswerKind.NOT_REACHED
             assert isinstance(run(partial(deliver, url)), Postponed)
 
 
@@ -238,7 +238,7 @@ def test_a_server_without_tls_is_not_reached_over_https() -> None:
         async with server(creates) as (url, _):  # it waits for the rest of what it takes for a request
             return await asked_once(url.replace("http://", "https://"), connect=0.3)
 
-    assert unanswered(run(main)).kind is Kind.NOT_REACHED
+    assert unanswered(run(main)).kind is AnswerKind.NOT_REACHED
 
 
 @pytest.mark.parametrize("breakage", [resets(), says(b"", goes_on=False)], ids=["reset", "close"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 from contract.feed_page import PAGE, page
-from contract.feed_runs import REAL, REAL_FEEDS, SHIPPED, accounts_of, event_at, outcomes_of
+from contract.feed_runs import REAL, REAL_FEEDS, SHIPPED, accounts_of, event_at, outcomes_of, payload
 
 from mappings.event import EVENT
 from mappings.examples import run_examples
@@ -85,39 +85,25 @@ def test_the_feeds_we_ship_stay_within_their_own_brakes() -> None:
 
 def test_a_society_s_event_without_an_end_time_has_no_end() -> None:
     outcomes = outcomes_of(REAL / "acmw-events.yaml")
-    assert event_at(outcomes, 2) == {
-        "channelId": 1,
-        "title": "Creative Coding with Girl Scouts of Orange County",
-        "startAt": "2016-03-15T18:00:00-07:00",
-        "timezone": "America/Los_Angeles",
-        "status": "published",
-        "classifications": ["tech"],
-        "approxLocation": {"city": {"placeId": "us-irvine", "name": "Irvine", "countryCode": "US"}},
-    }
+    assert event_at(outcomes, 2) == payload(
+        "Creative Coding with Girl Scouts of Orange County",
+        "2016-03-15T18:00:00-07:00",
+        *("America/Los_Angeles", ("us-irvine", "Irvine", "US"), "tech"),
+    )
     assert event_at(outcomes, 3)["endAt"] == "2016-04-03T20:00:00-07:00"
     assert event_at(outcomes, 5)["title"] == 'ACM-W & ACM movie night social "Imitation Game" (2015)'
 
 
 def test_a_ticket_shop_s_row_without_a_time_is_an_all_day_draft() -> None:
     outcomes = outcomes_of(REAL / "de-ticketmaster.yaml")
-    assert event_at(outcomes, 2) == {
-        "channelId": 1,
-        "title": "EXPLORADO - Abenteuermuseum – Children's Birthday Party",
-        "startAt": "2025-08-05T00:00:00+02:00",
-        "timezone": "Europe/Berlin",
-        "status": "draft",
-        "classifications": ["family"],
-        "approxLocation": {"city": {"placeId": "de-troisdorf", "name": "Troisdorf", "countryCode": "DE"}},
-        "locationName": "EXPLORADO Abenteuermuseum",
-        "offers": [
-            {
-                "name": "Tickets",
-                "url": "https://www.ticketmaster.de/event/explorado-abenteuermuseum-%7C-childrens-birthday-party-tickets"
-                "/2080059919?language=en-us",
-                "availability": "available",
-            }
-        ],
-    }
+    url = "https://www.ticketmaster.de/event/explorado-abenteuermuseum-%7C-childrens-birthday-party-tickets/2080059919?language=en-us"
+    assert event_at(outcomes, 2) == payload(
+        "EXPLORADO - Abenteuermuseum – Children's Birthday Party",
+        *("2025-08-05T00:00:00+02:00", "Europe/Berlin", ("de-troisdorf", "Troisdorf", "DE"), "family"),
+        status="draft",
+        locationName="EXPLORADO Abenteuermuseum",
+        offers=[{"name": "Tickets", "url": url, "availability": "available"}],
+    )
     assert event_at(outcomes, 6)["startAt"] == "2025-08-05T19:00:00+02:00"
     assert event_at(outcomes, 6)["classifications"] == ["music"]
     drafts = sum(orjson.loads(row.body)["status"] == "draft" for row in outcomes if isinstance(row, MappedRow))
@@ -126,16 +112,12 @@ def test_a_ticket_shop_s_row_without_a_time_is_an_all_day_draft() -> None:
 
 def test_a_city_s_showings_keep_their_hours_and_exhibitions_their_last_day() -> None:
     outcomes = outcomes_of(REAL / "pl-krakow.yaml")
-    assert event_at(outcomes, 5) == {
-        "channelId": 2,
-        "title": "Szpilki, koki i Włoski kochanek",
-        "startAt": "2025-05-31T19:00:00+02:00",
-        "timezone": "Europe/Warsaw",
-        "status": "published",
-        "classifications": ["comedy"],
-        "approxLocation": {"city": {"placeId": "pl-krakow", "name": "Kraków", "countryCode": "PL"}},
-        "locationName": "Muzeum Sztuki i Techniki Japońskiej Manggha, ul. Konopnickiej 26",
-    }
+    assert event_at(outcomes, 5) == payload(
+        "Szpilki, koki i Włoski kochanek",
+        *("2025-05-31T19:00:00+02:00", "Europe/Warsaw", ("pl-krakow", "Kraków", "PL"), "comedy"),
+        channelId=2,
+        locationName="Muzeum Sztuki i Techniki Japońskiej Manggha, ul. Konopnickiej 26",
+    )
     mapped = [orjson.loads(outcome.body) for outcome in outcomes if isinstance(outcome, MappedRow)]
     assert sum(event["status"] == "draft" for event in mapped) == 72
     assert sum("endAt" in event for event in mapped) == 61

@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from contract.feed_runs import REAL, events_in, outcomes_of, reasons_in
+from contract.feed_runs import REAL, events_in, outcomes_of, payload, reasons_in
 
 from connectors.sources.catalogue import open_source
 from connectors.sources.contract import MissingColumnsError
@@ -20,19 +20,8 @@ from mappings.yaml.loader import parse_feed
 DATA = REAL / "data"
 
 
-def conference(title: str, days: tuple[str, str], place: tuple[str, str, str], zone: str, url: str) -> dict[str, Any]:
-    place_id, name, country = place
-    return {
-        "channelId": 1,
-        "title": title,
-        "startAt": days[0],
-        "endAt": days[1],
-        "timezone": zone,
-        "status": "published",
-        "classifications": ["tech"],
-        "approxLocation": {"city": {"placeId": place_id, "name": name, "countryCode": country}},
-        "offers": [{"name": "Website", "url": url}],
-    }
+def conference(title: str, days: tuple[str, str], city: tuple[str, str, str], zone: str, url: str) -> dict[str, Any]:
+    return payload(title, days[0], zone, city, "tech", endAt=days[1], offers=[{"name": "Website", "url": url}])
 
 
 def test_conferences_begin_and_end_with_the_days_of_their_cities() -> None:
@@ -123,17 +112,12 @@ CITATION = "Cómo crear un archivo citation.cff para hacer que tu repositorio de
 
 def test_a_community_s_day_hour_and_zone_are_read_out_of_one_text() -> None:
     events = events_in(outcomes_of(REAL / "cl-rse.yaml"))
-    assert events[TALK] == {  # "online, 28 de agosto de 2025, 12:00 (UTC -4)": Chile's winter
-        "channelId": 1,
-        "title": "Estrategias para hacer tu código citable",
-        "startAt": "2025-08-28T12:00:00-04:00",
-        "timezone": "America/Santiago",
-        "status": "published",
-        "classifications": ["tech", "talk"],
-        "approxLocation": {"city": {"placeId": "cl-santiago", "name": "Santiago", "countryCode": "CL"}},
-        "locationName": "Online",
-        "offers": [{"name": "Registro", "url": "https://lu.ma"}],
-    }
+    assert events[TALK] == payload(  # "online, 28 de agosto de 2025, 12:00 (UTC -4)": Chile's winter
+        "Estrategias para hacer tu código citable",
+        *("2025-08-28T12:00:00-04:00", "America/Santiago", ("cl-santiago", "Santiago", "CL"), "tech talk"),
+        locationName="Online",
+        offers=[{"name": "Registro", "url": "https://lu.ma"}],
+    )
     assert events["Cómo publicar un paper sobre software|2025-09-25"]["startAt"] == "2025-09-25T12:00:00-03:00"
     assert events["#IntlRSEDay|2025-10-09"]["startAt"] == "2025-10-09T14:00:00-03:00"  # whose text leaves out the year
     assert events[CITATION]["startAt"] == "2026-01-29T12:00:00-03:00"  # "Online, ... (UTC-3)"
@@ -152,32 +136,23 @@ def test_fireworks_on_three_evenings_are_three_events_and_full_width_signs_plain
     assert {key: (event["startAt"], event["endAt"]) for key, event in events.items() if key.startswith("8|")} == {
         f"8|2026-09-{day}": (f"2026-09-{day}T20:00:00+09:00", f"2026-09-{day}T20:20:00+09:00") for day in (16, 17, 18)
     }
-    assert events["3"] == {
-        "channelId": 3,
-        "title": "水都くらわんか花火大会",
-        "startAt": "2026-09-20T19:10:00+09:00",
-        "timezone": "Asia/Tokyo",
-        "status": "published",
-        "classifications": ["festival"],
-        "approxLocation": {"city": {"placeId": "jp-takatsuki", "name": "高槻市", "countryCode": "JP"}},
-        "locationName": "大阪府高槻市・枚方市",
-        "offers": [{"url": "https://happyell.co.jp/event/kurawanka2026"}],
-    }
+    assert events["3"] == payload(
+        "水都くらわんか花火大会",
+        *("2026-09-20T19:10:00+09:00", "Asia/Tokyo", ("jp-takatsuki", "高槻市", "JP"), "festival"),
+        channelId=3,
+        locationName="大阪府高槻市・枚方市",
+        offers=[{"url": "https://happyell.co.jp/event/kurawanka2026"}],
+    )
 
 
 def test_films_without_an_hour_are_drafts_and_a_last_day_that_is_the_first_says_nothing() -> None:
     events = events_in(outcomes_of(REAL / "pl-krakow-tiktak.yaml"))
-    assert events["Spacer po Kazimierzu|Plac Wolnica|2025-06-03"] == {
-        "channelId": 2,
-        "title": "Spacer po Kazimierzu",
-        "startAt": "2025-06-03T10:30:00+02:00",
-        "endAt": "2025-06-04T23:59:00+02:00",
-        "timezone": "Europe/Warsaw",
-        "status": "published",
-        "classifications": ["music", "festival"],
-        "approxLocation": {"city": {"placeId": "pl-krakow", "name": "Kraków", "countryCode": "PL"}},
-        "locationName": "Plac Wolnica",
-    }
+    assert events["Spacer po Kazimierzu|Plac Wolnica|2025-06-03"] == payload(
+        *("Spacer po Kazimierzu", "2025-06-03T10:30:00+02:00", "Europe/Warsaw", ("pl-krakow", "Kraków", "PL"), "music festival"),
+        channelId=2,
+        endAt="2025-06-04T23:59:00+02:00",
+        locationName="Plac Wolnica",
+    )
     with (DATA / "pl-krakow-tiktak.csv").open(encoding="utf-8", newline="") as lines:
         films = [film for film in csv.DictReader(lines, delimiter=";") if film["data_rozpoczecia"]]
     without = {
@@ -224,16 +199,12 @@ def test_the_w3c_s_example_says_the_same_as_its_own_metadata() -> None:
 def test_campaigns_that_are_events_lose_the_days_of_another_year_from_their_titles() -> None:
     events = events_in(outcomes_of(REAL / "sf-campaign-ladev.yaml"))
     fair = events["International Electrical Engineers Association Trade Show - Mar 4-5, 2002|2014-05-05"]
-    assert fair == {
-        "channelId": 1,
-        "title": "International Electrical Engineers Association Trade Show",
-        "startAt": "2014-05-05T00:00:00-07:00",
-        "endAt": "2014-05-06T23:59:00-07:00",
-        "timezone": "America/Los_Angeles",
-        "status": "draft",
-        "classifications": ["market", "tech"],
-        "approxLocation": {"city": {"placeId": "us-los-angeles", "name": "Los Angeles", "countryCode": "US"}},
-    }
+    assert fair == payload(
+        "International Electrical Engineers Association Trade Show",
+        *("2014-05-05T00:00:00-07:00", "America/Los_Angeles", ("us-los-angeles", "Los Angeles", "US"), "market tech"),
+        status="draft",
+        endAt="2014-05-06T23:59:00-07:00",
+    )
     assert [event["title"] for event in events.values()] == [fair["title"], "User Conference"]
 
 

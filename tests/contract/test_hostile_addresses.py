@@ -17,7 +17,7 @@ from unit.connectors_sources.reading import SPEC
 
 from connectors.addresses import is_metadata
 from connectors.errors import BaseUrlError
-from connectors.event_api.answers import Kind
+from connectors.event_api.answers import AnswerKind
 from connectors.event_api.media import ImageProblem
 from connectors.event_api.transport import open_http
 from connectors.sources.catalogue import open_source
@@ -301,7 +301,7 @@ def test_a_service_whose_name_leads_to_a_metadata_service_is_not_connected_to() 
             return await http.exchange(http.request("GET", http.url("/channels")))
 
     told = run(main)
-    assert unanswered(told).kind is Kind.NOT_REACHED
+    assert unanswered(told).kind is AnswerKind.NOT_REACHED
     assert "the metadata service of a cloud" in unanswered(told).answer.message
 
 

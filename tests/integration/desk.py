@@ -103,7 +103,6 @@ class Command:
         return self.ended()
 
     def ended(self, code: int | None = None, *, within_s: float = 90.0) -> Said:
-        """Wait for the end, which must be with `code` where one is given."""
         until(lambda: self.has_ended, within_s=within_s, what=f"the end of a command ({self.text('.err')})")
         said = Said(int(self.text(".code")), self.text(".out"), self.text(".err"))
         assert code in {None, said.code}, said.words
@@ -186,7 +185,6 @@ class Books:
         return self._engine
 
     def is_there(self) -> bool:
-        """Whether there is anything to read yet."""
         return not self._is_file or (self._folder / "state.db").exists()
 
     def _files(self) -> list[Path]:
@@ -205,7 +203,6 @@ class Desk:
     _started: list[Command] = field(default_factory=list)
 
     def point_to(self, service: Service | str, secret: str = SECRET) -> None:
-        """Point the environment at a service."""
         self.env["EVENT_API_BASE_URL"] = service if isinstance(service, str) else service.base_url
         self.env["EVENT_API_KEY"] = secret
 
@@ -230,11 +227,9 @@ class Desk:
         (self.folder / "feeds" / name).write_text(text.replace("feed: town-hall", f"feed: {feed}"), "utf-8")
 
     def source(self, lines: Iterable[str]) -> None:
-        """Write the feed's rows."""
         (self.folder / "events.csv").write_text("\n".join([HEADER, *lines]) + "\n", "utf-8")
 
     def start(self, *words: str, **env: str) -> Command:
-        """Start a command."""
         base = self.folder / "said" / f"{next(self._numbers)}.command"
         base.parent.mkdir(exist_ok=True)
         command = self.warm.start(words, {**self.env, **env}, self.folder, base)
@@ -250,7 +245,6 @@ class Desk:
         return self.command("run", FEED, "--no-dagster", "--json", *words, code=code, **env)
 
     def start_run(self, *words: str, **env: str) -> Command:
-        """Start the same."""
         return self.start("run", FEED, "--no-dagster", "--json", *words, **env)
 
     def installed(self, *words: str) -> subprocess.Popen[str]:
@@ -272,11 +266,9 @@ class Desk:
         return list(listed.document["rows"])
 
     def states(self) -> dict[str, str]:
-        """The state of every entry in the ledger, by row key."""
         return self.books.states()
 
     def forget(self) -> None:
-        """Lose the state DB."""
         self.books.forget()
 
     def written(self) -> bytes:
@@ -305,12 +297,10 @@ def line(
 
 
 def lines(rows: int) -> list[str]:
-    """So many good rows."""
     return [line(number) for number in range(rows)]
 
 
 def evenings(rows: int) -> list[str]:
-    """The titles of their events, sorted."""
     return sorted(f"Evening {number}" for number in range(rows))
 
 

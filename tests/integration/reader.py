@@ -1,7 +1,4 @@
-"""Somebody who follows a page to the letter in an empty folder: its files, edits and commands, each held against what it shows.
-
-Which page is read is the test's.
-"""
+"""A reader who follows a page to the letter in an empty folder: its files, edits and commands, each held to what it shows."""
 
 from __future__ import annotations
 
@@ -25,6 +22,7 @@ _MOVING = {
     r"(?!2031)\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d)?(?:\+00:00)?": "NOW",
     r"127\.0\.0\.1:\d+": "127.0.0.1:PORT",
     r"pace: .*": "pace",
+    r"[\d.,]+ rows/s|, about [\w: ]+ left": "",
     r"^ ─+ *$": " ───",
     r" +$": "",
 }

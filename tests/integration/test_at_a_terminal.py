@@ -7,8 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,65 +17,40 @@ from integration.service import Service
 pytestmark = pytest.mark.slow
 
 
-class Terminal:
-    """A command whose stderr is a terminal; its stdout goes to nobody."""
-
-    def __init__(self, process: subprocess.Popen[bytes], screen: int) -> None:
-        self.process, self.seen, self._screen = process, "", screen
-
-    def until(self, words: str) -> None:
-        """Watch until the words have come; fail at the end of the command."""
-        while words not in self.seen:
-            shown = self._read()
-            assert shown, f"{words!r} never came: {self.seen}"
-            self.seen += shown
-
-    def ended(self) -> int:
-        """Watch to the end; return the exit code."""
-        while shown := self._read():
-            self.seen += shown
-        return self.process.wait(60)
-
-    def _read(self) -> str:
-        with suppress(OSError):  # a terminal that everybody has left
-            return os.read(self._screen, 65536).decode("utf-8", "replace")
-        return ""
-
-
-@contextmanager
-def at_a_terminal(desk: Desk, *words: str) -> Iterator[Terminal]:
-    """Start a command of the desk as a person does."""
+def _interrupted_at_the_start(desk: Desk, *words: str) -> str:
+    """Start a command as a person does, press Ctrl-C where it says what it waits for; return what the terminal showed."""
     screen, theirs = pty.openpty()
-    command = [Path(sys.executable).with_name("eventsync"), *words]
-    env = {**desk.env, "TERM": "xterm", "COLUMNS": "100"}
+    command, env = [Path(sys.executable).with_name("eventsync"), *words], {**desk.env, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(command, cwd=desk.folder, env=env, stdin=theirs, stdout=subprocess.DEVNULL, stderr=theirs)
     os.close(theirs)
+    seen, is_interrupted = "", False
     try:
-        yield Terminal(process, screen)
+        with suppress(OSError):  # the terminal, once the command has left it
+            while shown := os.read(screen, 65536).decode("utf-8", "replace"):
+                seen += shown
+                if not is_interrupted and "starting Dagster" in seen:
+                    process.send_signal(signal.SIGINT)
+                    is_interrupted = True
+        assert (is_interrupted, process.wait(60)) == (True, 130), seen
     finally:
         process.kill()
         process.wait()
         os.close(screen)
+    return seen
 
 
 def test_a_run_says_that_it_waits_for_dagster_and_ctrl_c_ends_it_then(desk: Desk, service: Service) -> None:
     desk.source(lines(3))
-    with at_a_terminal(desk, "run", FEED) as terminal:
-        terminal.until("starting Dagster")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.ended() == 130, terminal.seen
-    assert "running" not in terminal.seen, "it is heard at once"
-    assert "the state is intact" in terminal.seen
-    assert "Traceback" not in terminal.seen
+    said = _interrupted_at_the_start(desk, "run", FEED)
+    assert "running" not in said, "it is heard at once"
+    assert "the state is intact" in said
+    assert "Traceback" not in said
     assert service.titles() == []
 
 
 def test_a_backfill_that_is_interrupted_so_early_leaves_its_slice_to_the_next(desk: Desk, service: Service) -> None:
     desk.source(lines(3))
-    with at_a_terminal(desk, "backfill", FEED, "--from", "2031-01-01", "--to", "2031-01-03", "--by", "event") as terminal:
-        terminal.until("starting Dagster")
-        terminal.process.send_signal(signal.SIGINT)
-        assert terminal.ended() == 130, terminal.seen
+    _interrupted_at_the_start(desk, "backfill", FEED, "--from", "2031-01-01", "--to", "2031-01-03", "--by", "event")
     assert service.titles() == []
     (backfill,) = desk.command("backfill", FEED, "--list", "--json").document["backfills"]
     assert backfill["left"] == len(backfill["slices"])

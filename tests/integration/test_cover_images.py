@@ -209,15 +209,6 @@ def test_two_processes_that_meet_at_one_image_leave_one_document(desk: Desk, ser
     assert (service.look()["images"], len(set(_covers(service).values()))) == (1, 1)
 
 
-def test_uploads_outlast_passing_trouble_under_one_key_for_each_content(desk: Desk, service: Service, pictures: Pictures) -> None:
-    pictures.at = {f"/{number}.png": png(40, 30 + number) for number in range(4)}
-    _with_pictures(desk, pictures, *pictures.at)
-    service.switch(fault_per_mille=300, faults="reset+error_503+truncated", retry_after="fraction", rate_media="5/s")
-    desk.run(**ALLOWED, code=0)
-    assert len(set(_covers(service).values())) == service.look()["images"] == 4
-    assert len({request["idempotency_key"] for request in service.requests("media")}) == 4
-
-
 def test_a_key_that_may_not_upload_holds_rows_with_images_until_it_may(desk: Desk, service: Service, pictures: Pictures) -> None:
     pictures.at = {"/a.png": png(40, 30)}
     _with_pictures(desk, pictures, "/a.png", "")

@@ -116,18 +116,6 @@ def test_held_rows_are_taken_over_sent_or_ignored_as_a_person_says(any_desk: Des
     assert len(service.events()) == 16
 
 
-def test_all_held_rows_with_one_candidate_are_taken_over_at_once(desk: Desk, service: Service) -> None:
-    _three_held(desk, service)
-    unasked = desk.command("resolve", FEED, "--state", "held", "--same-as")
-    assert (unasked.code, "say --yes" in unasked.words) == (2, True)
-    said = desk.command("resolve", FEED, "--state", "held", "--same-as", "--yes", "--json")
-    assert [row["other_key"] for row in said.document["rows"]] == ["1", "2", "3"]
-    desk.run(code=0)
-    assert (len(service.events()), _listed(desk, "--state", "held")) == (15, [])
-    desk.command("resolve", FEED, "101", "102", "103", "--undo", code=0)
-    assert {desk.states()[key] for key in ("101", "102", "103")} == {"held"}
-
-
 def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(desk: Desk, service: Service) -> None:
     desk.mapping(in_flight=1)
     desk.mapping(name="other.yaml", feed="other")
@@ -148,26 +136,6 @@ def test_an_event_of_another_feed_is_taken_over_while_no_run_holds_that_feed(des
     desk.command("resolve", "other", "1", "--undo", code=0)
 
 
-def test_an_event_that_was_removed_by_hand_is_created_again_only_on_a_persons_word(desk: Desk, service: Service) -> None:
-    rows = [line(number) for number in range(1, 8)]
-    desk.source(rows)
-    desk.run(code=0)
-    desk.source(rows[1:])
-    desk.run()
-    assert _listed(desk, "--state", "vanished") == ["1"]
-    said = desk.command("resolve", FEED, "1", "--removed", "--json")
-    (row,) = said.document["rows"]
-    assert row["removed_event_ids"] == [row["event_id"]]
-    desk.source(rows)
-    desk.run(code=0)
-    assert (_listed(desk, "--state", "drift"), len(service.events())) == (["1"], 7)
-    desk.command("resolve", FEED, "1", "--resend", code=0)
-    for _ in range(2):
-        desk.run(code=0)
-    assert (service.titles().count("Evening 1"), _listed(desk)) == (2, [])
-    desk.command("state", "verify", code=0)
-
-
 def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk, service: Service) -> None:
     desk.source(lines(120))
     service.switch(event_items="full", idempotency="refuse")
@@ -180,30 +148,3 @@ def test_a_ledger_that_was_lost_is_made_whole_from_the_services_list(desk: Desk,
     assert set(desk.states().values()) == {"delivered"}
     assert len(service.events()) == 120
     desk.command("state", "verify", code=0)
-
-
-def test_a_missing_scope_that_the_service_has_stored_is_overcome_by_the_next_run_once_the_scope_is_there(
-    desk: Desk, service: Service
-) -> None:
-    service.switch(channel_denied="insufficient_scope", stored_refusals="all")
-    service.change("/channels/access", channel="city-agenda", allowed=False)
-    desk.mapping(channel="101")
-    desk.source(lines(9))
-    desk.run(code=3)
-    service.change("/channels/access", channel="city-agenda", allowed=True)
-    desk.run(code=0)
-    assert (len(service.events()), set(desk.states().values())) == (9, {"delivered"})
-    desk.command("state", "verify", code=0)
-
-
-def test_refused_rows_whose_refusal_is_stored_go_out_under_the_next_key_after_a_retry(desk: Desk, service: Service) -> None:
-    service.switch(max_title_chars=5)
-    desk.source(lines(3))
-    desk.run()
-    assert set(desk.states().values()) == {"refused"}
-    service.switch(max_title_chars=300)
-    desk.command("retry", FEED, code=0)
-    desk.run(code=0)
-    assert len(service.events()) == 3
-    desk.command("state", "verify", code=0)
-    assert {row["attempts"] for row in desk.rows("delivered")} == {1}

@@ -22,9 +22,7 @@ def web() -> Iterator[Web]:
 
 def point_at(desk: Desk, path: str, more: str = "") -> None:
     desk.mapping(in_flight=4)
-    mapping = desk.folder / "feeds" / "town.yaml"
-    text = mapping.read_text("utf-8").replace("path: ../events.csv", f"path: {path}{more}", 1)
-    mapping.write_text(text, "utf-8")
+    desk.edit("path: ../events.csv", f"path: {path}{more}")
 
 
 def csv(rows: list[str]) -> str:
@@ -48,19 +46,6 @@ def test_a_file_on_the_web_is_published_once_and_not_fetched_again_while_it_has_
     assert len(service.events()) == ROWS + 1
     for secret in ("s3cret-word", "hush-hush"):
         assert secret.encode() not in desk.written()
-
-
-def test_a_server_in_trouble_leaves_everything_as_it_was(desk: Desk, service: Service, web: Web) -> None:
-    web.put("/agenda.csv", csv(lines(ROWS)))
-    point_at(desk, web.address("/agenda.csv"))
-    desk.run(code=0)
-    web.files.clear()
-    gone = desk.run()
-    assert gone.code not in {0, 1}
-    assert "there is no such file" in gone.words
-    web.put("/agenda.csv", csv(lines(ROWS)))
-    desk.run(code=0)
-    assert len(service.events()) == ROWS
 
 
 def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Desk, service: Service) -> None:

@@ -21,10 +21,7 @@ class Interrupting:
 
 sys.meta_path.insert(0, Interrupting())
 """
-COMMANDS = {
-    "script": [str(Path(sys.executable).with_name("eventsync"))],
-    "module": [sys.executable, "-m", "pipelines.cli"],
-}
+COMMANDS = {"script": [str(Path(sys.executable).with_name("eventsync"))], "module": [sys.executable, "-m", "pipelines.cli"]}
 
 
 def _interrupted(words: list[str], module: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -18,22 +18,21 @@ def _logged(said: Said) -> list[dict[str, Any]]:
     return [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
 
 
-def test_every_line_of_a_run_names_its_feed_and_its_run(desk: Desk) -> None:
+def test_at_debug_every_line_names_its_feed_and_run_and_each_row_is_followed_into_the_threads_that_send(desk: Desk) -> None:
     desk.source(lines(3))
     said = desk.run(EVENTSYNC_LOG="json debug")
     logged = _logged(said)
     assert {"phase begins", "phase ended"} <= {line["event"] for line in logged}
     assert {(line["feed"], line["run_id"]) for line in logged} == {(FEED, said.run["run_id"])}
-
-
-def test_at_debug_each_row_is_followed_by_its_key_into_the_threads_that_send(desk: Desk) -> None:
-    desk.source(lines(3))
-    logged = _logged(desk.run(EVENTSYNC_LOG="json debug"))
     sent, answered = ([line for line in logged if line["event"] == word] for word in ("row is sent", "row has its answer"))
     assert sorted(line["row_key"] for line in sent) == ["0", "1", "2"]
     assert {(line["verdict"], line["status"], line["attempts"]) for line in answered} == {("receipt", 201, 1)}
     assert all(line["event_id"] and line["level"] == "debug" for line in answered)
-    assert not [line for line in logged if "row_key" in line and line["event"] not in {"row is sent", "row has its answer"}]
+    assert not [line for line in logged if "row_key" in line and line not in [*sent, *answered]]
+    shown = re.findall(r"^\{.*\}$", "\n".join(re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)), re.MULTILINE)
+    assert len(shown) == 3
+    for line in map(json.loads, shown):
+        assert line.keys() in [one.keys() for one in logged if one["event"] == line["event"]], line
 
 
 def test_above_debug_no_row_is_logged(desk: Desk) -> None:
@@ -48,16 +47,3 @@ def test_a_run_that_is_refused_is_named_too(desk: Desk) -> None:
     said = desk.run(EVENTSYNC_LOG="json debug", EVENT_API_KEY="sk-nobody-knows-this-one-0042", code=3)
     (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
     assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)
-
-
-def test_lines_have_the_keys_that_the_page_shows(desk: Desk) -> None:
-    shown = [
-        json.loads(line)
-        for block in re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-        for line in block.splitlines()
-    ]
-    desk.source(lines(1))
-    logged = _logged(desk.run(EVENTSYNC_LOG="json debug"))
-    assert len(shown) == 3
-    for line in shown:
-        assert line.keys() in [one.keys() for one in logged if one["event"] == line["event"]], line

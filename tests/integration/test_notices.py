@@ -52,19 +52,6 @@ def test_bad_rows_are_told_once_and_that_they_are_mended(any_desk: Desk, hook: I
     assert hook.titles() == [f"{FEED}: over"]
 
 
-def test_a_pause_of_a_few_runs_is_told_once_and_over_once(told_desk: Desk, service: Service, hook: Inbox) -> None:
-    told_desk.mapping(max_pause="1s")
-    told_desk.source(lines(5))
-    service.switch(rate_events="1/h")
-    assert {told_desk.run().code for _ in range(2)} == {6}
-    (message,) = hook.told
-    assert hook.titles() == [f"{FEED}: paused"]
-    assert "What would help" in message.body
-    service.switch(rate_events="off")
-    told_desk.run(code=0)
-    assert hook.titles() == [f"{FEED}: over"]
-
-
 def test_whoever_does_not_listen_fails_no_run(told_desk: Desk, hook: Inbox) -> None:
     told_desk.source(_mostly_good())
     hook.status = 503

@@ -20,15 +20,13 @@ from integration.service import Service
 from integration.waiting import until
 from postgres import Postgres
 from property.test_ledger_machine import LedgerMachine
-from sqlalchemy import func, make_url, select, update
-from unit.state.world import DESTINATION, FEED, Clock, World, row
+from sqlalchemy import make_url, select, update
+from unit.state.world import World, row
 
 from state.database import writing
-from state.errors import HeldByAnotherError
 from state.ledger.gate import GateClosedError
-from state.ledger.ledger import Ledger
 from state.opening import open_database
-from state.tables import LEASE, METADATA, SCOPE
+from state.tables import METADATA, SCOPE
 
 pytestmark = pytest.mark.slow
 ROWS = 150
@@ -195,31 +193,6 @@ def test_runs_that_come_to_an_empty_database_at_once_make_one_ledger(desk: Desk,
         run.ended(0)
     assert service.outcomes() == {"created": ROWS}
     assert_delivered(desk, service, ROWS)
-
-
-def test_of_many_that_take_a_new_feed_at_once_one_has_it(postgres: Postgres) -> None:
-    engine = open_database(postgres.fresh_url())
-    clock = Clock()
-    start, ended = threading.Barrier(6), []
-
-    def take() -> None:
-        ledger = Ledger(engine, DESTINATION, FEED, namespace="tests", now=clock)
-        start.wait()
-        try:
-            ended.append(ledger.acquire_lease("one of many").token)
-        except HeldByAnotherError:
-            ended.append(0)
-
-    threads = [threading.Thread(target=take) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(ended) == [0, 0, 0, 0, 0, 1]
-    with engine.connect() as connection:
-        assert connection.execute(select(func.count()).select_from(LEASE)).scalar_one() == 1
-        assert connection.execute(select(func.count()).select_from(SCOPE)).scalar_one() == 1
-    engine.dispose()
 
 
 def test_a_gate_is_not_opened_behind_a_stage_that_begins_in_the_same_moment(postgres: Postgres) -> None:

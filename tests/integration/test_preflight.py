@@ -19,10 +19,6 @@ def _refused(service: Service, after: int = 0) -> list[dict[str, Any]]:
     return [one for one in service.requests(after=after) if one["outcome"] == "refused"]
 
 
-def _pages(service: Service) -> int:
-    return len(service.requests("openapi"))
-
-
 def test_a_new_required_field_is_met_by_one_refused_row_out_of_ten_thousand(desk: Desk, service: Service) -> None:
     desk.source(lines(10_000))
     service.switch(contract="new_required_field")
@@ -40,57 +36,12 @@ def test_a_new_required_field_is_met_by_one_refused_row_out_of_ten_thousand(desk
     assert len(_refused(service)) <= 2, "beside the first, at most its stored refusal under the same key"
 
 
-def test_a_page_that_is_wrong_stops_nothing_and_is_not_believed_again(any_desk: Desk, service: Service) -> None:
-    desk = any_desk
-    desk.source(lines(ROWS))
-    service.switch(contract="new_required_field", contract_rules="as_specified")
-    first = desk.run(code=0)
-    assert len(service.titles()) == ROWS
-    (notice,) = first.run["notices"]
-    assert "`organizer` is required" in notice
-
-    desk.source(lines(ROWS + 3))
-    second = desk.run()
-    assert (second.code, second.run["notices"]) == (0, [])
-    assert len(service.titles()) == ROWS + 3
-
-
 def test_rows_that_fail_for_reasons_of_their_own_are_not_taken_for_the_announced_refusal(desk: Desk, service: Service) -> None:
     desk.source(lines(ROWS))
     service.switch(contract="new_required_field", contract_rules="as_specified", max_title_chars=9)
     said = desk.run()
     assert said.run["publish"]["refused"] == 2
     assert said.run["publish"]["delivered"] == ROWS - 2
-
-
-def test_a_renamed_field_is_told_with_both_of_its_names(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    service.switch(contract="renamed_field")
-    said = desk.run(code=5)
-    assert len(_refused(service)) == 1
-    assert "headline" in said.run["message"]
-    assert any("perhaps `title` was renamed to it" in notice for notice in said.run["notices"])
-    assert "notice: POST /events" in desk.command("runs").out
-
-
-def test_the_page_is_asked_once_a_run_and_only_if_anything_is_owed(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    desk.run(code=0)
-    assert _pages(service) == 1
-    desk.run(code=0)
-    assert _pages(service) == 1
-    desk.source(lines(ROWS + 1))
-    desk.run(code=0)
-    assert [one["status"] for one in service.requests("openapi")] == [200, 304]
-
-
-@pytest.mark.parametrize("page", ["html", "absent"])
-def test_a_page_that_cannot_be_compared_holds_nobody_up(desk: Desk, service: Service, page: str) -> None:
-    desk.source(lines(ROWS))
-    service.switch(contract="new_required_field", contract_rules="as_specified", contract_page=page)
-    said = desk.run()
-    assert (said.code, said.run["notices"]) == (0, [])
-    assert len(service.titles()) == ROWS
 
 
 def test_check_live_tells_every_difference_and_ends_with_2(desk: Desk, service: Service) -> None:
@@ -146,8 +97,6 @@ def test_check_live_compares_the_list_with_the_version_that_the_mapping_was_writ
     [
         ("sandbox-key-starter", {}, 0, "the key got as far as that, which proves `events:create` unless"),
         ("sandbox-key-reader", {}, 3, "may not create events: 403 insufficient_scope"),
-        ("sandbox-key-reader", {"missing_scope": "forbidden"}, 3, "may not create events: 403 forbidden"),
-        ("sandbox-key-starter", {"fault_per_mille": 1000}, 0, "could not be told"),
     ],
 )
 def test_a_probe_tells_whether_the_key_may_create_events(

@@ -24,9 +24,8 @@ event:
 @pytest.fixture(autouse=True)
 def _feed(desk: Desk) -> None:
     desk.mapping(in_flight=4)
-    path = desk.folder / "feeds" / "town.yaml"
-    text = path.read_text("utf-8").replace("event:\n", RULES, 1)
-    path.write_text(text.replace('day: {from: DAY, do: [{date: ["%Y-%m-%d"]}]}', "day: $day", 1), "utf-8")
+    desk.edit("event:\n", RULES)
+    desk.edit('day: {from: DAY, do: [{date: ["%Y-%m-%d"]}]}', "day: $day")
     desk.source(lines(ROWS))
 
 
@@ -70,8 +69,3 @@ def test_a_row_picked_by_its_own_key_is_sent_with_all_of_its_days(desk: Desk, se
     assert sent == {*days, "5|2031-03-03"}
     assert len(service.events()) == len(sent) > 2
     assert (read["read"], read["read"] + read["expanded"]) == (2, len(sent))
-
-
-def test_a_row_that_nothing_came_of_is_still_told_as_missing(desk: Desk) -> None:
-    said = desk.run("--stage-only", "--keys", "3,33,2031-03-03")
-    assert (said.code, said.run["message"]) == (1, "keys that are not in the source: 2031-03-03, 33")

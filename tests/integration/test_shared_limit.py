@@ -69,15 +69,6 @@ def test_a_worker_killed_beside_another_leaves_it_the_whole_limit_and_loses_noth
     assert len(set(created)) == len(created) == 2 * ROWS
 
 
-def test_a_service_that_only_says_429_pauses_the_run(desk: Desk, service: Service) -> None:
-    service.switch(fault_per_mille=1000, faults="error_429", retry_after="fraction")
-    desk.mapping(in_flight=8, max_pause="2s")
-    desk.source(lines(30))
-    said = desk.run(code=6)
-    assert "nothing is lost: run again after 20" in said.words
-    assert len(service.requests()) < 60
-
-
 def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: Desk, service: Service) -> None:
     service.switch(rate_events="3/m", rate_burst=3)
     _stage_both(any_desk)

@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def _about(span: Span, *names: str) -> tuple[object, ...]:
     return tuple(span.about.get(f"eventsync.{name}") for name in names)
 
 
-def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests(desk: Desk) -> None:
+def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests_and_its_numbers_are_counted(desk: Desk) -> None:
     desk.source([*lines(2_500), "x,,2031-99-01,19:30,poetry,"])
     with collecting() as collector:
         said = desk.run("--limit", "30", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1", code=0)
@@ -48,6 +49,20 @@ def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests(desk: Desk
     assert {span.about["http.response.status_code"] for span in posted} == {201}
     assert all(span.about["eventsync.idempotency_key"] for span in posted)
 
+    def counted(name: str, *abouts: str) -> dict[tuple[object, ...], float]:
+        return {tuple(about[one] for one in abouts): count for about, count in collector.numbers[name]}
+
+    assert counted("eventsync.rows.read", "eventsync.feed") == {(FEED,): 2_501}
+    assert counted("eventsync.rows.settled", "eventsync.feed") == {(FEED,): 30}
+    ended = counted("eventsync.rows.ended", "eventsync.phase", "eventsync.row.outcome")
+    assert (ended["stage", "rejected"], ended["stage", "new"], ended["publish", "delivered"]) == (1, 2_500, 30)
+    assert counted("eventsync.phase.duration", "eventsync.phase") == {("stage",): 1, ("publish",): 1}
+    posts = [one for one in collector.numbers["http.client.request.duration"] if one[0]["http.request.method"] == "POST"]
+    assert [count for _, count in posts] == [30]
+    assert {(one["service.name"], one["service.version"]) for one in collector.resources} == {("eventsync", version("eventsync"))}
+    table = PAGE.read_text("utf-8").partition("| metric | what it counts")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `([\w.]+)`", table, re.MULTILINE)) == collector.numbers.keys()
+
 
 def test_rows_get_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, service: Service) -> None:
     desk.source(lines(40))
@@ -61,29 +76,6 @@ def test_rows_get_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, servi
         desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0", code=0)
     posts = [span for span in collector.spans if span.name.startswith("POST")]
     assert [(span.is_error, span.about["http.response.status_code"]) for span in posts] == [(True, 500)] * 4
-
-
-def test_the_numbers_of_a_run_are_counted(desk: Desk) -> None:
-    desk.source([*lines(20), "x,,2031-99-01,19:30,poetry,"])
-    with collecting() as collector:
-        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, code=0)
-    feed = {"eventsync.feed": FEED}
-    assert collector.numbers["eventsync.rows.read"] == [(feed, 21)]
-    assert collector.numbers["eventsync.rows.settled"] == [(feed, 20)]
-    ended = {
-        (about["eventsync.phase"], about["eventsync.row.outcome"]): count
-        for about, count in collector.numbers["eventsync.rows.ended"]
-    }
-    assert (ended["stage", "rejected"], ended["stage", "new"], ended["publish", "delivered"]) == (1, 20, 20)
-    phases = [(about["eventsync.phase"], count) for about, count in collector.numbers["eventsync.phase.duration"]]
-    assert phases == [("stage", 1), ("publish", 1)]
-    posts = [
-        count for about, count in collector.numbers["http.client.request.duration"] if about["http.request.method"] == "POST"
-    ]
-    assert posts == [20]
-    assert {(one["service.name"], one["service.version"]) for one in collector.resources} == {("eventsync", "0.1.0")}
-    table = PAGE.read_text("utf-8").partition("| metric | what it counts")[2].partition("\n\n")[0]
-    assert set(re.findall(r"^\| `([\w.]+)`", table, re.MULTILINE)) == collector.numbers.keys()
 
 
 def test_log_lines_name_the_trace_and_nothing_secret_travels(desk: Desk) -> None:

@@ -131,6 +131,5 @@ def test_rows_of_a_channel_without_access_are_blocked_until_access_is_given(desk
     listed = desk.rows("blocked")
     assert len(listed) == ROWS
     assert all("channel 105" in row["hint"] for row in listed)
-
     service.change("/channels/access", channel="members-only", allowed=True)
     _assert_all_is_well_once_mended(desk, service)

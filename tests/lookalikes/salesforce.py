@@ -10,7 +10,6 @@ import base64
 import json
 import re
 import threading
-import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -18,9 +17,9 @@ from html import unescape
 from typing import Any
 
 import jwt
-import uvicorn
 from lookalikes.salesforce_org import Many, Org, SObject, csv_cell, dumps
 from lookalikes.salesforce_soql import RefusedError, parse
+from lookalikes.threaded import app_served
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -271,20 +270,8 @@ async def _pieces(lines: Iterator[str], cut: int) -> AsyncIterator[bytes]:
 def serving(org: Org, port: int = 0) -> Iterator[Server]:
     """Serve an org on loopback while the block lasts."""
     server = Server(org)
-    config = uvicorn.Config(server.app, host="127.0.0.1", port=port, log_level="critical", lifespan="off", access_log=False)
-    runner = uvicorn.Server(config)
-    thread = threading.Thread(target=runner.run, daemon=True)
-    thread.start()
-    while not runner.started:
-        if not thread.is_alive():
-            raise RuntimeError(f"port {port} cannot be had")
-        time.sleep(0.005)  # noqa: TID251  # a server's start is waited for
-    server.base_url = f"http://127.0.0.1:{runner.servers[0].sockets[0].getsockname()[1]}"
-    try:
+    with app_served(server.app, port) as server.base_url:
         yield server
-    finally:
-        runner.should_exit = True
-        thread.join()
 
 
 def demo_org() -> Org:

@@ -8,9 +8,7 @@ service account's credentials to FILE and prints one line of JSON with its addre
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
-import socket
 import threading
 import time
 from collections import deque
@@ -22,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.auth import jwt
 from google.auth.exceptions import GoogleAuthError
 from lookalikes.sheets_book import Book, Cell, Content, Sheet, day, grid_data, masked, merges, plain
+from lookalikes.threaded import app_served
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -296,45 +294,11 @@ def _keys() -> tuple[str, str]:
     return private.decode(), public.decode()
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, google: Google) -> None:
-        # Errors of ours are seen by the client; a broken-off answer is meant, and needs no traceback.
-        super().__init__(uvicorn.Config(google.app(), log_config=None, log_level="critical", lifespan="off"))
-        self.is_up = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.loop, self.is_done = asyncio.get_running_loop(), asyncio.Event()
-        self.is_up.set()
-
-    async def main_loop(self) -> None:
-        await self.is_done.wait()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for listening in (*self.servers, *(sockets or ())):
-            listening.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        await asyncio.sleep(0)
-
-    def stop(self) -> None:
-        self.loop.call_soon_threadsafe(self.is_done.set)
-
-
 @contextmanager
 def google_on(google: Google, port: int = 0) -> Iterator[Google]:
     """Let the server answer on a free port of this machine while the block lasts."""
-    with socket.create_server(("127.0.0.1", port)) as listening:
-        google.base_url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server = _Server(google)
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-        thread.start()
-        server.is_up.wait(30)
-        try:
-            yield google
-        finally:
-            server.stop()
-            thread.join(30)
+    with app_served(google.app(), port) as google.base_url:
+        yield google
 
 
 def programme(*, rows: int = 12) -> Book:

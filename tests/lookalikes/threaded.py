@@ -1,12 +1,17 @@
-"""A small HTTP server in a thread of the test, for look-alikes that answer by `http.server`."""
+"""Small HTTP servers in a thread of the test, for look-alikes that answer by `http.server` or as an ASGI application."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import uvicorn
 
 
 class _Server(ThreadingHTTPServer):
@@ -28,6 +33,48 @@ def served(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class _AppServer(uvicorn.Server):
+    """Stops at once: uvicorn itself looks every tenth of a second whether it should."""
+
+    def __init__(self, app: Any) -> None:
+        # Errors of ours are seen by the client; a broken-off answer is meant, and needs no traceback.
+        super().__init__(uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off"))
+        self.is_up = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.loop, self.is_done = asyncio.get_running_loop(), asyncio.Event()
+        self.is_up.set()
+
+    async def main_loop(self) -> None:
+        while not self.is_done.is_set():
+            await self.on_tick(0)  # the Date of answers
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.is_done.wait(), 0.5)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def app_served(app: Any, port: int = 0) -> Iterator[str]:
+    """Let an ASGI application answer on this machine for the length of the block; gives the base URL."""
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        server = _AppServer(app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+        thread.start()
+        server.is_up.wait(30)
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            server.loop.call_soon_threadsafe(server.is_done.set)
+            thread.join(30)
 
 
 @dataclass(frozen=True, slots=True)

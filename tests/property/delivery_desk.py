@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import httpx
 from property.model_service import Death, KilledError, ModelService
-from property.state_dbs import StateDb
+from property.state_dbs import Books
 from pydantic import SecretStr
 from sqlalchemy import Engine, event
 from unit.connectors_api.wired import SECRET
@@ -131,7 +131,7 @@ class NoCovers:
 class Worker:
     """Runs of one feed, one after another, each a process of its own as far as memory goes."""
 
-    def __init__(self, clock: Clock, service: ModelService, state_db: StateDb) -> None:
+    def __init__(self, clock: Clock, service: ModelService, state_db: Books) -> None:
         self.clock = clock
         self.service = service
         self.sheet = Sheet()

@@ -109,6 +109,8 @@ class ModelService:
     """The last body that left under each key."""
     may_exist: set[str] = field(default_factory=set)
     """The keys under which something may have been created, as far as the worker can know."""
+    forgotten: set[str] = field(default_factory=set)
+    """Keys of events that were forgotten and are denied since: only a ledger could know that the next key doubles the event."""
     wrongs: list[str] = field(default_factory=list)
     """What the worker must not do and has done."""
     requests: int = 0
@@ -249,6 +251,8 @@ class ModelService:
         """Store a denial, where that is this service's way and nothing is stored under the key."""
         is_kept = self.character.keeps_denials != "no" and self.character.idempotency == "replay"
         if is_kept and self._remembered(key) is None:
+            if self._was_used(key):
+                self.forgotten.add(key)
             self.used[key] = Used(body, 0, "", self.now(), denial)
         return denial
 

@@ -29,7 +29,7 @@ Slot = tuple[Any, Any]
 def _atoms() -> tuple[Any, ...]:
     texts = ("seven", "", " ", "$", "$$", "$nothing", "$day", "$item", "0", "-1", "7", "1e999", "nan", "Infinity", "9" * 40)
     words = ("true", "off", "reject", "warn", "draft", "next_day", "(", "[a-", "a{9999}", "%Y", "%", "{", "\\", "\\9", "é\u0301")
-    names = (
+    names = [
         "_x",
         "a.b",
         "a..b",
@@ -43,7 +43,7 @@ def _atoms() -> tuple[Any, ...]:
         "Europe/Lisbon",
         "utf-8",
         "rot13",
-    )
+    ]
     spans = ("90d", "-90d", "999999d", "0s", "5%", "500%", "2026-02-30", "2026-02-28", "25:00", "0001-01-01T00:00:00Z", "\u0662")
     odd = ("x" * 5_000, "a\nb", "\t", "\u00a0", "\ufeff", "\u202e", "𝄞", "null", "~", "*", "&a", "!!", "- ")
     values = (None, True, False, 0, -1, 10**30, 1.5, float("inf"), date(2026, 2, 28), [], {}, [[]], [[["x"]]], {"": ""}, [None])

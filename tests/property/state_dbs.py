@@ -2,50 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from empty_books import folder_in_memory, lay_out
-from sqlalchemy import Engine, text
+from sqlalchemy import text
 
+from state.database import StateDb
 from state.opening import open_database
 from state.tables import METADATA
 
 
-class StateDb(Protocol):
+@dataclass(frozen=True)
+class Books:
     """Where the books are, and how they are lost."""
 
-    engine: Engine
-
-    def empty(self) -> None:
-        """Forget all that is in it."""
+    engine: StateDb
+    empty: Callable[[], None]
 
 
-class OneFile:
+def one_file() -> Books:
     """A SQLite file in memory, replaced by an empty one."""
+    folder = folder_in_memory()
+    place = lay_out(Path(folder.name) / "state.db")
+    engine = open_database(f"sqlite:///{place}")
 
-    def __init__(self) -> None:
-        self._folder = folder_in_memory()
-        self._place = lay_out(Path(self._folder.name) / "state.db")
-        self.engine = open_database(f"sqlite:///{self._place}")
-
-    def empty(self) -> None:
-        self.engine.dispose()
-        for path in Path(self._folder.name).iterdir():
+    def empty() -> None:
+        engine.dispose()
+        for path in Path(folder.name).iterdir():
             path.unlink()
-        lay_out(self._place)
+        lay_out(place)
+
+    return Books(engine, empty)
 
 
-class OneServer:
+def one_server(url: str) -> Books:
     """A database of a PostgreSQL server."""
+    engine = open_database(url)
 
-    def __init__(self, url: str) -> None:
-        self.engine = open_database(url)
+    def empty() -> None:
+        with engine.begin() as connection:
+            connection.execute(text(f"TRUNCATE {', '.join(METADATA.tables)} RESTART IDENTITY CASCADE"))
 
-    def empty(self) -> None:
-        names = ", ".join(METADATA.tables)
-        with self.engine.begin() as connection:
-            connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY CASCADE"))
-
-    def close(self) -> None:
-        self.engine.dispose()
+    return Books(engine, empty)

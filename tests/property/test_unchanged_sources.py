@@ -253,18 +253,10 @@ class Books:
 
 
 @pytest.mark.slow(about_s=15)
-@given(
-    feed=FEEDS,
-    lines=STARTS,
-    rounds=st.lists(ROUNDS, min_size=1, max_size=5),
-    clockwork=st.sampled_from([REAL_CLOCK, LATER]),
-)
+@given(feed=FEEDS, lines=STARTS, rounds=st.lists(ROUNDS, min_size=1, max_size=5), clockwork=st.sampled_from([REAL_CLOCK, LATER]))
 @settings(max_examples=24, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_that_reads_what_differs_agrees_with_one_that_reads_all(
-    feed: Feed,
-    lines: list[Line],
-    rounds: Sequence[tuple[Sequence[Change], Sequence[Step], Read, Publish, int]],
-    clockwork: Clock,
+    feed: Feed, lines: list[Line], rounds: Sequence[tuple[Sequence[Change], Sequence[Step], Read, Publish, int]], clockwork: Clock
 ) -> None:
     with folder_in_memory() as name:
         folder = Path(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -149,8 +148,8 @@ def cells_of(row: SheetRow | None) -> list[str] | None:
 
 def whole_rows(rows: Iterator[SheetRow], area: Area, merged: Sequence[Area] = ()) -> Iterator[SheetRow]:
     """Yield the rows of an area down to the last that is not blank; blank ones too, and merged cells with their value."""
-    rows = _with_gaps(rows, area.top)
-    return _to_last_filled(spread(rows, merged, area) if merged else rows)
+    rows = spread(_with_gaps(rows, area.top), merged, area) if merged else rows
+    return _with_gaps((row for row in rows if any(row.cells) or row.faults), area.top)
 
 
 def _with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
@@ -161,19 +160,6 @@ def _with_gaps(rows: Iterator[SheetRow], top: int) -> Iterator[SheetRow]:
             yield SheetRow(number, [])
         yield row
         due = max(due, row.number + 1)
-
-
-def _to_last_filled(rows: Iterator[SheetRow]) -> Iterator[SheetRow]:
-    """Yield the rows down to the last that is not blank."""
-    # Numbers only: a sheet may have a million blank rows before its last one.
-    blank = array("L")
-    for row in rows:
-        if not any(row.cells) and not row.faults:
-            blank.append(row.number)
-            continue
-        yield from (SheetRow(number, []) for number in blank)
-        del blank[:]
-        yield row
 
 
 def spread(rows: Iterator[SheetRow], merged: Sequence[Area], area: Area) -> Iterator[SheetRow]:

@@ -340,38 +340,31 @@ class _Rows:
         self._is_value = self._is_formula = self._is_reading = False
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
-        match name.rpartition(":")[2]:
-            case "c":
-                self._begin_cell(attributes)
-            case "v" | "t":
-                self._is_value = not self._is_reading
-            case "f":
-                self._is_formula = True
-            case "rPh":
-                self._is_reading = True
-            case "row":
-                number = attributes.get("r", "")
-                is_number = number.isascii() and number.isdecimal() and len(number) < 8
-                self.row = SheetRow(int(number) if is_number else self.row.number + 1, [])
-                self._column = 0
-            case _:
-                pass
+        name = name.rpartition(":")[2]
+        if name == "c":
+            self._begin_cell(attributes)
+        elif name == "row":
+            number = attributes.get("r", "")
+            is_number = number.isascii() and number.isdecimal() and len(number) < 8
+            self.row = SheetRow(int(number) if is_number else self.row.number + 1, [])
+            self._column = 0
+        else:
+            self._is_formula = self._is_formula or name == "f"
+            self._is_reading = self._is_reading or name == "rPh"
+            self._is_value = name in {"v", "t"} and not self._is_reading
 
     def end(self, name: str) -> None:
-        match name.rpartition(":")[2]:
-            case "c":
-                self._end_cell()
-            case "v" | "t":
-                self._is_value = False
-            case "rPh":
-                self._is_reading = False
-            case "row":
-                self.repeated += self.row.number <= self._last
-                self._last = max(self._last, self.row.number)
-                if self._area.top <= self.row.number <= self._area.bottom:
-                    self.ready.append(self.row)
-            case _:
-                pass
+        name = name.rpartition(":")[2]
+        self._is_value = False
+        if name == "c":
+            self._end_cell()
+        elif name == "rPh":
+            self._is_reading = False
+        elif name == "row":
+            self.repeated += self.row.number <= self._last
+            self._last = max(self._last, self.row.number)
+            if self._area.top <= self.row.number <= self._area.bottom:
+                self.ready.append(self.row)
 
     def text(self, text: str) -> None:
         if self._is_value:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat  # every declaration and use of an entity of the file's own is refused below
 
 from connectors.sources.contract import BadSourceError, Reading
@@ -187,34 +187,6 @@ def _as_read(text: str) -> str:
     return text if text.isascii() else _STAND_IN.sub(lambda char: chr(ord(char[0]) - _OFFSET), text)
 
 
-@dataclass(slots=True)
-class _Element:
-    """An element being read: `inside` its attributes and children, `parts` all text within it in its order."""
-
-    inside: dict[str, Any] = field(default_factory=dict)
-    parts: list[str] = field(default_factory=list)
-    size: int = 0
-    has_children: bool = False
-    has_text: bool = False
-
-    def add(self, name: str, value: Any) -> None:
-        """Put a value beside those of the same name: elements repeat, and attributes may once their prefixes are dropped."""
-        if name not in self.inside:
-            self.inside[name] = value
-        elif isinstance(self.inside[name], list):
-            self.inside[name].append(value)
-        else:
-            self.inside[name] = [self.inside[name], value]
-
-    def value(self, *, is_record: bool = False) -> Any:
-        text = _as_read("".join(self.parts))
-        if not self.inside:
-            return text
-        # Text between the children is layout, unless there is any: then the whole reads like a sentence with marks in it.
-        is_leaf = not self.has_children
-        return {OWN_TEXT: text, **self.inside} if self.has_text or (is_leaf and not is_record) else self.inside
-
-
 class _RecordElements:
     """Collects the records of a document. `is_plausible`: it may have none, as a list with nothing in it is no mistake."""
 
@@ -227,21 +199,18 @@ class _RecordElements:
         self._way = spec.records.strip("/").split("/")
         self._drops = spec.namespaces == "drop"
         self._open: list[str] = []
-        self._record: list[_Element] = []
-        self._line = self._characters = self._values = 0
+        self._record: TreeBuilder | None = None
+        self._depth = self._line = self._characters = self._values = 0
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._open.append(self._called(name))
         is_record = self._open == self._way if len(self._way) > 1 else self._open[-1] == self._way[0]
-        if self._record or is_record:
-            if not self._record:
-                self._line, self._characters, self._values = self.parser.line, 0, 0
-            element = _Element()
-            for key, value in attributes.items():
-                element.add(f"@{self._called(key)}", _as_read(value))
-                self._characters += len(key) + len(value)
-            self._values += len(attributes) + 1
-            self._record.append(element)
+        if is_record and self._record is None:
+            self._record, self._depth = TreeBuilder(), len(self._open)
+            self._line, self._characters, self._values = self.parser.line, 0, 0
+        if self._record is not None:
+            self._count(sum(len(key) + len(value) for key, value in attributes.items()) if attributes else 0, len(attributes) + 1)
+            self._record.start(self._open[-1], attributes)
         elif len(self.names) < _MOST_NAMES_SHOWN:
             self.names.setdefault("/".join(self._open))
         if len(self._way) > 1:
@@ -251,33 +220,41 @@ class _RecordElements:
 
     def _end(self, _name: str) -> None:
         called = self._open.pop()
-        if not self._record:
+        if self._record is None:
             return
-        element = self._record.pop()
-        if not self._record:
-            value = element.value(is_record=True)
+        self._record.end(called)
+        if len(self._open) < self._depth:
+            value = self._value(self._record.close(), is_record=True)
+            self._record = None
             self.ready.append((self._line, value if isinstance(value, dict) else {OWN_TEXT: value} if value.strip() else {}))
-            return
-        if element.has_children and element.has_text:
-            # Such an element keeps the whole sentence, and so does each around it.
-            self._characters += element.size
-        self._check_size()
-        outer = self._record[-1]
-        outer.add(called, element.value())
-        outer.parts.extend(element.parts)
-        outer.size += element.size
-        outer.has_children = True
 
     def _text(self, text: str) -> None:
-        if self._record:
-            self._characters += len(text)
-            self._check_size()
-            element = self._record[-1]
-            element.size += len(text)
-            element.parts.append(text)
-            element.has_text = element.has_text or not text.isspace()
+        if self._record is not None:
+            self._count(len(text), 0)
+            self._record.data(text)
 
-    def _check_size(self) -> None:
+    def _value(self, element: Element, *, is_record: bool = False) -> Any:
+        """Return the text of an element, or its attributes and children; all text within it stands beside them."""
+        if not len(element) and not element.attrib:
+            return _as_read(element.text or "")
+        inside: dict[str, Any] = {}
+        for key, value in element.attrib.items():
+            _put(inside, f"@{self._called(key)}", _as_read(value))
+        for child in element:
+            _put(inside, child.tag, self._value(child))
+        own = (element.text, *(child.tail for child in element))
+        # Text between the children is layout, unless there is any: then the whole reads like a sentence with marks in it.
+        has_text = any(text and not text.isspace() for text in own)
+        if inside and not has_text and (len(element) or is_record):
+            return inside
+        text = _as_read("".join(element.itertext()))
+        # Such an element keeps the whole sentence, and so does each around it.
+        self._count(len(text) if len(element) else 0, 0)
+        return {OWN_TEXT: text, **inside} if inside else text
+
+    def _count(self, characters: int, values: int) -> None:
+        self._characters += characters
+        self._values += values
         record = "the record that begins here"
         if self._values > MOST_VALUES:
             message = f"{record} holds more than {MOST_VALUES} elements and attributes"
@@ -290,3 +267,13 @@ class _RecordElements:
 
     def _called(self, name: str) -> str:
         return name.rpartition(":")[2] if self._drops else name
+
+
+def _put(record: dict[str, Any], name: str, value: Any) -> None:
+    """Put a value beside those of the same name: elements repeat, and attributes may once their prefixes are dropped."""
+    if name not in record:
+        record[name] = value
+    elif isinstance(record[name], list):
+        record[name].append(value)
+    else:
+        record[name] = [record[name], value]

@@ -34,9 +34,6 @@ from pipelines.control_characters import replaced
 _WIDTH_OF_A_PIPE = 160
 _WIDER_THAN_ANY = 100_000
 """rich measures no more than it is offered."""
-_LINES_AROUND = 5
-_MOST_FOLDED = 3
-"""Beyond so many lines for one, a row of a table is read more easily as a paragraph."""
 _COMMAND = re.compile(r"eventsync [^`;\n]+")
 """What a person copies in one go."""
 _SHORT = 24
@@ -77,14 +74,11 @@ def drawn_table(
 
 
 def _is_cramped(table: Table, cells: Sequence[Sequence[str]], console: Console) -> bool:
-    """Whether a table would break words or commands, or fold its cells so often that rows can no longer be distinguished."""
+    """Whether a table would break words or commands."""
     unbound = console.options.update(max_width=_WIDER_THAN_ANY)
     if Measurement.get(console, unbound, table).minimum > console.width:
         return True
     lines = ["".join(part.text for part in line) for line in console.render_lines(table, console.options)]
-    unfolded = sum(max(cell.count("\n") + 1 for cell in row) for row in cells)
-    if len(lines) - _LINES_AROUND > _MOST_FOLDED * unfolded:
-        return True
     commands = {command for row in cells for cell in row for command in _COMMAND.findall(cell)}
     return not all(any(command in line for line in lines) for command in commands)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectors.event_api.answers import Kind, Meaning
+from connectors.event_api.answers import AnswerKind, Meaning
 from connectors.event_api.lists import Classifications
 from mappings.delivery import Answer
 from mappings.yaml.loader import load_feed
@@ -26,23 +26,23 @@ def _scopes(probe: Meaning | None) -> LiveFinding:
     [
         (None, "ok", 0, "`--probe` sends an event without any field"),
         (
-            Meaning(Kind.REFUSED, Answer(400, "invalid_request", field="title", issue="is required")),
+            Meaning(AnswerKind.REFUSED, Answer(400, "invalid_request", field="title", issue="is required")),
             "ok",
             0,
             "proves `events:create` unless",
         ),
-        (Meaning(Kind.SCOPE_MISSING, Answer(403, "insufficient_scope")), "error", 3, "the key …0042 may not create events"),
-        (Meaning(Kind.NO_ACCESS, Answer(403, "forbidden")), "error", 3, "may not create events"),
-        (Meaning(Kind.KEY_REFUSED, Answer(401, "invalid_api_key")), "error", 3, "refused the API key …0042"),
+        (Meaning(AnswerKind.SCOPE_MISSING, Answer(403, "insufficient_scope")), "error", 3, "the key …0042 may not create events"),
+        (Meaning(AnswerKind.NO_ACCESS, Answer(403, "forbidden")), "error", 3, "may not create events"),
+        (Meaning(AnswerKind.KEY_REFUSED, Answer(401, "invalid_api_key")), "error", 3, "refused the API key …0042"),
         (
-            Meaning(Kind.READ, Answer(201), value=4711),
+            Meaning(AnswerKind.READ, Answer(201), value=4711),
             "error",
             1,
             "created event 4711 from an event without any field: delete it by hand",
         ),
-        (Meaning(Kind.FOREIGN, Answer(400, message="text/html, 12 bytes")), "warning", 0, "could not be told: 400"),
-        (Meaning(Kind.FAILING, Answer(500, "internal_error")), "warning", 0, "could not be told: 500"),
-        (Meaning(Kind.LOST, Answer(0, "timeout", "no whole answer in time")), "warning", 0, "no whole answer in time"),
+        (Meaning(AnswerKind.FOREIGN, Answer(400, message="text/html, 12 bytes")), "warning", 0, "could not be told: 400"),
+        (Meaning(AnswerKind.FAILING, Answer(500, "internal_error")), "warning", 0, "could not be told: 500"),
+        (Meaning(AnswerKind.LOST, Answer(0, "timeout", "no whole answer in time")), "warning", 0, "no whole answer in time"),
     ],
 )
 def test_a_probe_is_told_for_what_it_proves(probe: Meaning | None, severity: str, exit_code: int, says: str) -> None:

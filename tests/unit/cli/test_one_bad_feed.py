@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import zipfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,42 +17,9 @@ BAD = "a-bad-one"
 """A feed that comes before the sound one."""
 
 
-def zipped(content: bytes) -> bytes:
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("events.csv", content)
-    return packed.getvalue()
-
-
-def damaged(content: bytes) -> bytes:
-    """The same length, another middle."""
-    middle = len(content) // 2
-    return content[: middle - 10] + bytes(20) + content[middle + 10 :]
-
-
-def workbook() -> bytes:
-    book = io.BytesIO()
-    with zipfile.ZipFile(book, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("[Content_Types].xml", "<Types/>" + " " * 3000)
-        archive.writestr("xl/workbook.xml", "<workbook/>")
-    return book.getvalue()
-
-
-BROKEN: dict[str, tuple[str, bytes, str]] = {
-    "a damaged zip": ("csv", damaged(zipped(CSV)), "damaged or cut off"),
-    "a zip with another name in its directory": ("csv", zipped(CSV).replace(b"events.csv", b"events.cs2", 1), "damaged"),
-    "a cut workbook": ("xlsx", workbook()[:-40], "cut off"),
-    "a damaged gzip": ("csv", damaged(gzip.compress(CSV * 20)), "damaged or cut off"),
-    "an encoding in XML that is none": ("xml", b'<?xml version="1.0" encoding="undefined"?><a><e ID="1"/></a>', '"undefined"'),
-    "cut JSON": ("json", b'[{"ID": "1"}, {"ID": ', "ends too early"),
-    "bytes of another encoding": ("csv", CSV[:-1], "the file is not utf-16"),
-}
-WORDS = {"xml": ", records: e", "csv": ""}
-
-
 def put_bad_feed(desk: Desk, kind: str, content: bytes, more: str = "") -> None:
     (desk.folder / "bad.file").write_bytes(content)
-    source = f"{{kind: {kind}, path: ../bad.file{WORDS.get(kind, '')}{more}}}"
+    source = f"{{kind: {kind}, path: ../bad.file{more}}}"
     text = MAPPING.replace("source:\n  kind: csv\n  path: ../events.csv", f"source: {source}")
     desk.mapping(text.replace("feed: town-hall", f"feed: {BAD}"), "a-bad.yaml")
 
@@ -64,10 +28,17 @@ def runs_of(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {run["feed"]: run for run in document["runs"]}
 
 
-@pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_source_stops_its_own_feed_and_the_next_one_delivers(desk: Desk, how: str) -> None:
-    kind, content, says = BROKEN[how]
-    put_bad_feed(desk, kind, content, ", encoding: utf-16" if "encoding" in how and kind == "csv" else "")
+@pytest.mark.parametrize(
+    ("kind", "content", "more", "says"),
+    [
+        ("json", b'[{"ID": "1"}, {"ID": ', "", "ends too early"),
+        ("csv", CSV[:-1], ", encoding: utf-16", "the file is not utf-16"),
+    ],
+)
+def test_a_broken_source_stops_its_own_feed_and_the_next_one_delivers(
+    desk: Desk, kind: str, content: bytes, more: str, says: str
+) -> None:
+    put_bad_feed(desk, kind, content, more)
     with desk.service():
         said = desk.run("run", "--all", "--no-dagster", "--json")
     assert said.code == 2
@@ -90,13 +61,21 @@ def test_an_encoding_that_is_no_character_set_is_a_mistake_at_its_position(desk:
     assert (said.code, runs_of(said.document)["town-hall"]["exit_code"]) == (2, 0)
 
 
+class UnprintableError(Exception):
+    """An error whose text is an error, and repeats a secret."""
+
+    def __str__(self) -> str:
+        (path,) = self.args
+        raise ZeroDivisionError(f"{path} and {SECRET}")
+
+
 class FaultyStore(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """A driver that fails as no driver should, and repeats a secret."""
+    """A driver that fails as no driver should."""
 
     protocol = "faulty"
 
     def info(self, path: str, **_: object) -> dict[str, Any]:
-        raise ZeroDivisionError(f"{path} and {SECRET}")
+        raise UnprintableError(path)
 
 
 @pytest.fixture

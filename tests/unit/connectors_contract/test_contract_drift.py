@@ -161,7 +161,6 @@ def test_what_the_worker_cannot_do_without_is_an_error_of_the_whole_request(chan
         (lambda tree: event(tree)["properties"].pop("locationName"), "may be ignored"),
         (lambda tree: create(tree).update(deprecated=True), "it is deprecated"),
         (_put("paths", "/events", "post", "parameters", []), "no header `Idempotency-Key`"),
-        (_put("components", "parameters", "Limit", "schema", "maximum", 50), "at most 50"),
         (
             _put(*_SCHEMAS, "ErrorEnvelope", {"type": "object", "properties": {"errors": {"type": "array"}}}),
             "we read `error.code`",

@@ -102,12 +102,7 @@ _UNSEEN = "\N{ZERO WIDTH SPACE}"
 _TIME = "%Y-%m-%d %H:%M UTC"
 _GRACE = timedelta(minutes=5)
 """A lease counts for so much longer: clocks of machines differ, and a machine that slept goes on with its own."""
-_CAUSES = {
-    ExitCode.CONFIG: Cause.SET_UP,
-    ExitCode.REFUSED: Cause.KEY,
-    ExitCode.BRAKE: Cause.BRAKE,
-    ExitCode.LATER: Cause.AWAY,
-}
+_CAUSES = {ExitCode.CONFIG: Cause.SET_UP, ExitCode.REFUSED: Cause.KEY, ExitCode.BRAKE: Cause.BRAKE, ExitCode.LATER: Cause.AWAY}
 SILENT = frozenset({ExitCode.HELD, ExitCode.INTERRUPTED})
 """Exit codes that say nothing about the feed: it was held, or the run was interrupted."""
 

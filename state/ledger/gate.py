@@ -18,13 +18,7 @@ from mappings.reasons import ReasonCode
 from state.database import insert_if_new
 from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import StagePolicy, StageReport, dump, load_report
-from state.ledger.entries import (
-    IS_IN_SOURCE,
-    IS_NEVER_SENT,
-    IS_SET_ASIDE,
-    count_entries,
-    let_out,
-)
+from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries, let_out
 from state.ledger.lease import FencedTransaction
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
 

@@ -214,12 +214,11 @@ def repeat_read(
         if last is None or not _follows(last, connection, run.scope_id, policy, refused):
             return None
         # What was new is unchanged or refused, and nothing more is missed.
-        account = last.account
-        unchanged = account.new + account.unchanged + account.still_refused - refused
+        said = last.account.new + last.account.unchanged + last.account.still_refused
         report = StageReport(
             run_id=run.run_id,
             is_whole=True,
-            account=replace(account, new=0, unchanged=unchanged, still_refused=refused),
+            account=replace(last.account, new=0, unchanged=said - refused, still_refused=refused),
             warnings=last.warnings,
             is_marking=policy.on_vanish == "report",
             known_before=_newest_and_count(connection, run.scope_id)[1],

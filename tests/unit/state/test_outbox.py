@@ -1,4 +1,4 @@
-"""The outbox: what is owed goes out once, oldest first, and answers are written once, also where the state DB is away for a time."""
+"""The outbox: what is owed goes out once, oldest first; answers are written once, also where the state DB is away meanwhile."""
 
 from __future__ import annotations
 

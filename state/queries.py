@@ -1,4 +1,4 @@
-"""What the ledger shows to people, as plain records: feeds, runs, entries, problems. Finding them is `books`'."""
+"""What the ledger shows to people, as plain records: feeds, runs, entries, problems."""
 
 from __future__ import annotations
 

@@ -144,18 +144,8 @@ async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:
         new = read_event(parse_json(body), sandbox.switches, sandbox.store.image_ids)
         sandbox.check_channel(key, new.channel_id)
         attempt, number = context.attempt, sandbox.store.new_event_id()
-        event = StoredEvent(
-            id=number,
-            channel_id=new.channel_id,
-            title=new.title,
-            status=new.status,
-            starts_at=new.starts_at,
-            body=body,
-            key_name=key.name,
-            idempotency_key=attempt.idempotency_key,
-            request_id=attempt.request_id,
-            created_at=sandbox.environment.clock(),
-        )
+        origin = (key.name, attempt.idempotency_key, attempt.request_id, sandbox.environment.clock())
+        event = StoredEvent(number, *new, body, *origin)
         sandbox.store.add_event(event)
         attempt.event_id = number
         return json_answer({"doc": _event_doc(event, sandbox.switches.created_doc)}, sandbox.switches.success_status)

@@ -14,7 +14,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
     from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
     from pipelines.cli.state_reader import open_state
-    from pipelines.notifications.notices import HELP
+    from pipelines.notices import HELP
     from pipelines.run.outcome import ExitCode
     from state.enums import EntryState
     from state.ledger.gate import Gate

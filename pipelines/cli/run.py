@@ -213,7 +213,7 @@ def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import nothing_fails, notifier_of
+    from pipelines.notices import nothing_fails, notifier_of
 
     with nothing_fails(), open_context(settings) as context:
         notifier_of(settings, context.engine).notify_of_lost_runs(feeds)
@@ -228,7 +228,7 @@ def notify_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import Cause, Concern, nothing_fails, notifier_of
+    from pipelines.notices import Cause, Concern, nothing_fails, notifier_of
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)

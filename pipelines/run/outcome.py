@@ -102,7 +102,7 @@ class RunOutcome:
 
 
 def message_and_hint(text: str) -> tuple[str, str]:
-    """Split what `Outcome.text` returned."""
+    """Split what `RunOutcome.text` returned."""
     message, _, hint = text.partition(f"\n{HELP}")
     return message, hint
 

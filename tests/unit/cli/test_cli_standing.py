@@ -10,7 +10,7 @@ from prometheus import samples
 from sqlalchemy import insert, select, update
 from unit.cli.conftest import GOOD, HEADER, MAPPING, Decider
 
-from pipelines.notifications.notices import Cause, concerns_of
+from pipelines.notices import Cause, concerns_of
 from state.database import reading, writing
 from state.enums import Waiting
 from state.opening import open_database

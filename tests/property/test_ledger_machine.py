@@ -49,7 +49,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = folder_in_memory()
         self.world = self.a_world()
-        turn = self.world.ledger._fenced("", 0)
+        turn = self.world.ledger.fence("", 0)
         self.row_of_key = {turn.key(RowKey(key), revision): key for key in "abc" for revision in range(40)}
         self.bodies: dict[str, bytes] = {}
         self.free_keys: set[str] = set()

@@ -106,7 +106,7 @@ def test_a_row_whose_event_is_over_is_past_and_any_other_has_vanished(
     assert (report.vanished, report.past, report.past_rows) == (vanished, past, past)
     (status,) = LedgerQueries(world.engine).status()
     assert (status.vanished, status.waiting.get("vanished", 0)) == (vanished, vanished)
-    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(is_vanished=True))) == vanished
+    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.VANISHED))) == vanished
 
 
 def test_a_row_that_is_past_is_counted_once_and_comes_back_as_known_as_it_was(world: World) -> None:

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import select
-from unit.state.world import World, answer, rejection, row, skipped
+from unit.state.world import FEED, World, answer, rejection, row, skipped
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
 from mappings.outcome import Cover, MappedRow, RowOutcome
-from mappings.row_key import RowKey
+from mappings.row_key import RowKey, idempotency_key
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.stage import Stage, open_stage
@@ -49,8 +49,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = folder_in_memory()
         self.world = self.a_world()
-        turn = self.world.ledger._fenced("", 0)
-        self.row_of_key = {turn.key(RowKey(key), revision): key for key in "abc" for revision in range(40)}
+        rows = [(key, revision) for key in "abc" for revision in range(40)]
+        self.row_of_key = {idempotency_key("tests", FEED, RowKey(key), revision=revision): key for key, revision in rows}
         self.bodies: dict[str, bytes] = {}
         self.free_keys: set[str] = set()
         self.counted: set[str] = set()

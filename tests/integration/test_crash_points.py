@@ -24,12 +24,12 @@ def _assert_every_row_once(service: Service, rows: int) -> None:
 
 def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_desk: Desk, service: Service) -> None:
     any_desk.source(lines(300))
-    service.switch(idempotency="ignore", latency_ms=20)
+    service.switch(idempotency="ignore", latency_ms=100)
     run = any_desk.start_run()
     until(lambda: len(service.requests()) > 100)
     assert run.kill().code == -signal.SIGKILL
+    service.switch(latency_ms=0)
     any_desk.run(code=0)
-
     assert {*service.titles()} == {*evenings(300)}
     assert len(service.events()) <= 300 + IN_FLIGHT
 
@@ -37,7 +37,7 @@ def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_
 @pytest.mark.slow(about_s=12)
 def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -> None:
     desk.source(lines(200))
-    service.switch(latency_ms=20)
+    service.switch(latency_ms=200)
     run = desk.installed("run", FEED, "--no-dagster", "--json")
     until(lambda: len(service.requests()) > 40)
     run.kill()
@@ -47,6 +47,7 @@ def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -
     stopped.send_signal(signal.SIGTERM)
     stopped.communicate()
     assert stopped.returncode == 130
+    service.switch(latency_ms=0)
     done = desk.installed("run", FEED, "--no-dagster", "--json")
     out, err = done.communicate()
 

@@ -113,12 +113,10 @@ def _compile_grouping(compiler: Compiler, grouping: spec.Grouping, event: Fields
 def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, loc: Loc) -> LeaveOut:
     """Compile a rule that looks at the cells and values of a row or of one of its events."""
     match rule:
-        case spec.Skip():
-            skipped = compiler.condition(rule.skip, (*loc, "skip"))
-            return lambda row: rule.because if skipped(row) else ""
-        case spec.Keep():
-            wanted = compiler.condition(rule.keep, (*loc, "keep"))
-            return lambda row: "" if wanted(row) else rule.because
+        case spec.Skip(skip=condition) | spec.Keep(keep=condition):
+            is_skip = isinstance(rule, spec.Skip)
+            holds = compiler.condition(condition, (*loc, "skip" if is_skip else "keep"))
+            return lambda row: rule.because if holds(row) is is_skip else ""
         case spec.Cancelled():
             cancelled = compiler.condition(rule.cancelled, (*loc, "cancelled"))
 

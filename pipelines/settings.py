@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -30,20 +31,18 @@ EVERYTHING = "all"
 """The channel of addresses without a name, for every feed."""
 OWNER = "{owner}"
 """Stands in an address for the owner of a feed."""
-_ENTRY = re.compile(r"(?:(?P<names>[^\s=:/?#]+)=)?(?P<url>[A-Za-z][A-Za-z0-9.+-]*://\S+)")
-_NAME = re.compile(r"[\w.+-]+(?:@[\w.-]+)?")
+_NAME = r"[\w.+-]+(?:@[\w.-]+)?"
+_ENTRY = re.compile(rf"(?:(?P<names>{_NAME}(?:,{_NAME})*)=)?(?P<url>[A-Za-z][A-Za-z0-9.+-]*://\S+)")
 _MAIL = re.compile(r"[\w.+'-]+@[\w-]+(?:\.[\w-]+)+")
 _OPEN_QUERY = frozenset({"to", "cc", "bcc", "from", "reply", "name", "smtp", "format", "mode", "overflow"})
 _PLAIN_WORD = re.compile(r"#?[a-z]+(?:[-_.][a-z]+)*")
 _GOOGLE_SECRETS = ("private_key", "client_secret", "refresh_token")
 """The secrets in a credentials file of Google; the rest names the account, and is worth showing."""
+_LOG_FORMATS, _LOG_LEVELS = ("pretty", "json"), ("debug", "info", "warning", "error")
 _CHECKED = {
     "namespace": ("EVENTSYNC_NAMESPACE", "is longer than 200 characters"),
     "metrics_port": ("EVENTSYNC_METRICS_PORT", "is no port; write a number up to 65535, for example 9464"),
-    "trace_requests": (
-        "EVENTSYNC_TRACE_REQUESTS",
-        "is no share; write a number from 0 (none) to 1 (all), for example 0.01",
-    ),
+    "trace_requests": ("EVENTSYNC_TRACE_REQUESTS", "is no share; write a number from 0 (none) to 1 (all), for example 0.01"),
     "allow_private_images": ("EVENTSYNC_ALLOW_PRIVATE_IMAGES", "is neither yes nor no"),
 }
 """Fields of the settings that are checked by their types: the variable, and what is wrong with a value that does not fit."""
@@ -190,13 +189,11 @@ def read_channels(values: Mapping[str, str], cwd: Path, problems: list[str]) -> 
         if not line.lstrip().startswith("#"):
             entries += [(f"EVENTSYNC_NOTIFY_FILE: {file}:{number}", word) for word in line.split()]
     for where, entry in entries:
-        parsed = _ENTRY.fullmatch(entry)
-        names = (parsed["names"] or EVERYTHING).split(",") if parsed else []
-        if parsed is None or not all(map(_NAME.fullmatch, names)):
+        if parsed := _ENTRY.fullmatch(entry):
+            for name in (parsed["names"] or EVERYTHING).split(","):
+                channels.setdefault(name, []).append(SecretStr(parsed["url"]))
+        else:
             problems.append(f"{where}: is no address such as json://host.example.org/path or ops=mailtos://user:secret@host")
-            continue
-        for name in names:
-            channels.setdefault(name, []).append(SecretStr(parsed["url"]))
     return Channels({name: tuple(dict.fromkeys(addresses)) for name, addresses in channels.items()})
 
 
@@ -225,25 +222,14 @@ def _read_access(environment: _Environment) -> Access:
     )
     secrets = (salesforce.password, salesforce.security_token, salesforce.consumer_secret)
     mask = Mask(secret.get_secret_value() for secret in secrets)
-    mask.learn(_file_text(key_file), *_google_secrets(google.credentials))
+    # The source that needs a file reports one that cannot be read.
+    with suppress(OSError, ValueError):
+        mask.learn(key_file.read_text("utf-8") if key_file else "")
+    with suppress(OSError, ValueError):
+        content: Any = json.loads(google.credentials.read_text("utf-8")) if google.credentials else {}
+        parts = map(content.get, _GOOGLE_SECRETS) if isinstance(content, dict) else ()
+        mask.learn(*(part for part in parts if isinstance(part, str)))
     return Access(google, salesforce, mask)
-
-
-def _file_text(file: Path | None) -> str:
-    """Return the text of a file of secrets; the source that needs it reports one that cannot be read."""
-    try:
-        return file.read_text("utf-8") if file else ""
-    except (OSError, ValueError):
-        return ""
-
-
-def _google_secrets(file: Path | None) -> list[str]:
-    try:
-        content: Any = json.loads(_file_text(file))
-    except ValueError:
-        return []
-    secrets = map(content.get, _GOOGLE_SECRETS) if isinstance(content, dict) else ()
-    return [part for part in secrets if isinstance(part, str)]
 
 
 class Settings(BaseModel):
@@ -338,16 +324,14 @@ def current_settings() -> Settings:
 
 def _log(environment: _Environment) -> tuple[str, str]:
     """Return the format and the level; without a level a person at a terminal, who gets a report, sees warnings only."""
-    log_format, level = "pretty", ""
-    for word in environment.text("EVENTSYNC_LOG").replace(",", " ").split():
-        if word in {"pretty", "json"}:
-            log_format = word
-        elif word in {"debug", "info", "warning", "error"}:
-            level = word
-        else:
-            expected = "a format (pretty, json) nor a level (debug, info, warning, error)"
+    words = environment.text("EVENTSYNC_LOG").replace(",", " ").split()
+    formats, levels = ([word for word in words if word in known] for known in (_LOG_FORMATS, _LOG_LEVELS))
+    for word in words:
+        if word not in {*_LOG_FORMATS, *_LOG_LEVELS}:
+            expected = f"a format ({', '.join(_LOG_FORMATS)}) nor a level ({', '.join(_LOG_LEVELS)})"
             environment.problems.append(f"EVENTSYNC_LOG: {word!r} is neither {expected}")
-    return log_format, level or ("info" if log_format == "json" else "warning")
+    log_format = formats[-1] if formats else "pretty"
+    return log_format, levels[-1] if levels else "info" if log_format == "json" else "warning"
 
 
 def _base_url(environment: _Environment) -> str:

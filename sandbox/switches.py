@@ -64,7 +64,7 @@ Faults = Annotated[tuple[FaultKind, ...], BeforeValidator(lambda value: value.sp
 
 
 def _switch(default: object, says: str, *bounds: int) -> Any:
-    """Return a switch's field with its line in the reference; `bounds`: the least and the most of a number."""
+    """Return a switch's field with its line in docs/sandbox.md; `bounds`: the least and the most of a number."""
     least, most = bounds or (None, None)
     return Field(default, description=says, ge=least, le=most)
 
@@ -200,18 +200,6 @@ def _problem(error: ErrorDetails) -> str:
 def format_switches(switches: Switches) -> dict[str, str]:
     """Return every switch's name and value, as `parse_switches` would read them back."""
     return {name: _format(getattr(switches, name)) for name in _FIELDS}
-
-
-def reference() -> str:
-    """Return the table of the documentation: one line of Markdown per switch, in the order of the class."""
-    lines = ["| switch | values (default first) | what it decides |", "|---|---|---|"]
-    for name, one in _FIELDS.items():
-        default, words = _format(one.default), _words(name)
-        values = f"`{default}`; {_accepted(name)}"
-        if get_origin(one.annotation) is Literal:
-            values = _join((default, *(word for word in words if word != default)))
-        lines.append(f"| `{name}` | {values} | {one.description} |")
-    return "\n".join(lines)
 
 
 def _words(name: str) -> list[str]:

@@ -10,7 +10,7 @@ import zoneinfo
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sandbox.answers import invalid
 from sandbox.store import SLUGS
@@ -71,8 +71,7 @@ _EVENT_FIELDS: Final = (
 """The fields of the create payload that the specification names."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewEvent:
+class NewEvent(NamedTuple):
     """A valid payload. `starts_at`: seconds since the epoch."""
 
     channel_id: int

@@ -298,58 +298,96 @@ async def _not_recorded(_intent: Intent) -> None:
     """Where no ledger counts attempts."""
 
 
-class Delivery:
-    """Delivers intents over one route. `post` sends one request and reads its answer; it never raises for an answer.
+class EventApi:
+    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
+
+    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
+    limits are applied per route (spec, Limits). Its `circuit` breaker stops the creation of events in an outage.
 
     `record` is awaited before each further attempt of an intent that may have created an event already. `aside` are the
     entries that wait until they ask again about a 409: they need no slot; `on_aside` is called when one is added.
     """
 
-    def __init__(
-        self, post: Callable[[Intent, MayLeave], Awaitable[Meaning | None]], route: Route, circuit: CircuitBreaker
-    ) -> None:
-        self._post = post
-        self._route = route
-        self._clock = route.limiter.clock
-        self._circuit = circuit
+    def __init__(self, http: ServiceHttp, *, limiter: RateLimiter, policy: RetryPolicy) -> None:
+        self.limiter = limiter
         self.record: Callable[[Intent], Awaitable[None]] = _not_recorded
         self.aside: set[int] = set()
         self.on_aside: Callable[[], None] = lambda: None
+        self._http = http
+        self._clock = limiter.clock
+        self._events_url = http.url("/events")
+        self._events = Route(http, limiter, policy, scope="events:create", has_channels=True)
+        self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
         self._barred: dict[int, Postponed] = {}
         self._keys_of_events: dict[int, IdempotencyKey] = {}
         self._keys_of_failures: dict[str, IdempotencyKey] = {}
+        self.uploader = Uploader(self._events.sibling("POST /media"))
+
+    @property
+    def stopped(self) -> SyncError | None:
+        """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
+        return self._events.closed or self.circuit.cause
 
     async def deliver(self, intent: Intent) -> Verdict:
-        """Return what became of `intent`; every request sends the same key and body. Never raises for a row's fate.
+        """Create one event, insisting within the policy, and return what became of `intent`. Never raises for the row's fate.
 
+        Every request sends the same key and body. A cancelled call may have created the event: its intent is unanswered.
         Once the key lacks the scope for a channel, its further intents are postponed without a request.
         """
         barred = self._barred.get(intent.channel_id)
         if barred is not None:
             return replace(barred, attempts=0)
-        state = DeliveryState(intent, self._route.policy, started=self._clock())
+        state = DeliveryState(intent, self._events.policy, started=self._clock())
         last_failure = ""
         try:
             met = await self._attempt(state)
             while not state.is_settled(met, self._clock()):
-                is_probing = self._circuit.is_probing(intent.entry_id)
-                wait_s = state.wait_s(met, state.policy.probing if is_probing else state.policy, self._route.timing.random)
+                is_probing = self.circuit.is_probing(intent.entry_id)
+                wait_s = state.wait_s(met, state.policy.probing if is_probing else state.policy, self._events.timing.random)
                 if state.is_spent(self._clock(), wait_s):
                     break
                 await self._rest(state, wait_s)
                 met = await self._attempt(state)
             last_failure = in_short(met.answer) if met.kind in FAILURES else ""
         finally:
-            self._circuit.leave(intent.entry_id, last_failure)
+            self.circuit.leave(intent.entry_id, last_failure)
         return self._verdict(state, met)
+
+    async def channels(self) -> dict[str, int]:
+        """Return the ids of all channels available to the key's owner, by slug; errors as `Route.get` names them."""
+        return await lists.channels(self._events.sibling("GET /channels", "channels:read"))
+
+    async def classifications(self) -> Classifications:
+        """Return the classification list, asked without the key first; errors as `Route.get` names them."""
+        # A refusal with the key closes a route, one without it must not.
+        return await lists.classifications(*(self._events.sibling("GET /classifications") for _ in range(2)))
+
+    async def contract(self, etag: str = "") -> PageBody | NoPage | None:
+        """Return the service's OpenAPI page, asked once, without the key; None where it is still the one of `etag`."""
+        return await fetch_page(self._http, etag)
+
+    def events(self) -> EventList:
+        """Return the list of the account's events, to be read once; nothing is asked yet."""
+        return EventList(self._events.sibling("GET /events"))
+
+    async def probe(self) -> Meaning:
+        """Send one event without any field, which the service must refuse (spec, Event), and return what it answers.
+
+        No idempotency key goes along, so that no row's key is used up.
+        """
+        request = self._http.request("POST", self._events_url, content=b"{}", headers={"content-type": "application/json"})
+        answer = await self._http.exchange(request, attempt_s=self._events.policy.attempt_s)
+        if isinstance(answer, HttpAnswer):
+            return interpret(answer, self.limiter.timing.now())
+        return answer or Meaning(AnswerKind.NOT_REACHED, Answer(0, "not_sent"))
 
     async def _attempt(self, state: DeliveryState) -> Meaning:
         """Send one attempt that counts, once the circuit breaker and the rate limiter let it go."""
         while True:
-            cause = await self._circuit.admit(state.intent.entry_id)
+            cause = await self.circuit.admit(state.intent.entry_id)
             if cause is not None:
                 return Meaning(AnswerKind.CLOSED, Answer(0, "not_sent", str(cause)), cause=cause)
-            meaning = await self._route.pass_through(partial(self._send, state))
+            meaning = await self._events.pass_through(partial(self._send, state))
             if meaning.kind is not AnswerKind.CIRCUIT_OPEN:
                 return meaning
 
@@ -360,12 +398,12 @@ class Delivery:
         if not state.is_recorded:
             await self.record(state.intent)
             state.is_recorded = True
-        if not self._circuit.take(state.intent.entry_id):
+        if not self.circuit.take(state.intent.entry_id):
             return Meaning(AnswerKind.CIRCUIT_OPEN, Answer(0, "not_sent"))
         try:
-            meaning = await self._post(state.intent, may_leave)
+            meaning = await self._post_event(state.intent, may_leave)
         finally:
-            self._circuit.back()
+            self.circuit.back()
         if meaning is None:
             state.is_recorded = True
             return None
@@ -376,9 +414,9 @@ class Delivery:
         # A failure that is stored under the row's key shows that the service works; a gateway gives all rows the same request id.
         is_own = state.is_repeated and self._keys_of_failures.setdefault(request_id, key) == key
         if meaning.kind in FAILURES and not is_own:
-            self._circuit.failed(state.intent.entry_id, state.attempts)
+            self.circuit.failed(state.intent.entry_id, state.attempts)
         elif meaning.kind not in _NEUTRAL:
-            self._circuit.passed()
+            self.circuit.passed()
         return meaning
 
     async def _rest(self, state: DeliveryState, wait_s: float) -> None:
@@ -386,12 +424,12 @@ class Delivery:
         state.spent_s += wait_s
         is_used = state.last is not None and state.last.kind in {AnswerKind.KEY_USED, AnswerKind.IN_PROGRESS}
         if not is_used or len(self.aside) >= MOST_ASIDE:
-            await self._route.timing.sleep(wait_s)
+            await self._events.timing.sleep(wait_s)
             return
         self.aside.add(state.intent.entry_id)
         self.on_aside()
         try:
-            await self._route.timing.sleep(wait_s)
+            await self._events.timing.sleep(wait_s)
         finally:
             self.aside.discard(state.intent.entry_id)
 
@@ -424,7 +462,7 @@ class Delivery:
             case AnswerKind.NO_ACCESS:
                 return Blocked(answer, *counts, *flags)
             case AnswerKind.SCOPE_MISSING:
-                missing = self._route.scope_missing(answer, state.intent.channel_id)
+                missing = self._events.scope_missing(answer, state.intent.channel_id)
                 self._barred.setdefault(state.intent.channel_id, Postponed(answer, missing))
                 return Postponed(answer, missing, *counts, *flags)
             case AnswerKind.KEY_USED | AnswerKind.IN_PROGRESS:
@@ -434,11 +472,11 @@ class Delivery:
                 return Postponed(state.last.answer if state.last else answer, cause, *counts, *flags)
             case AnswerKind.TOO_LATE:
                 return Uncertain(answer, *counts)
-            case _ if self._route.closed is None and state.has_left:
+            case _ if self._events.closed is None and state.has_left:
                 message = f"{_STORED_FAILURE}: {answer.message}" if state.is_repeated else answer.message
                 return Uncertain(replace(answer, message=message), *counts)
             case _:
-                cause = self._route.closed or self._circuit.cause or unavailable(answer, state.attempts)
+                cause = self._events.closed or self.circuit.cause or unavailable(answer, state.attempts)
                 return Postponed(answer, cause, *counts, *flags)
 
     def _used_key(self, state: DeliveryState, met: Meaning) -> Verdict:
@@ -451,70 +489,6 @@ class Delivery:
             return Uncertain(met.answer, *counts)
         # Where the key was refused before, its refusal may still hold the key, and the row may be nowhere.
         return (Conflict if was_refused else Unconfirmed)(met.answer, *counts)
-
-
-class EventApi:
-    """Asks and delivers through `http` (see `open_http`), which stays the caller's to close.
-
-    `limiter` spaces the creation of events, one for all requests in flight; the other routes get limiters of its kind, as
-    limits are applied per route (spec, Limits).
-    Its `circuit` breaker stops the creation of events in an outage.
-    """
-
-    def __init__(
-        self,
-        http: ServiceHttp,
-        *,
-        limiter: RateLimiter,
-        policy: RetryPolicy,
-    ) -> None:
-        self.limiter = limiter
-        self._http = http
-        self._events_url = http.url("/events")
-        self._events = Route(http, limiter, policy, scope="events:create", has_channels=True)
-        self.circuit = CircuitBreaker(limiter.clock, lambda: limiter.concurrency.room)
-        self.delivery = Delivery(self._post_event, self._events, self.circuit)
-        self.uploader = Uploader(self._events.sibling("POST /media"))
-
-    @property
-    def stopped(self) -> SyncError | None:
-        """Why no event is sent any more (key, redirect, pause, outage), or None while the route is open."""
-        return self._events.closed or self.circuit.cause
-
-    async def deliver(self, intent: Intent) -> Verdict:
-        """Create one event, insisting within the policy. Never raises for the row's fate; cancelling it is safe.
-
-        A cancelled call may have created the event: its intent is unanswered.
-        """
-        return await self.delivery.deliver(intent)
-
-    async def channels(self) -> dict[str, int]:
-        """Return the ids of all channels available to the key's owner, by slug; errors as `Route.get` names them."""
-        return await lists.channels(self._events.sibling("GET /channels", "channels:read"))
-
-    async def classifications(self) -> Classifications:
-        """Return the classification list, asked without the key first; errors as `Route.get` names them."""
-        # A refusal with the key closes a route, one without it must not.
-        return await lists.classifications(*(self._events.sibling("GET /classifications") for _ in range(2)))
-
-    async def contract(self, etag: str = "") -> PageBody | NoPage | None:
-        """Return the service's OpenAPI page, asked once, without the key; None where it is still the one of `etag`."""
-        return await fetch_page(self._http, etag)
-
-    def events(self) -> EventList:
-        """Return the list of the account's events, to be read once; nothing is asked yet."""
-        return EventList(self._events.sibling("GET /events"))
-
-    async def probe(self) -> Meaning:
-        """Send one event without any field, which the service must refuse (spec, Event), and return what it answers.
-
-        No idempotency key goes along, so that no row's key is used up.
-        """
-        headers = {"content-type": "application/json"}
-        answer = await self._http.exchange(self._http.request("POST", self._events_url, content=b"{}", headers=headers))
-        if isinstance(answer, HttpAnswer):
-            return interpret(answer, self.limiter.timing.now())
-        return answer or Meaning(AnswerKind.NOT_REACHED, Answer(0, "not_sent"))
 
     async def _post_event(self, intent: Intent, may_leave: MayLeave) -> Meaning | None:
         headers = {"content-type": "application/json", "idempotency-key": intent.key}

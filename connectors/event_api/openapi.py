@@ -295,10 +295,6 @@ def _path_of(server: object) -> str:
 
 
 def _is_bearer(scheme: Node) -> bool:
-    match scheme.get("type"):
-        case "http":
-            return str(scheme.get("scheme")).lower() == "bearer"
-        case "apiKey":
-            return scheme.get("in") == "header" and str(scheme.get("name")).lower() == "authorization"
-        case kind:
-            return kind in {None, "oauth2", "openIdConnect"}
+    if scheme.get("type") == "apiKey":
+        return (scheme.get("in"), str(scheme.get("name")).lower()) == ("header", "authorization")
+    return scheme.get("type") != "mutualTLS" and str(scheme.get("scheme", "bearer")).lower() == "bearer"

@@ -30,10 +30,7 @@ from pydantic import SecretStr
 
 from connectors.masking import Mask
 from mappings.errors import PermanentError, TransientError
-from mappings.outcome import RowLocation, SourceRow
-
-PlainRecord = tuple[int, list[str]] | SourceRow
-"""A record of a text file: the number of its line and its cells, or a row where something is wrong with it."""
+from mappings.outcome import SourceRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +74,6 @@ class Reading:
         blank = dict.fromkeys(columns, "")
         rows = (replace(row, cells={**row.cells, **blank}) for row in self.rows)
         return replace(self, columns=self.columns + columns, rows=rows)
-
-
-class PlainRows(Iterator[SourceRow]):
-    """Rows that are made as they are asked for, of `records`: a line's number and its cells in the order of `columns`, or a row.
-
-    A reader that knows most records from earlier takes these instead, and makes rows of the others (budget 2).
-    """
-
-    def __init__(self, records: Iterator[PlainRecord], columns: tuple[str, ...], name: str) -> None:
-        self.records = records
-        self.columns = columns
-        self._name = name
-
-    def __next__(self) -> SourceRow:
-        return self.row(next(self.records))
-
-    def row(self, record: PlainRecord) -> SourceRow:
-        """Make the row of a record."""
-        if isinstance(record, SourceRow):
-            return record
-        number, cells = record
-        return SourceRow(RowLocation(f"{self._name}:{number}", number), dict(zip(self.columns, cells, strict=True)))
 
 
 def unchanged(columns: tuple[str, ...], cursor: str, name: str) -> Reading:

@@ -13,18 +13,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, assert_never
 
-from mappings.compiler.base import (
-    CompiledValue,
-    Compiler,
-    Flow,
-    Holds,
-    RowState,
-    ValueCompiler,
-    Watch,
-    nothing,
-    read_cell,
-    unknown_name,
-)
+from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
     Expand,
     FirstDay,
@@ -37,7 +26,6 @@ from mappings.compiler.expand import (
     compile_recurrence,
     is_of_item,
 )
-from mappings.compiler.moments import compile_instant, compile_moment
 from mappings.compiler.payload import Payload, Validator
 from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
@@ -49,11 +37,10 @@ from mappings.reasons import REASON_TEXTS, Reason, ReasonCode, Refusal, did_you_
 from mappings.row_key import NO_KEY, RowKey, row_digester
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
-from mappings.spec.values import At, Fields, InZoneValue
+from mappings.spec.values import Fields
 from mappings.steps.step import Kind
 from mappings.zones import EndOfDay, find_zone
 
-_VALUE_COMPILERS: Mapping[type, ValueCompiler] = {**VALUE_COMPILERS, At: compile_moment, InZoneValue: compile_instant}
 BLANK = "blank row"
 """The label of rows whose cells are all blank."""
 _ONCE = (spec.Explode, spec.Recur, spec.Group, spec.Duplicates, spec.WindowRule)
@@ -126,12 +113,10 @@ def _compile_grouping(compiler: Compiler, grouping: spec.Grouping, event: Fields
 def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancelled | spec.Assert, loc: Loc) -> LeaveOut:
     """Compile a rule that looks at the cells and values of a row or of one of its events."""
     match rule:
-        case spec.Skip():
-            skipped = compiler.condition(rule.skip, (*loc, "skip"))
-            return lambda row: rule.because if skipped(row) else ""
-        case spec.Keep():
-            wanted = compiler.condition(rule.keep, (*loc, "keep"))
-            return lambda row: "" if wanted(row) else rule.because
+        case spec.Skip(skip=condition) | spec.Keep(keep=condition):
+            is_skip = isinstance(rule, spec.Skip)
+            holds = compiler.condition(condition, (*loc, "skip" if is_skip else "keep"))
+            return lambda row: rule.because if holds(row) is is_skip else ""
         case spec.Cancelled():
             cancelled = compiler.condition(rule.cancelled, (*loc, "cancelled"))
 
@@ -412,7 +397,7 @@ def compile_with_problems(
     `watch` is called for every step that a row passes.
     """
     explode = mapping.rule(spec.Explode)
-    compiler = Compiler(mapping.let, mapping.tables, directory.channels, _VALUE_COMPILERS, compile_condition, watch, as_of)
+    compiler = Compiler(mapping.let, mapping.tables, directory.channels, VALUE_COMPILERS, compile_condition, watch, as_of)
     rules = compile_rules(compiler, mapping, as_of)
     payload = Payload(compiler, mapping.event)
     columns = compiler.columns | {column.column for column in mapping.key_columns}

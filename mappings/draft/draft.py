@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mappings.compiler.mapper import RowMapper, compile_with_problems
+from mappings.compiler.mapper import compile_with_problems
 from mappings.draft.columns import Column, Role, read_columns
 from mappings.draft.guesses import (
     UNKNOWN,
@@ -30,7 +30,7 @@ from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes
 from mappings.event import Directory
 from mappings.lint.warnings import FILL_IN_NAME
-from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, SourceRow
 from mappings.yaml.loader import parse_feed
 
 _MOST_MAPPED = 40
@@ -105,7 +105,7 @@ def draft_feed(sample: SourceSample, feed: str, *, zone: str = "", order: str = 
     )
     if not is_calendar:
         guesses += _left_aside(columns, roles, guesses)
-    return text, (*sample.source.guesses(), *_overwritten(columns), *guesses)
+    return text, (*sample.source.guesses(), *guesses)
 
 
 def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
@@ -121,14 +121,6 @@ def _field_guesses(roles: Mapping[Role, RoleGuess]) -> Iterator[Guess]:
         guess = roles.get(role)
         if guess is not None and (role is not Role.CATEGORY or len(guess.column.parts) <= _MOST_MAPPED):
             yield Guess(about, guess.column.name, guess.surety, guess.why + to_do)
-
-
-def _overwritten(columns: Sequence[Column]) -> Iterator[Guess]:
-    """Yield a doubt for each name in the header that is one of its own column's values: it may have been typed over."""
-    for column in columns:
-        if times := column.counts[column.name]:
-            why = f"the column's name is also its value in {times:,} rows: typed over? Then say header: {{row: 1, names: [...]}}"
-            yield Guess("source.header", column.name, "unsure", why)
 
 
 def _left_aside(columns: Sequence[Column], roles: Mapping[Role, RoleGuess], guesses: Sequence[Guess]) -> Iterator[Guess]:
@@ -227,46 +219,31 @@ def with_examples(text: str, path: Path, rows: Sequence[Mapping[str, str]]) -> s
     """
     mapping = parse_feed(text, path)
     mapper, _ = compile_with_problems(mapping, Directory())
-    tried = [(row, each[0]) for row in rows[:_TRIED] if len(each := mapper.outcomes(_sample_row(mapper, row))) == 1]
-    payloads = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]
-    moment = payloads[0][1]["startAt"] if payloads else _ANY_DAY
-    as_of = [f'    as_of: "{moment}"'] if mapping.needs_the_moment else []
-    lines: list[str] = []
-    handy = [(row, payload) for row, payload in payloads if _is_handy(mapper, row)]
-    if handy:
-        row, payload = max(handy, key=lambda one: sum(map(bool, one[0].values())))
-        event = {name: str(payload[name]) for name in _FIELDS_SHOWN if name in payload}
-        lines += [*_cells(mapper, row), *as_of, f"    event: {flow(event)}"]
-    refused = [(row, outcome) for row, outcome in tried if isinstance(outcome, Rejection) and _is_handy(mapper, row)]
-    if tried and not refused:
-        row = {**tried[0][0], **dict.fromkeys((part.column for part in mapping.key_columns), "")}
-        outcome = mapper(_sample_row(mapper, row))
-        if isinstance(outcome, Rejection):
-            lines.append("  # no row of the sample is rejected: this one has lost its key")
-            refused = [(row, outcome)]
+
+    def outcomes_of(cells: dict[str, str]) -> Sequence[RowOutcome]:
+        return mapper.outcomes(SourceRow(RowLocation("sample"), dict.fromkeys(mapper.columns, "") | cells))
+
+    read = [{name: cell for name, cell in row.items() if name in mapper.columns} for row in rows[:_TRIED]]
+    short = [row for row in read if all(len(cell) <= _LONGEST_CELL and not _SURROGATE.search(cell) for cell in row.values())]
+    tried = [(row, outcomes[0]) for row in short if len(outcomes := outcomes_of(row)) == 1]
+    events = [(row, orjson.loads(outcome.body)) for row, outcome in tried if isinstance(outcome, MappedRow)]
+    refused = [(row, outcome) for row, outcome in tried if isinstance(outcome, Rejection)]
+    is_keyless = bool(tried) and not refused
+    if is_keyless:
+        row = tried[0][0] | dict.fromkeys((part.column for part in mapping.key_columns), "")
+        refused = [(row, outcome) for outcome in outcomes_of(row) if isinstance(outcome, Rejection)]
+    shown: list[tuple[dict[str, str], str, dict[str, str]]] = []
+    if events:
+        row, payload = max(events, key=lambda one: sum(map(bool, one[0].values())))
+        shown.append((row, "event", {name: str(payload[name]) for name in _FIELDS_SHOWN if name in payload}))
     for row, rejection in refused[:1]:
-        rejected = {reason.field: reason.code.value for reason in rejection.reasons}
-        lines += [*_cells(mapper, row), *as_of, f"    rejected: {flow(rejected)}"]
-    return "\n".join([text.rstrip("\n"), "", "examples:", *lines]) + "\n" if lines else text
-
-
-def _sample_row(mapper: RowMapper, cells: Mapping[str, str]) -> SourceRow:
-    """Return a row as an example gives it: only the columns that the mapping reads."""
-    return SourceRow(RowLocation("sample"), {name: cells.get(name, "") for name in mapper.columns})
-
-
-def _cells(mapper: RowMapper, row: Mapping[str, str]) -> Iterator[str]:
-    yield "  - row:"
-    used = [name for name in row if name in mapper.columns and row[name]]
-    yield from (f"      {flow(name)}: {flow(row[name])}" for name in used)
-    if not used:
-        yield f'      {flow(min(mapper.columns))}: "" # a row without a single cell'
-
-
-def _is_handy(mapper: RowMapper, row: Mapping[str, str]) -> bool:
-    """Whether a row is fit to be shown: no page of text, no half of a character."""
-    cells = [row.get(name, "") for name in mapper.columns]
-    return all(len(cell) <= _LONGEST_CELL and not _SURROGATE.search(cell) for cell in cells)
+        shown.append((row, "rejected", {reason.field: reason.code.value for reason in rejection.reasons}))
+    return text + _TEMPLATES.get_template("examples.yaml.jinja").render(
+        examples=shown,
+        as_of=(events[0][1]["startAt"] if events else _ANY_DAY) if mapping.needs_the_moment else "",
+        is_keyless=is_keyless,
+        any_column=min(mapper.columns),
+    )
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

@@ -49,17 +49,13 @@ class RoleGuess:
     why: str
 
 
-def _is_day(column: Column) -> bool:
-    return column.times is not None and not column.times.is_time
+def _holds(*kinds: str) -> Callable[[Column], bool]:
+    return lambda column: column.times is not None and column.times.kind in kinds
 
 
-def _is_clock(column: Column) -> bool:
-    return column.times is not None and column.times.is_time
-
-
-def _is_last_day(column: Column) -> bool:
-    times = column.times
-    return times is not None and not times.is_time and not any(way.kind in ("dates", "date_range") for way in times.ways)
+_is_clock = _holds("time", "clock", "clock_range")
+_is_last_day = _holds("date", "datetime", "moment")
+_is_day = _holds("date", "datetime", "moment", "dates", "date_range")
 
 
 def _is_zone(column: Column) -> bool:
@@ -78,10 +74,6 @@ def _is_page(column: Column) -> bool:
     return column.urls >= 0.5 and column.pictures * 2 < len(column.filled)
 
 
-def _is_few(column: Column) -> bool:
-    return column.is_text and 0 < len(column.parts) <= _FEW
-
-
 def _is_words(column: Column) -> bool:
     return column.is_text and not column.is_counting
 
@@ -98,8 +90,7 @@ _PARTS: tuple[tuple[Role, frozenset[Role], Callable[[Column], bool]], ...] = (
     (Role.START, frozenset({Role.CLOCK}), _is_day),
     (Role.CITY, frozenset(), _is_words),
     (Role.COUNTRY, frozenset(), _is_words),
-    (Role.CATEGORY, frozenset(), _is_few),
-    (Role.STATUS, frozenset(), _is_few),
+    *((role, frozenset(), lambda column: column.is_text and len(column.parts) <= _FEW) for role in (Role.CATEGORY, Role.STATUS)),
     (Role.PRICE, frozenset(), lambda column: bool(column.filled)),
     *((role, frozenset[Role](), _is_words) for role in (Role.DESCRIPTION, Role.VENUE, Role.ADDRESS, Role.TITLE)),
 )
@@ -118,7 +109,7 @@ def guess_roles(columns: Sequence[Column]) -> dict[Role, RoleGuess]:
             clear = sum(weight for named_role, weight in best.roles.items() if named_role in names | _FRIENDS)
             found[role] = RoleGuess(best, "sure" if clear >= 0.99 else "likely", f'"{best.name}" is called so')
             free.remove(best)
-    words = sorted(filter(_is_words, free), key=_wordiness, reverse=True)
+    words = sorted(filter(_is_words, free), key=lambda column: sum(map(len, column.counts)), reverse=True)
     pages = [column for column in free if column.urls >= 0.9 and not column.pictures]
     for role, fitting in ((Role.START, list(filter(_is_day, free))), (Role.TITLE, words), (Role.URL, pages)):
         if role not in found and fitting:
@@ -132,10 +123,6 @@ def _clearness(column: Column, names: frozenset[Role]) -> tuple[float, float]:
     clear = max(weight for role, weight in column.roles.items() if role in names)
     other = max((weight for role, weight in column.roles.items() if role not in names), default=0.0)
     return clear - other / 4, len(column.filled) / len(column.cells)
-
-
-def _wordiness(column: Column) -> float:
-    return sum(map(len, column.filled)) / len(column.filled) * len(column.counts)
 
 
 def agreed_order(columns: Sequence[Column]) -> tuple[str, str]:

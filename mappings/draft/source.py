@@ -263,9 +263,6 @@ def _guess_delimited(content: bytes, *, is_whole: bool) -> SourceGuess:
         settings["encoding"] = encoding
     if delimiter not in {",", "\t"}:
         settings["delimiter"] = delimiter
-    doubles, singles = (text.count(f"{delimiter}{quote}") + text.count(f"\n{quote}") for quote in ('"', "'"))
-    if singles > 3 and not doubles:
-        settings["quote"] = "'"
     if number != 1:
         settings["header"] = {"row": number}
     even = f"{widths.count(width)} of {len(widths)} rows have {width} cells each"

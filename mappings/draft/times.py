@@ -161,16 +161,10 @@ def _parts(text: str, by: tuple[str, ...]) -> list[str]:
 
 def _clocks_in_words(texts: Sequence[str]) -> Iterator[TimeForm]:
     """Yield the step for times that no single format reads (19 Uhr 30, kl. 19), or for beginnings and ends (7-9pm)."""
-    spans = [span for text in texts if (span := _clock_span(text)) is not None]
+    form = TimeForm("clock", read_clock_span)
+    spans = [read_clock_span(text) for text in texts if form.fits(text)]
     if spans:
-        yield TimeForm("clock_range" if any(end is not None for _, end in spans) else "clock", _clock_span)
-
-
-def _clock_span(text: str) -> tuple[object, object] | None:
-    try:
-        return read_clock_span(text)
-    except NotRealError:
-        return None
+        yield replace(form, kind="clock_range") if any(span and span[1] for span in spans) else form
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,24 +235,24 @@ def find_times(cells: Sequence[str]) -> ColumnTimes | None:
     with_digits = [text for text in texts if len(text) <= _LONGEST and any(map(str.isdigit, text))]
     if not with_digits or len(with_digits) < _ENOUGH * len(texts):
         return None
-    seen = _see(texts, _forms_of_one)
-    if seen is None or seen.share < 1:
-        seen = _better(seen, _see(texts, _forms_of_lists))
-        seen = _better(seen, _see(texts, _forms_of_ranges))
-    if seen is not None and seen.share == 1:
-        return seen
+    best: ColumnTimes | None = None
+    for seen in _readings(texts):
+        if seen is not None and (best is None or seen.fitting > best.fitting):
+            best = seen
+        if best is not None and best.share == 1:
+            break
+    return best if best is not None and best.share >= _ENOUGH else None
+
+
+def _readings(texts: Sequence[str]) -> Iterator[ColumnTimes | None]:
+    """Yield what the cells say if each is one day or time, a list, a range, the beginning of a range of times, or in words."""
+    for find_forms in (_forms_of_one, _forms_of_lists, _forms_of_ranges):
+        yield _see(texts, find_forms)
     begins = [found[1] if len(text) <= _LONGEST and (found := _RANGE.fullmatch(text)) else text for text in texts]
     ranges = _see(begins, _forms_of_one) if begins != texts else None
-    if ranges is not None and ranges.is_time:
-        seen = _better(seen, replace(ranges, is_range=True))
+    yield replace(ranges, is_range=True) if ranges is not None and ranges.is_time else None
     spoken = _see(texts, _clocks_in_words)
-    if spoken is not None:
-        seen = _better(seen, replace(spoken, is_range=spoken.kind == "clock_range"))
-    return seen if seen is not None and seen.share >= _ENOUGH else None
-
-
-def _better(one: ColumnTimes | None, other: ColumnTimes | None) -> ColumnTimes | None:
-    return other if one is None or (other is not None and other.fitting > one.fitting) else one
+    yield spoken and replace(spoken, is_range=spoken.kind == "clock_range")
 
 
 def _see(texts: Sequence[str], find_forms: Callable[[Sequence[str]], Iterable[TimeForm]]) -> ColumnTimes | None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from mappings.event import REQUIRED_FIELDS, ApproxLocation, City, Event, Offer, judge
 from mappings.lookup_table import Table
-from mappings.outgoing import JsonKind, Outgoing, outgoing_of
+from mappings.outgoing import Outgoing, outgoing_of
 from mappings.positions import Loc, MappingProblem, walk
 from mappings.reasons import ReasonCode, did_you_mean
 from mappings.spec.feed import FeedMapping
@@ -45,37 +46,30 @@ def find_problems(document: Mapping[str, Any], tables: Mapping[str, Table]) -> I
 
 def find_endless_names(let: object) -> Iterator[MappingProblem]:
     """Yield the named values that need themselves, and those that grow too large once what they use is put in its place."""
-    values: dict[str, Any] = let if isinstance(let, dict) else {}
-    sizes: dict[str, tuple[int, int] | None] = {}
-    for name in values:
-        yield from _measure(name, (), values, sizes)
-
-
-def _measure(
-    name: str, outer: tuple[str, ...], let: Mapping[str, Any], sizes: dict[str, tuple[int, int] | None]
-) -> Iterator[MappingProblem]:
-    """Count the parts of a named value with all that it uses, and their depth; None where a problem is reported already."""
-    if name in outer:
-        sizes[name] = None
-        shown = " -> ".join(f"${each}" for each in (*outer[outer.index(name) :], name))
-        yield MappingProblem(("let", name), f"the named values go in a circle: {shown}")
-    if name in sizes:
-        return
-    parts = [(len(loc) + 1, node) for loc, node in walk(let[name])]
-    size, depth = len(parts), max(at for at, _ in parts)
-    for at, node in parts if len(outer) < _MOST_LEVELS else ():
-        if isinstance(node, str) and node.startswith("$") and node[1:] in let:
-            yield from _measure(node[1:], (*outer, name), let, sizes)
-            inner = sizes[node[1:]]
-            if inner is None:
-                sizes[name] = None
-                return
-            size, depth = size + inner[0], max(depth, at + inner[1])
-    sizes[name] = (size, depth)
-    if size > _MOST_VALUES or depth > _MOST_LEVELS or len(outer) == _MOST_LEVELS:
-        sizes[name] = None
-        message = f"the named values used here repeat each other more than {_MOST_VALUES:,} times, or nest too deeply"
-        yield MappingProblem(("let", name), message, "name fewer values one by means of the other")
+    values = let if isinstance(let, dict) else {}
+    parts = {name: [(len(loc) + 1, node) for loc, node in walk(value)] for name, value in values.items()}
+    uses = {
+        name: [(at, node[1:]) for at, node in nodes if isinstance(node, str) and node.startswith("$") and node[1:] in values]
+        for name, nodes in parts.items()
+    }
+    names: list[str] = []
+    while len(names) < len(values):
+        try:
+            names = list(TopologicalSorter({name: [used for _, used in places] for name, places in uses.items()}).static_order())
+        except CycleError as error:
+            circle = error.args[1][::-1]
+            shown = " -> ".join(f"${name}" for name in circle)
+            yield MappingProblem(("let", circle[0]), f"the named values go in a circle: {shown}")
+            uses[circle[0]] = []
+    sizes: dict[str, tuple[int, int]] = {}
+    for name in names:
+        size = len(parts[name]) + sum(sizes[used][0] for _, used in uses[name])
+        depth = max([at for at, _ in parts[name]] + [at + sizes[used][1] for at, used in uses[name]])
+        sizes[name] = size, depth
+        is_reported = any(sizes[used][0] > _MOST_VALUES or sizes[used][1] > _MOST_LEVELS for _, used in uses[name])
+        if (size > _MOST_VALUES or depth > _MOST_LEVELS) and not is_reported:
+            message = f"the named values used here repeat each other more than {_MOST_VALUES:,} times, or nest too deeply"
+            yield MappingProblem(("let", name), message, "name fewer values one by means of the other")
 
 
 def item_names(document: object) -> frozenset[str]:
@@ -141,8 +135,14 @@ _ENTRY_WORDS = {"offers": ("when", "require")}
 """The keys of an object in a list that are no fields of it."""
 _IN_AN_OBJECT = "one text belongs into approxLocation.city.placeId; a lookup with several result columns gives an object"
 _IN_OFFERS = "write each offer as an object: [{name: ..., url: ...}]; of a list in a cell, for_each gives one for each item"
-_SHOWN: Mapping[JsonKind, str] = {"array": "a list", "string": "a text", "boolean": "yes or no", "object": "one object"}
-_SEVERAL: Mapping[JsonKind, str] = {"array": "lists", "string": "texts", "boolean": "yes and no"}
+_TAKEN = {
+    "approxLocation": ("an object", _IN_AN_OBJECT),
+    "approxLocation.city": ("an object", _IN_AN_OBJECT),
+    "offers": ("a list of objects", _IN_OFFERS),
+}
+"""What the service takes in a field, and what to do."""
+_ONE = {"string": "a text", "boolean": "yes or no", "object": "an object", "array": "a list"}
+_SEVERAL = {"string": "texts", "boolean": "yes and no", "object": "objects", "array": "lists"}
 
 
 def find_misfit_fields(mapping: FeedMapping) -> Iterator[MappingProblem]:
@@ -204,18 +204,15 @@ def _unknown(name: str, path: str, loc: Loc, extra: tuple[str, ...]) -> Iterator
 
 def _other_kind(sent: Outgoing, path: str, loc: Loc) -> Iterator[MappingProblem]:
     """Yield that another thing would be sent in every row in the place of an object, or of a list of objects."""
-    if sent.kind is None:
+    if path not in _TAKEN or sent.kind is None:
         return
-    given = _SHOWN.get(sent.kind, "a number")
-    if path in {"approxLocation", "approxLocation.city"} and sent.kind != "object":
-        yield MappingProblem(loc, f"{path} is an object, and this gives {given}", _IN_AN_OBJECT)
-    elif path == "offers" and sent.kind != "array":
-        yield MappingProblem(loc, f"{path} is a list of objects, and this gives {given}", _IN_OFFERS)
-    elif path == "offers":
+    taken, hint = _TAKEN[path]
+    given = _ONE.get(sent.kind, "a number")
+    if sent.kind == "array":
         item = "string" if sent.item is None else sent.item.kind  # nothing but steps makes texts
-        if item not in {None, "object"}:
-            several = _SEVERAL.get(item, "numbers")
-            yield MappingProblem(loc, f"{path} is a list of objects, and this is a list of {several}", _IN_OFFERS)
+        given = f"a list of {_SEVERAL.get(item, 'numbers')}" if item else taken
+    if given != taken:
+        yield MappingProblem(loc, f"{path} is {taken}, and this gives {given}", hint)
 
 
 def find_misfits_of_source(mapping: FeedMapping, columns: Collection[str]) -> Iterator[MappingProblem]:

@@ -32,9 +32,10 @@ def localiser(zone: ZoneInfo, gap: Gap = "reject", overlap: Overlap = "earlier")
     changed would mean it) or `earlier` (01:30) by the length of the gap. `overlap`: a time that happens twice is its
     `earlier` moment, its `later` one, or refused. The function raises Refusal (NO_SUCH_TIME, AMBIGUOUS_TIME).
     """
-    return lru_cache(maxsize=_MEMO_SIZE)(partial(_localise, zone, gap, overlap))
+    return partial(_localise, zone, gap, overlap)
 
 
+@lru_cache(maxsize=_MEMO_SIZE)
 def _localise(zone: ZoneInfo, gap: Gap, overlap: Overlap, wall: datetime) -> datetime:
     first, second = wall.replace(tzinfo=zone, fold=0), wall.replace(tzinfo=zone, fold=1)
     before, after = first.utcoffset() or timedelta(), second.utcoffset() or timedelta()

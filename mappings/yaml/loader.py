@@ -45,10 +45,6 @@ class FeedFolder:
     feeds: tuple[FeedMapping, ...]
     broken: tuple[MappingFileError, ...]
 
-    def named(self, name: str) -> FeedMapping | None:
-        """Return the feed of that name, or None."""
-        return next((mapping for mapping in self.feeds if mapping.feed == name), None)
-
 
 def load_folder(folder: Path, wanted: Collection[str] = ()) -> FeedFolder:
     """Load every mapping file of a folder, in the order of their names; one whose name begins with _ is only included.

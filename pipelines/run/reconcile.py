@@ -313,13 +313,7 @@ def reconcile(
     if record is not None:
         how = "found in the service's list as event"
         found = [
-            Found(
-                one.row.entry_id,
-                one.row.revision,
-                event_id,
-                f"{how} {event_id}: {one.why}",
-                one.shown,
-            )
+            Found(one.row.entry_id, one.row.revision, event_id, f"{how} {event_id}: {one.why}", one.shown)
             for one in verdicts
             if one.verdict is Verdict.FOUND
             for event_id in one.event_ids

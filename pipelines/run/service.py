@@ -7,11 +7,11 @@ import hashlib
 import json
 import random
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import structlog
 from pydantic import TypeAdapter, ValidationError
@@ -125,14 +125,10 @@ class _ForbiddenList(Mapping[str, int]):
     def __init__(self, refusal: SyncError) -> None:
         self._refusal = refusal
 
-    def __getitem__(self, slug: str) -> int:
+    def _refuse(self, *_slug: str) -> NoReturn:
         raise self._refusal
 
-    def __iter__(self) -> Iterator[str]:
-        raise self._refusal
-
-    def __len__(self) -> int:
-        raise self._refusal
+    __getitem__ = __iter__ = __len__ = _refuse
 
 
 async def ask_lists(api: EventApi) -> ServiceLists:

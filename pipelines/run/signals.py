@@ -146,21 +146,19 @@ def run_async(work: Callable[[], Coroutine[Any, Any, T]], on_stop: Callable[[int
     """
     import asyncio  # noqa: PLC0415  # keeps the first moment of a command short
 
-    async def main() -> T:
-        loop = asyncio.get_running_loop()
-        task = asyncio.current_task()
-        call = on_stop or (lambda _count: task.cancel() if task else None)
-        if _is_main() and _SIGNALS.depth:
-            _SIGNALS.on_stop = partial(call_in_loop, loop, call)
-            if _SIGNALS.is_pending:
-                _SIGNALS.is_pending = False
-                call(_SIGNALS.count)
-        return await work()
+    def cancel(_count: int) -> None:
+        for task in asyncio.all_tasks():
+            task.cancel()
 
     before = _SIGNALS.count - _SIGNALS.is_pending
     try:
         with asyncio.Runner() as runner:
-            result = runner.run(main())
+            if _is_main() and _SIGNALS.depth:
+                _SIGNALS.on_stop = partial(call_in_loop, runner.get_loop(), on_stop or cancel)
+                if _SIGNALS.is_pending:
+                    _SIGNALS.is_pending = False
+                    _SIGNALS.on_stop(_SIGNALS.count)
+            result = runner.run(work())
     except asyncio.CancelledError:
         _SIGNALS.on_stop = None
         if _SIGNALS.count > before:

@@ -21,9 +21,10 @@ from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter, ValidationError
 
-from connectors.sources.contract import PlainRows, Source, SourceUnavailableError
+from connectors.sources.contract import Source, SourceUnavailableError
 from connectors.sources.files.choice import FileSnapshot, TakeSnapshot
 from connectors.sources.files.source import NO_FILES
+from connectors.sources.formats.csv import PlainRows
 from mappings.compiler.mapper import RowMapper
 from mappings.outcome import WHOLE_ROW, MappedRow, Rejection, RowOutcome, SourceRow
 from mappings.row_key import RowKey, names_of
@@ -81,12 +82,7 @@ class ReadPlan:
 
 
 def plan_read(
-    mapping: FeedMapping,
-    mapper: RowMapper,
-    lists: str,
-    began: datetime,
-    options: RunOptions,
-    bookmark: Bookmark = NO_BOOKMARK,
+    mapping: FeedMapping, mapper: RowMapper, lists: str, began: datetime, options: RunOptions, bookmark: Bookmark = NO_BOOKMARK
 ) -> ReadPlan:
     """Decide how a run reads its source. `lists`: evidence of the service's lists.
 

@@ -88,17 +88,13 @@ def gauges_of(statuses: Sequence[FeedStatus], done: Mapping[FeedScope, datetime]
 
     `done`: when a run of each feed last ended with exit code 0. `is_up`: whether the state DB could be read.
     """
-    numbers: list[_Number] = [
-        ("eventsync_build_info", {"version": version("eventsync")}, 1),
-        ("eventsync_state_db_up", {}, int(is_up)),
-    ]
+    samples: dict[str, list[Sample]] = {name: [] for name in GAUGES}
+    samples["eventsync_build_info"].append(Sample({"version": version("eventsync")}, 1))
+    samples["eventsync_state_db_up"].append(Sample({}, int(is_up)))
     for status in statuses:
         feed = {"feed": str(status.book.feed), "destination": status.book.destination}
-        of_feed = (*_numbers(status), *_numbers_of_runs(status, done.get(status.book)))
-        numbers += ((name, {**feed, **labels}, value) for name, labels, value in of_feed)
-    samples: dict[str, list[Sample]] = {name: [] for name in GAUGES}
-    for name, labels, value in numbers:
-        samples[name].append(Sample(labels, value))
+        for name, labels, value in (*_numbers(status), *_numbers_of_runs(status, done.get(status.book))):
+            samples[name].append(Sample({**feed, **labels}, value))
     return tuple(Gauge(name, GAUGES[name], tuple(found)) for name, found in samples.items() if found)
 
 

@@ -55,14 +55,6 @@ def test_a_change_that_shows_late_is_found_within_the_overlap() -> None:
         assert strict.column("Name") == ["Event 2"], "without an overlap it would be missed; one of the very moment is not"
 
 
-def test_a_reading_without_changes_keeps_its_cursor() -> None:
-    org = org_of(events(3))
-    with reader_of(org) as reader:
-        cursor = reader.read({"Name"}, **CHANGES).ending.cursor
-        org.objects["Event__c"].records = []
-        assert reader.read({"Name"}, **CHANGES, since=cursor).ending.cursor == cursor
-
-
 def test_a_cursor_made_for_other_records_or_columns_or_by_nobody_leads_to_a_whole_reading() -> None:
     org = org_of(events(3), {"City__c": "string"})
     with reader_of(org) as reader:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of
 
 from connectors.sources.catalogue import probe_org
-from connectors.sources.contract import MissingColumnsError, SourceRefusedError
 from connectors.sources.salesforce.source import OrgProbe
 from mappings.spec.source import SalesforceSource
 
@@ -36,15 +34,6 @@ def test_a_look_tells_of_many_records_that_they_come_in_bulk_and_when_the_day_is
         reader.org.used = 14_300
         assert not _look(reader, {"Name"}).is_enough
         assert _look(reader, {"Name"}, stop_at="off").is_enough
-
-
-def test_a_look_names_fields_and_objects_that_are_misspelt() -> None:
-    with reader_of(org_of(events(2))) as reader:
-        with pytest.raises(MissingColumnsError) as caught:
-            _look(reader, {"Nmae"})
-        assert caught.value.nearest == {"Nmae": "Name"}
-        with pytest.raises(SourceRefusedError, match="Evnt__c"):
-            _look(reader, {"Name"}, object="Evnt__c")
 
 
 def test_a_look_leaves_columns_to_the_cells_and_tables_that_they_come_from() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lookalikes.salesforce_org import SObject
+from lookalikes.salesforce_org import SObject, Troubles
 from lookalikes.salesforce_reader import Reader, event, events, org_of, reader_of, record_id
 
 from connectors.sources.catalogue import open_source
@@ -37,14 +37,6 @@ def test_a_session_that_ends_at_any_page_costs_one_login_and_no_row(way: dict[st
 
     assert read.column("Name") == ALL
     assert org.logins == 1 + (org.data_requests >= page)
-
-
-@pytest.mark.parametrize("page", range(2, 7))
-def test_a_session_that_ends_at_every_second_page_costs_no_row(page: int) -> None:
-    org = org_of(events(25))
-    org.troubles.page_rows, org.troubles.sessions_end_at = 5, set(range(page, 40, 2))
-    with reader_of(org) as reader:
-        assert reader.read({"Name"}).column("Name") == ALL
 
 
 @pytest.mark.parametrize("way", [*WAYS[:2], WAYS[3]], ids=["pages", "incremental", "query"])
@@ -262,25 +254,37 @@ def test_results_that_break_off_go_on_after_the_last_record(cuts: list[int]) -> 
     assert set(read.column("Text__c")) == {'a "b"\nc, ' * 5}
 
 
-def test_results_that_end_too_early_in_good_order_are_asked_for_again() -> None:
+@pytest.mark.parametrize("troubles", [{"lost_rows": [4, 1]}, {"bare_results": 2}], ids=["too early", "an empty text"])
+def test_results_that_end_before_their_end_are_asked_for_again(troubles: dict[str, Any]) -> None:
     org = org_of(events(25))
-    org.troubles.lost_rows = [4, 1]
+    org.troubles = Troubles(**troubles)
     with reader_of(org) as reader:
         assert reader.read({"Name"}, api="bulk").column("Name") == ALL
 
 
-def test_an_empty_text_in_place_of_results_is_asked_for_again() -> None:
-    org = org_of(events(25))
-    org.troubles.bare_results = 2
-    with reader_of(org) as reader:
-        assert reader.read({"Name"}, api="bulk").column("Name") == ALL
+MAINTENANCE = "<html><style>p {}</style><body><p>Down for <b>maintenance</b></p></body></html>"
 
 
-def test_results_that_are_always_an_empty_text_are_no_empty_object() -> None:
+@pytest.mark.parametrize(
+    ("api", "troubles", "said"),
+    [
+        pytest.param("bulk", {"bare_results": 99}, "how many they are", id="results that are always an empty text"),
+        pytest.param("bulk", {"cut_after": [30] * 99}, "results", id="results that always break off"),
+        pytest.param("bulk", {"answers": [(400, "INVALID_QUERY_LOCATOR", "")]}, "INVALID_QUERY_LOCATOR", id="a forgotten place"),
+        pytest.param("rest", {"page_rows": 5, "pages_lead_nowhere": True}, "leads to itself", id="pages without an end"),
+        pytest.param("rest", {"answers": [(503, "", MAINTENANCE)] * 99}, "to the query: Down for maintenance$", id="a gateway"),
+    ],
+)
+def test_what_does_not_get_better_ends_in_an_error_that_a_later_run_may_clear(
+    api: str, troubles: dict[str, Any], said: str
+) -> None:
     org = org_of(events(25))
-    org.troubles.bare_results = 99
-    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="how many they are"):
-        reader.read({"Name"}, api="bulk")
+    org.troubles = Troubles(**troubles)
+    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match=said) as caught:
+        reader.read({"Name"}, api=api)
+
+    assert "run again later" in caught.value.hint
+    assert org.jobs == {}
 
 
 def test_a_last_chunk_before_all_records_that_the_job_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,15 +293,6 @@ def test_a_last_chunk_before_all_records_that_the_job_found_is_an_error(monkeypa
     org.troubles.forgets_chunks = True
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="found 25 records and gave 10"):
         reader.read({"Name"}, api="bulk")
-
-
-def test_results_that_always_break_off_end_in_an_error() -> None:
-    org = org_of(events(25))
-    org.troubles.cut_after = [30] * 99
-    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="results"):
-        reader.read({"Name"}, api="bulk")
-
-    assert org.jobs == {}
 
 
 @pytest.mark.parametrize(("retry_after", "longest_s"), [("", 1.1 * POLICY.budget_s), ("900", 5.0)])
@@ -309,16 +304,6 @@ def test_results_of_a_busy_org_are_insisted_on_no_longer_than_anything_else(retr
 
     assert reader.clock.now <= longest_s
     assert len(org.troubles.answers) >= 99 - POLICY.attempts
-    assert org.jobs == {}
-
-
-def test_results_of_which_salesforce_has_forgotten_the_place_end_in_an_error_that_a_later_run_may_clear() -> None:
-    org = org_of(events(25))
-    org.troubles.answers = [(400, "INVALID_QUERY_LOCATOR", "invalid query locator")]
-    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="INVALID_QUERY_LOCATOR") as caught:
-        reader.read({"Name"}, api="bulk")
-
-    assert caught.value.hint == "run again later"
     assert org.jobs == {}
 
 
@@ -371,20 +356,6 @@ def test_a_page_that_holds_fewer_records_than_were_told_of_is_an_error() -> None
     org.troubles.before_page = lose
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="announced 10 records and sent 6"):
         reader.read({"Name"})
-
-
-def test_pages_that_lead_nowhere_are_not_turned_for_ever() -> None:
-    org = org_of(events(25))
-    org.troubles.page_rows, org.troubles.pages_lead_nowhere = 5, True
-    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="leads to itself"):
-        reader.read({"Name"})
-
-
-def test_a_page_of_a_gateway_is_told_by_its_words() -> None:
-    org = org_of(events(3))
-    org.troubles.answers = [(503, "", "<html><style>p {}</style><body><p>Down for <b>maintenance</b></p></body></html>")] * 99
-    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match=r"to the query: Down for maintenance$"):
-        reader.read({"Name"}, api="rest")
 
 
 def test_a_server_that_is_not_there_and_one_that_is_no_salesforce_are_errors() -> None:

@@ -21,7 +21,7 @@ from connectors.sources.contract import REAL_CLOCK, Clock
 from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ FEEDS = st.builds(
 WORDS = st.lists(st.sampled_from(["create"] * 4 + ["refuse", "block", "lose", "conflict", "unconfirmed"]), max_size=4).map(tuple)
 OPTIONS = [RunOptions(full=True), RunOptions(keys=("a",)), RunOptions(status="draft"), RunOptions(accept=("rejected", "shrink"))]
 READS = st.builds(Read, st.sampled_from([RunOptions()] * 6 + OPTIONS))
-_CHOICES = (*map(Choice, (Option.RESEND, Option.IGNORE, Option.UNDO)), Choice(Option.EVENT_ID, event_id=7), None)
+_CHOICES = (*map(Instruction, (Option.RESEND, Option.IGNORE, Option.UNDO)), Instruction(Option.EVENT_ID, event_id=7), None)
 STEPS = st.one_of(
     st.builds(Decide, KEYS, st.sampled_from(_CHOICES)),
     st.builds(Wait, st.sampled_from([1, 9, 30])),

@@ -181,6 +181,10 @@ def _close(store: Any) -> None:
                 pass
 
 
+_FAULTS = (ArithmeticError, AssertionError, AttributeError, NameError, TypeError)
+"""Faults of a driver or of ours, which say nothing about the place: no later run would mend them."""
+
+
 @contextmanager
 def _sorted_errors(address: str) -> Iterator[None]:
     """Turn what a driver raises into what it means for a source.
@@ -192,7 +196,7 @@ def _sorted_errors(address: str) -> Iterator[None]:
     """
     try:
         yield
-    except SyncError:
+    except (SyncError, *_FAULTS):
         raise
     except Exception as error:  # noqa: BLE001  # each driver has errors of its own, and some have no common root
         # Without the cause: it repeats the address with its secrets, and a traceback would show it.

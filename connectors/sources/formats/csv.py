@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, PlainRecord, PlainRows, Reading
+from connectors.sources.contract import BadSourceError, CutOffError, EmptySourceError, Reading
 from connectors.sources.files.opened_file import OpenedFile, OpenStored, opened
 from connectors.sources.files.text import TextLines, chosen_encoding
 from connectors.sources.rows import (
@@ -27,6 +27,30 @@ from mappings.spec.source import DelimitedSource
 
 _DELIMITERS = ";,\t|"
 _DOUBLED = "a quote inside a quoted cell must be written twice"
+PlainRecord = tuple[int, list[str]] | SourceRow
+"""A record of a file: the number of its line and its cells, or a row where something is wrong with it."""
+
+
+class PlainRows(Iterator[SourceRow]):
+    """Rows that are made as they are asked for, of `records`: a line's number and its cells in the order of `columns`, or a row.
+
+    A reader that knows most records from earlier takes these instead, and makes rows of the others (budget 2).
+    """
+
+    def __init__(self, records: Iterator[PlainRecord], columns: tuple[str, ...], name: str) -> None:
+        self.records = records
+        self.columns = columns
+        self._name = name
+
+    def __next__(self) -> SourceRow:
+        return self.row(next(self.records))
+
+    def row(self, record: PlainRecord) -> SourceRow:
+        """Make the row of a record."""
+        if isinstance(record, SourceRow):
+            return record
+        number, cells = record
+        return SourceRow(RowLocation(f"{self._name}:{number}", number), dict(zip(self.columns, cells, strict=True)))
 
 
 @contextmanager

@@ -173,18 +173,13 @@ def test_json_and_xml_are_drafted_too(desk: Desk) -> None:
     assert feed["source"]["records"] == "feed/events/event"
 
 
-def test_workbooks_and_calendars_are_drafted_too(desk: Desk) -> None:
+def test_a_workbook_is_drafted_too(desk: Desk) -> None:
     write_xlsx(
         desk.folder / "plan.xlsx", [["Nr", "Titel", "Datum"], ["0012", "Jazz", "2030-05-01"], ["0013", "Fado", "2030-05-02"]]
     )
     feed, _ = drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
     assert (feed["source"]["kind"], feed["key"], feed["event"]["title"]["from"]) == ("xlsx", ["Nr"], "Titel")
     assert feed["examples"][0]["row"]["Nr"] == "0012"
-    (desk.folder / "plan.ics").write_text(CALENDAR.replace("\n", "\r\n"), "utf-8")
-    feed, _ = drafted(desk, "plan.ics", "--zone", "Europe/Berlin", "--force")
-    assert (feed["source"]["kind"], feed["event"]["title"]["from"]) == ("ics", "SUMMARY")
-    assert feed["key"] == ["UID", {"column": "RECURRENCE-ID", "optional": True}]
-    assert feed["examples"][0]["event"]["startAt"] == "2030-05-01T19:30:00+02:00"
 
 
 OFFICE = """BEGIN:VCALENDAR
@@ -284,21 +279,6 @@ def test_the_categories_of_a_calendar_are_told_apart_however_few_events_have_sev
     assert desk.run("preview", "drafted", "--json").document["rows"][0]["event"]["endAt"] == "2030-06-01T22:00:00+02:00"
 
 
-def test_a_draft_with_nothing_to_name_is_sound_all_the_same(desk: Desk) -> None:
-    write_xlsx(desk.folder / "plan.xlsx", [["Titel", "Ort"], ["Jazz", "Mill"], ["Fado", "Inn"]])
-    drafted(desk, "plan.xlsx", "--zone", "Europe/Berlin")
-
-
-CALENDAR = """\
-BEGIN:VCALENDAR
-VERSION:2.0
-BEGIN:VEVENT
-UID:a@example.org
-SUMMARY:Jazz
-DTSTART:20300501T173000Z
-END:VEVENT
-END:VCALENDAR
-"""
 FOUND: dict[str, tuple[str, str, str, list[str], int | None]] = {
     "acmw-events.csv": (OVERWRITTEN, "Start", "End", [OVERWRITTEN, "Start"], 6),
     "cl-rse.csv": ("titulo", "fecha_iso", "", ["titulo", "fecha_iso"], 6),
@@ -343,13 +323,6 @@ def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_days_and_
     assert (feed["let"]["zone" if is_likely else "fill_in_zone"], surety) == (zone, "likely" if is_likely else "unsure")
     account = desk.run("preview", "drafted", "--rows", "0", "--all", "--json").document["account"]
     assert account["events"] == events or (events is None and account["events"] > 0)
-
-
-def test_a_header_that_somebody_typed_over_is_doubted(desk: Desk) -> None:
-    _, said = drafted(desk, str(REAL / "acmw-events.csv"))
-    (doubt,) = (guess for guess in said["guesses"] if guess["about"] == "source.header")
-    assert (doubt["column"], doubt["surety"]) == (OVERWRITTEN, "unsure")
-    assert "its value in 5 rows: typed over?" in doubt["why"]
 
 
 def test_a_zone_is_found_by_whatever_name_and_the_instants_beside_it(desk: Desk) -> None:

@@ -46,9 +46,7 @@ def read(step: str, formats: str, text: str, **parameters: str) -> Any:
         ("%Y-%m-%d", "en", "1899-12-31", None),
         ("%d/%m/%Y", "en", "01/07/0026", None),
         ("%d %B %Y", "en", "1 July 0026", None),
-        ("%d/%m/%Y", "en", "29/02/2025", None),
         ("%Y-%j", "en", "2025-366", None),
-        ("%A %d/%m/%Y", "en", "Monday 01/05/2026", None),
         ("%d/%m/%Y", "en", "01/05/2026 extra", None),
         ("%d/%m/%Y", "en", "0１/05/2026", None),
         ("%d/%m/%Y", "en", "13/13/2026", None),
@@ -69,7 +67,6 @@ def test_a_date_is_read_strictly_or_not_at_all(formats: str, language: str, text
         ("%I:%M %p", "12:30 pm", "12:30:00"),
         ("%I%p", "7 pm", None),
         ("%I %p", "7 p.m.", "19:00:00"),
-        ("%Hh", "18h", "18:00:00"),
         ("%H:%M:%S", "19:00:00", "19:00:00"),
         ("%H:%M", "24:00", None),
         ("%H:%M", "noon", None),
@@ -167,20 +164,15 @@ def refusal(run: Any, text: str) -> Refusal:
 @pytest.mark.parametrize(
     ("formats", "locale", "text", "start", "end"),
     [
-        ("%d %B %Y", "en", "3-5 May 2026", "2026-05-03", "2026-05-05"),
-        ("%d %b %Y", "en", "28 Feb - 2 Mar 2026", "2026-02-28", "2026-03-02"),
         ("%d %b %Y", "en", "28 Dec 2026 – 2 Jan 2027", "2026-12-28", "2027-01-02"),
         ("%d.%m.%Y", "de", "12.-14.06.2026", "2026-06-12", "2026-06-14"),
         ("%d.%m.%Y", "de", "12.06. bis 14.07.2026", "2026-06-12", "2026-07-14"),
         ("%d. %B %Y", "de", "vom 3. bis 5. März 2026", "2026-03-03", "2026-03-05"),
-        ("%d %B %Y", "fr", "du 3 au 5 mai 2026", "2026-05-03", "2026-05-05"),
         ("%d de %B de %Y", "pt", "de 3 a 5 de maio de 2026", "2026-05-03", "2026-05-05"),
         ("%d de %B de %Y", "es", "del 28 de abril al 2 de mayo de 2026", "2026-04-28", "2026-05-02"),
-        ("%B %d, %Y", "en", "May 3-5, 2026", "2026-05-03", "2026-05-05"),
         ("%B %d, %Y", "en", "May 30 - June 2, 2026", "2026-05-30", "2026-06-02"),
         ("%Y-%m-%d", "en", "2026-05-03 - 2026-05-05", "2026-05-03", "2026-05-05"),
         ("%Y年%m月%d日", "ja", "2026年5月3日～5日", "2026-05-03", "2026-05-05"),
-        ("%d/%m/%Y", "en", "3/5/2026", "2026-05-03", ""),
     ],
 )
 def test_a_day_takes_from_its_neighbour_what_it_leaves_out(formats: str, locale: str, text: str, start: str, end: str) -> None:
@@ -241,10 +233,8 @@ def test_a_separator_that_stands_within_a_day_is_the_authors_mistake() -> None:
 @pytest.mark.parametrize(
     ("year", "formats", "text", "day"),
     [
-        ("2026", "%d %B", "3 May", "2026-05-03"),
         ("2026-09-01", "%d %B", "1 September", "2026-09-01"),
         ("2026-09-01", "%d %B", "31 August", "2027-08-31"),
-        ("2026-09-01", "%a %d %b", "Fri 5 Feb", "2027-02-05"),
         ("2026-09-01", ["%d.%m.%Y", "%d.%m."], "5.2.", "2027-02-05"),
         ("2026-09-01", ["%d.%m.%Y", "%d.%m."], "5.2.2026", "2026-02-05"),
         ("2027-09-01", "%d %B", "29 February", "2028-02-29"),

@@ -146,9 +146,9 @@ def test_a_declared_field_that_no_event_has_is_a_mistake(build: Build, extra: st
     [
         ("{from: P}", "this gives a text"),
         ("tickets", "this gives a text"),
-        ("{name: {from: P}}", "this gives one object"),
-        ("[{from: P}]", "this is a list of texts"),
-        ("{from: P, do: [{split: ','}]}", "this is a list of texts"),
+        ("{name: {from: P}}", "this gives an object"),
+        ("[{from: P}]", "this gives a list of texts"),
+        ("{from: P, do: [{split: ','}]}", "this gives a list of texts"),
         ("{from: P, do: [{number: ','}]}", "this gives a number"),
     ],
 )

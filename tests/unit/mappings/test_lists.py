@@ -30,12 +30,6 @@ SIDE_BY_SIDE = """offers:
   as: [name, link]
   give: {name: {from: $name, on_empty: {use: Tickets}}, url: {from: $link, do: [url]}}
 """
-OF_COLUMNS = """offers:
-  for_each: [[{from: N1}, {from: N2}, {from: N3}], [{from: U1}, {from: U2}, {from: U3}]]
-  as: [name, link]
-  give: {name: $name, url: {from: $link, do: [url], on_empty: omit}, availability: available}
-  on_empty: omit
-"""
 
 
 def test_each_item_of_a_cell_becomes_an_offer_with_numbers_that_are_numbers(mapper: Mapper, row: Row) -> None:
@@ -53,27 +47,12 @@ def test_lists_side_by_side_stay_side_by_side_where_a_part_is_empty(mapper: Mapp
     assert [(offer["name"], offer["url"][-1]) for offer in event["offers"]] == [("Adult", "1"), ("Tickets", "2"), ("Child", "3")]
 
 
-def test_lists_of_different_lengths_are_refused(mapper: Mapper, row: Row) -> None:
-    outcome = rejected(mapper(event=SIDE_BY_SIDE)(row(NAMES="Adult;Child", LINKS="ex.org/1")))
-    (reason,) = outcome.reasons
-    assert (reason.code, reason.field, reason.column) == (ReasonCode.UNEVEN, "offers", "NAMES")
-
-
 def test_what_is_wrong_with_an_item_is_told_with_its_number(mapper: Mapper, row: Row) -> None:
     outcome = rejected(mapper(event=SIDE_BY_SIDE)(row(NAMES="a;b;c", LINKS="ex.org/1;mailto:x@y.z;tel:1")))
     assert [(reason.field, reason.code, reason.found) for reason in outcome.reasons] == [
         ("offers[1].url", ReasonCode.NOT_A_URL, "mailto:x@y.z"),
         ("offers[2].url", ReasonCode.NOT_A_URL, "tel:1"),
     ]
-
-
-def test_repeated_columns_become_a_list_without_those_that_are_empty(mapper: Mapper, row: Row) -> None:
-    event = event_of(mapper(event=OF_COLUMNS)(row(N1="A", N2="", N3="C", U1="ex.org/1", U2="", U3="")))
-    assert event["offers"] == [
-        {"name": "A", "url": "https://ex.org/1", "availability": "available"},
-        {"name": "C", "availability": "available"},
-    ]
-    assert "offers" not in event_of(mapper(event=OF_COLUMNS)(row()))
 
 
 def test_a_list_inside_a_list_and_a_list_of_texts(mapper: Mapper, row: Row) -> None:

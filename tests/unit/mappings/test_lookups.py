@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 import pytest
-from unit.mappings.conftest import Build, Mapper, Row, mapped, mistakes, rejected
+from unit.mappings.conftest import Build, Mapper, Row, mistakes, rejected
 
-from mappings.outcome import MappedRow, Rejection, RowOutcome
+from mappings.outcome import MappedRow, RowOutcome
 from mappings.reasons import ReasonCode
 from mappings.steps.lookups import ALPHA_3, country_codes
 
@@ -127,26 +127,6 @@ def test_a_country_that_is_none_is_told_with_the_nearest(mapper: Mapper, row: Ro
     outcome = rejected(feed(row(LAND="Germny")))
     assert outcome.reasons[0].hint == 'is "Germany" meant?'
     assert '"xx" is not a language' in mistakes(build, event="x: {from: LAND, do: [{country: [xx]}]}")
-
-
-def test_yes_and_no_are_what_the_feed_says_they_are(mapper: Mapper, row: Row, build: Build) -> None:
-    event = 'x: {from: FREE, do: [{boolean: {true: [sim, x], false: [nao, ""]}, ignore: case}]}'
-    feed = mapper(event=event)
-    assert [field_of(feed(row(FREE=text))) for text in ("X", "nao", "", " ")] == [True, False, False, False]
-    assert isinstance(feed(row(FREE="maybe")), Rejection)
-    assert "cannot mean both yes and no" in mistakes(
-        build, event="x: {from: FREE, do: [{boolean: {true: [Sim], false: [sim]}, ignore: case}]}"
-    )
-
-
-def test_a_damaged_text_is_mended_and_its_row_says_so(mapper: Mapper, row: Row) -> None:
-    feed = mapper(event="title: {from: TITLE, do: [fix_mojibake, upper]}")
-    outcome = mapped(feed(row(TITLE="CafÃ©")))
-    assert field_of(outcome, "title") == "CAFÉ"
-    (warning,) = outcome.warnings
-    assert (warning.code, warning.field, warning.column, warning.found) == (ReasonCode.REPAIRED, "title", "TITLE", "CafÃ©")
-    sound = mapped(feed(row(TITLE="Café")))
-    assert sound.warnings == ()
 
 
 def test_a_default_after_other_steps_also_fills_a_named_value_that_is_left_out(mapper: Mapper, row: Row) -> None:

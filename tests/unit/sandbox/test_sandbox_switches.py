@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.switches import Rate, SwitchError, Switches, format_switches, parse_switches, reference
+from sandbox.switches import Rate, SwitchError, Switches, format_switches, parse_switches
 
 DOCS = Path(__file__).parents[3] / "docs" / "sandbox.md"
 
@@ -52,5 +52,7 @@ def test_all_wrong_words_are_told_at_once() -> None:
     assert len(refused.value.problems) == 2
 
 
-def test_the_documentation_has_the_reference_of_the_code() -> None:
-    assert reference() in DOCS.read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "default"), format_switches(Switches()).items())
+def test_the_documentation_has_each_switch_with_its_default_and_what_it_decides(name: str, default: str) -> None:
+    (line,) = [line for line in DOCS.read_text(encoding="utf-8").splitlines() if line.startswith(f"| `{name}` | `{default}`")]
+    assert line.endswith(f" | {Switches.model_fields[name].description} |")

@@ -265,8 +265,6 @@ LedgerMachine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestLedgerMachine = pytest.mark.slow(about_s=15)(LedgerMachine.TestCase)
-
-
 BESIDE_THE_EQUATION = {"resent"}
 
 

@@ -124,15 +124,16 @@ _MAX_PAGE: Final = 10**9
 
 def read_page(request: Request) -> tuple[int, int]:
     """Return the page that a query asks for, from 1, and its limit, capped. Raises ApiError 400 for no whole numbers from 1."""
-    number, limit = _whole(request, "page", 1), _whole(request, "limit", _DEFAULT_LIMIT)
+    number, limit = whole_number(request, "page", 1), whole_number(request, "limit", _DEFAULT_LIMIT)
     return min(number, _MAX_PAGE), min(limit, MAX_LIMIT)
 
 
-def _whole(request: Request, name: str, default: int) -> int:
+def whole_number(request: Request, name: str, default: int, *, least: int = 1) -> int:
+    """Return a number of the query, at most 2**62. Raises ApiError 400 for anything else."""
     text = request.query_params.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
-        raise invalid(name, "must be a whole number from 1")
-    return int(text)
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) >= least):
+        raise invalid(name, f"must be a whole number from {least}")
+    return min(int(text), 2**62)
 
 
 async def create_event(sandbox: Sandbox, context: RequestContext) -> Reply:

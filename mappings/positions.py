@@ -220,10 +220,10 @@ def _yaml_problem(error: yaml.YAMLError, text: str, file: IncludedFile | None) -
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         position = Position(mark.line + 1, mark.column + 1, file)
-        if text[mark.index : mark.index + 1] == "\t":
-            return MappingProblem(position, "this is not YAML: a tab stands here, indent with spaces")
-        context = f" ({error.context})" if error.context else ""
-        return MappingProblem(position, f"this is not YAML: {error.problem}{context}")
-    if isinstance(error, yaml.reader.ReaderError):
-        return MappingProblem(position_after(text[: error.position], file), "this is not YAML: a control character stands here")
-    return MappingProblem(Position(1, 1, file), f"this is not YAML: {error}")
+        what = f"{error.problem} ({error.context})" if error.context else error.problem
+        what = "a tab stands here, indent with spaces" if text[mark.index : mark.index + 1] == "\t" else what
+    elif isinstance(error, yaml.reader.ReaderError):
+        position, what = position_after(text[: error.position], file), "a control character stands here"
+    else:
+        position, what = Position(1, 1, file), str(error)
+    return MappingProblem(position, f"this is not YAML: {what}")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from operator import itemgetter
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, and_, delete, exists, func, or_, select, update
 
@@ -67,7 +67,7 @@ def prune(engine: Engine, before: datetime, advance: Callable[[int], None], *, i
         }
     if not is_dry:
         old.clear()
-        for name, count in _delete(engine, scopes, before):
+        for name, count in filter(itemgetter(1), _delete(engine, scopes, before)):
             old[name] += count
             advance(count)
     return Pruned(**old, **kept)
@@ -81,33 +81,26 @@ def _delete(engine: Engine, scopes: Sequence[int], before: datetime) -> Iterator
     """Delete page by page, each in a transaction of its own, and yield what each page had."""
     for scope_id in scopes:
         for name, table, key, old in _HISTORY:
-            after: Any = None
-            while True:
+            count = 1
+            while count:
                 with writing(engine) as connection:
                     # Every transaction of a stage and of a drain writes the feed's lease: its lock keeps them out.
                     connection.execute(select(LEASE.c.token).where(LEASE.c.scope_id == scope_id).with_for_update()).all()
                     which = old(connection, scope_id, before)
-                    rest = which if after is None else and_(which, key > after)
-                    page = connection.execute(select(key).where(rest).order_by(key).limit(_PAGE)).scalars().all()
-                    if not page:
-                        break
-                    after = page[-1]
+                    oldest = select(key).where(which).order_by(key).limit(_PAGE)
                     emptied = delete(table) if table in (PROBLEM, RUN) else update(table).values(answer=None)
-                    count = connection.execute(emptied.where(which, key.between(page[0], page[-1]))).rowcount
+                    count = connection.execute(emptied.where(which, key.in_(oldest))).rowcount
                 yield name, count
-    while True:
+    page: Sequence[str] = ("",)
+    while page:
         with writing(engine) as connection:
             ended = select(BACKFILL.c.id).where(BACKFILL.c.updated_at < before, _IS_ENDED).order_by(BACKFILL.c.id)
             page = connection.execute(ended.limit(_PAGE_OF_BACKFILLS).with_for_update()).scalars().all()
             connection.execute(delete(BACKFILL_SLICE).where(BACKFILL_SLICE.c.backfill_id.in_(page)))
             connection.execute(delete(BACKFILL).where(BACKFILL.c.id.in_(page)))
-        if not page:
-            break
         yield "backfills", len(page)
     with writing(engine) as connection:
-        count = connection.execute(delete(NOTICE_SENT).where(_old_notices(before))).rowcount
-    if count:
-        yield "notices", count
+        yield "notices", connection.execute(delete(NOTICE_SENT).where(_old_notices(before))).rowcount
 
 
 def _old_problems(connection: Connection, scope_id: int, before: datetime) -> _Clause:

@@ -108,8 +108,10 @@ class BackfillHead(Row, table=True):
     updated_at: datetime = Field(sa_type=UtcTime)
 
 
-class BackfillSlice(Row, table=True):
+class SliceRow(Row, table=True):
     """A part of such a window: its ISO days, how far it has come, and the run that was last at it, by its `claim`."""
+
+    __tablename__ = "backfill_slice"
 
     backfill_id: str = Field(foreign_key="backfill.id", primary_key=True, sa_type=PlainText)
     number: int = Field(primary_key=True)
@@ -288,13 +290,14 @@ class EarlierEvent(Row, table=True):
     copies: int = 0
 
 
-class ProblemRow(Row, table=True):
+class ProblemEntry(Row, table=True):
     """A row that people must see. Kept once for as long as it stays the same: `run_id` and `seen_at` are its last
     sighting, `digest` covers its kind, place, reasons and raw cells. `listed_run`: the last run on whose list it is, which
     has not met it where only a part of the source was read; "" once its row was read again and came to something else.
     A warning stays listed on the list of every run, until its row or the mapping changes.
     """
 
+    __tablename__ = "problem_row"
     __table_args__ = (
         sa.UniqueConstraint("scope_id", "digest"),
         sa.Index(None, "scope_id", "listed_run", "kind", "id"),
@@ -439,5 +442,5 @@ SERVICE_NOTE: sa.Table = METADATA.tables["service_note"]
 NOTICE_SENT: sa.Table = METADATA.tables["notice_sent"]
 MEDIA: sa.Table = METADATA.tables["media"]
 MEDIA_ADDRESS: sa.Table = METADATA.tables["media_address"]
-BACKFILL: sa.Table = METADATA.tables[str(BackfillHead.__tablename__)]
-BACKFILL_SLICE: sa.Table = METADATA.tables[str(BackfillSlice.__tablename__)]
+BACKFILL: sa.Table = METADATA.tables["backfill"]
+BACKFILL_SLICE: sa.Table = METADATA.tables["backfill_slice"]

@@ -23,7 +23,7 @@ from mappings.yaml.loader import parse_feed
 from pipelines.run.options import RunOptions
 from pipelines.run.stage import Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
-from state.ledger.choices import Choice, NotPossibleError
+from state.ledger.choices import Instruction, NotPossibleError
 from state.ledger.decisions import Decisions, Found
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Settled
@@ -133,6 +133,7 @@ class Desk:
             told = iter(words)
             while intents := outbox.settle_and_claim([], 1):
                 outbox.settle_and_claim([Settled(intents[0], self._verdict(next(told, "create")))], 0)
+                outbox.account().check()
 
     def _verdict(self, word: str) -> Verdict:
         match word:
@@ -150,7 +151,7 @@ class Desk:
                 self.events += 1
                 return Receipt(self.events, answer(201))
 
-    def decide(self, key: str, choice: Choice) -> None:
+    def decide(self, key: str, choice: Instruction) -> None:
         """Let a person decide about a row, known or held."""
         decisions = Decisions(self.world.ledger.fence("", self.world.lease.token), "ana@desk")
         with suppress(NotPossibleError):
@@ -220,7 +221,7 @@ class Decide:
     """A person decides about a row; None: that all rows that were turned away go out again."""
 
     key: str
-    choice: Choice | None
+    choice: Instruction | None
 
 
 @dataclass(frozen=True)

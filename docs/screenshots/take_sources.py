@@ -17,8 +17,8 @@ from take import HERE, SIZE, visit
 from pipelines.cli.servers import free_port, running_dagster
 from pipelines.cli.output.console import Output
 from pipelines.cli.run_report import show_accounts
-from pipelines.cli.run import play_round
-from pipelines.cli.servers import stage_set
+from pipelines.cli.run import sync_feeds
+from pipelines.cli.servers import demo_service
 from pipelines.settings import read_settings
 
 
@@ -26,12 +26,12 @@ def main() -> None:
     """Sync both feeds twice, then take the pictures."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        stage_set(Path(folder) / "demo", FEEDS) as (_sandbox, environ),
+        demo_service(Path(folder) / "demo", FEEDS) as (_sandbox, environ),
         running_places(Path(folder) / "access") as places,
     ):
         settings = read_settings({**environ, **places.environ}, Path(folder))
         for title in ("first", "second"):
-            play_round(settings, Output(), title, show_accounts)
+            sync_feeds(settings, Output(), title, show_accounts)
         with running_dagster(settings.dagster_home, {**environ, **places.environ}, free_port(3000)) as ui:
             take(ui)
 

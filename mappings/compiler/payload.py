@@ -428,10 +428,11 @@ def _dumped(state: RowState, payload: dict[str, Any]) -> bytes:
     try:
         return dump(payload)
     except orjson.JSONEncodeError:
-        for name in payload if len(payload) > 1 else ():
-            _dumped(state, {name: payload[name]})
         if len(payload) == 1:
             state.reasons.append(Reason(ReasonCode.BAD_TEXT, next(iter(payload)), "", "", NO_TEXT))
+        else:  # each field alone, to find those that hold it
+            for name, value in payload.items():
+                _dumped(state, {name: value})
         return b""
 
 

@@ -115,9 +115,8 @@ def _exiting(function: Callable[P, int]) -> Callable[P, None]:
 def _code_of(work: Callable[[], int]) -> int:
     # Imported before the work begins: an interruption may come while another import is half done.
     from mappings.errors import SyncError
-    from pipelines.cli.output.console import Output
     from pipelines.run.outcome import faults_as_errors
-    from pipelines.run.signals import INTERRUPTED, InterruptedRunError, signals_raised
+    from pipelines.run.signals import InterruptedRunError, signals_raised
 
     try:
         with faults_as_errors(lambda: f"at work on `eventsync {' '.join(sys.argv[1:2])}`", passing=_PASSING), signals_raised():
@@ -125,9 +124,7 @@ def _code_of(work: Callable[[], int]) -> int:
     except SyncError as error:
         return _show_error(error)
     except KeyboardInterrupt:
-        stopped = InterruptedRunError("interrupted; the state is intact", hint="run again to go on")
-        Output(json="--json" in sys.argv).error(stopped)
-        return INTERRUPTED
+        return _show_error(InterruptedRunError("interrupted; the state is intact", hint="run again to go on"))
 
 
 def _show_error(error: SyncError) -> int:

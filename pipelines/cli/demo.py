@@ -11,9 +11,9 @@ from pipelines.cli.options import IS_WORKING, AsJson, DemoFolder
 
 if IS_WORKING:
     from pipelines.cli.output.console import Output
-    from pipelines.cli.run import play_round
+    from pipelines.cli.run import sync_feeds
     from pipelines.cli.run_report import RunReport, sent_in, show_accounts, show_report
-    from pipelines.cli.servers import stage_set
+    from pipelines.cli.servers import demo_service
     from pipelines.settings import PACKAGED_FEEDS, read_settings
 
 
@@ -31,11 +31,11 @@ def demo(folder: DemoFolder = Path(".eventsync/demo"), as_json: AsJson = False) 
     run did not end well, or the second one has sent something.
     """
     output = Output(json=as_json)
-    with stage_set(folder) as (sandbox, environ):
+    with demo_service(folder) as (sandbox, environ):
         output.note(f"The sandbox service listens at {sandbox.base_url}; the feeds are in {PACKAGED_FEEDS}.")
         settings = read_settings(environ, Path.cwd())
-        first = play_round(settings, output, "First run: every row ends somewhere", show_report)
-        second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
+        first = sync_feeds(settings, output, "First run: every row ends somewhere", show_report)
+        second = sync_feeds(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
     sent = sum(map(sent_in, second))
     output.document(Demo(first=first, second=second, sent_twice=sent))
     output.note(

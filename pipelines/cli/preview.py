@@ -36,7 +36,7 @@ if IS_WORKING:
     from mappings.row_key import RowKey
     from pipelines.cli.feed_files import named_mapping
     from pipelines.cli.output.console import Output, Progress, counts_line, document_from
-    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Misses, Unmapped
+    from pipelines.cli.run_report import Misses, Unmapped, unmapped_table
     from pipelines.cli.service_lists import known_lists
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
@@ -278,7 +278,7 @@ def _show_account(output: Output, account: PreviewAccount) -> None:
         if counts:
             output.note(f"  {name}: {counts_line(counts)}")
     if unmapped := account["unmapped"]:
-        output.table("values that no lookup knows", UNMAPPED_COLUMNS, [one.line for one in unmapped])
+        output.table("values that no lookup knows", *unmapped_table(unmapped))
 
 
 def _kind_of(outcome: Foreseen) -> OutcomeKind:

@@ -23,7 +23,7 @@ if IS_WORKING:
     from pipelines.run.service import open_api
     from pipelines.settings import current_settings
     from pipelines.telemetry.logs import configure_logs
-    from state.ledger.choices import Change, Choice, NoChange, Option
+    from state.ledger.choices import Change, Instruction, NoChange, Option
     from state.ledger.decisions import Outcome, Resolved, propose, raise_all
     from state.ledger.standing import FeedScope
 
@@ -121,7 +121,7 @@ def resolve(  # the options of the surface
     if len(given) != 1:
         problem = f"{' and '.join(given)} exclude each other" if given else "nothing was decided"
         raise ConfigError(problem, hint=f"say one of {', '.join(wishes)}")
-    choice = Choice(given[0], typed_key(same_as) if same_as else None, event_id or 0)
+    choice = Instruction(given[0], typed_key(same_as) if same_as else None, event_id or 0)
     words = tuple(dict.fromkeys(map(typed_key, rows or ())))
     if (same_as or event_id is not None) and (state is not None or len(words) != 1):
         hint = f"name one row: `eventsync resolve {feed} ROW {given[0]} ...`"
@@ -140,7 +140,7 @@ def resolve(  # the options of the surface
         adopted = [change.adopted for change in proposals.values() if isinstance(change, Change) and change.adopted]
         others = dict.fromkeys(FeedScope(other.destination, other.feed) for other in adopted if other.feed)
         with session.deciding("resolve", list(others)) as decisions:
-            decided = [_told(one) for one in decisions.resolve(list(proposals), choice)]
+            decided = [_decided_row(one) for one in decisions.resolve(list(proposals), choice)]
     output.document(Resolution(feed=name, rows=decided, warning=warning, is_confirmed=True))
     lines = [(one["row_key"], spelt(one["was"]), spelt(one["state"]), str(one["event_id"] or ""), one["what"]) for one in decided]
     output.table(f"{name}: decided", ("row key", "was", "is", "event", "what happens"), lines)
@@ -178,7 +178,7 @@ class DecidedRow(TypedDict):
     other_key: str | None
 
 
-def _proposals(session: FeedSession, choice: Choice, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Outcome]:
+def _proposals(session: FeedSession, choice: Instruction, words: Sequence[RowKey], state: str | None) -> dict[RowKey, Outcome]:
     """Return the rows that are meant, with what the choice would do to them; all that is not possible is one error."""
     if (state is None) is not bool(words):
         hint = f"for example `eventsync resolve {session.scope.feed} --state held ...`"
@@ -218,7 +218,7 @@ def _is_confirmed(output: Output, feed: str, proposals: Mapping[RowKey, Outcome]
     return typer.confirm("Send again all the same?" if risks else f"Decide about {len(proposals)} rows?", default=False, err=True)
 
 
-def _warning(session: FeedSession, choice: Choice) -> str:
+def _warning(session: FeedSession, choice: Instruction) -> str:
     """Return what speaks against a named event: the service does not list it, or could not be asked."""
     if choice.option is not Option.EVENT_ID:
         return ""
@@ -230,7 +230,7 @@ def _warning(session: FeedSession, choice: Choice) -> str:
     return "" if listed is None else f"event {choice.event_id} is not among the {listed.read:,} events that the service lists"
 
 
-def _told(resolved: Resolved) -> DecidedRow:
+def _decided_row(resolved: Resolved) -> DecidedRow:
     change = resolved.outcome if isinstance(resolved.outcome, Change) else None
     return document_from(
         DecidedRow,

@@ -25,7 +25,7 @@ if IS_WORKING:
     from mappings.reasons import REASON_TEXTS, Reason, did_you_mean
     from mappings.row_key import RowKey
     from pipelines.cli.output.console import Output, counted, document_from
-    from pipelines.cli.run_report import UNMAPPED_COLUMNS, Unmapped, unmapped_of
+    from pipelines.cli.run_report import Unmapped, unmapped_of, unmapped_table
     from pipelines.cli.state_reader import open_state
     from pipelines.control_characters import replaced
     from pipelines.run.outcome import ALL, IGNORED, RESENT, WAITING
@@ -81,7 +81,7 @@ def rows(
             name, scope = reader.find_feed(feed)
             values = unmapped_of(reader.queries, scope) if scope else ()
         output.document(UnmappedValues(feed=name, unmapped=values))
-        output.table(f"{name}: values that no lookup knows", UNMAPPED_COLUMNS, [value.line for value in values])
+        output.table(f"{name}: values that no lookup knows", *unmapped_table(values))
         return 0
     choices = parse_choice(state)
     most = _SHOWN if limit is None and csv is None else limit

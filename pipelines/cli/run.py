@@ -30,16 +30,14 @@ if IS_WORKING:
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import chosen_feeds, folder_of
     from pipelines.cli.output.console import (
-        BRAKE_COLUMNS,
-        REJECTION_COLUMNS,
         Output,
         Progress,
-        brake_rows,
+        brakes_table,
         counted,
         counts_line,
         document_from,
         read_line,
-        rejection_rows,
+        rejections_table,
         spelt,
         worst,
     )
@@ -215,7 +213,7 @@ def notify_before(settings: Settings, feeds: Sequence[FeedMapping]) -> None:
     """Notify of feeds whose last run was lost. A notification that fails is logged, and keeps no run from beginning."""
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import nothing_fails, notifier_of
+    from pipelines.notices import nothing_fails, notifier_of
 
     with nothing_fails(), open_context(settings) as context:
         notifier_of(settings, context.engine).notify_of_lost_runs(feeds)
@@ -230,7 +228,7 @@ def notify_after(
     """
     if not settings.channels.addresses:
         return
-    from pipelines.notifications.notices import Cause, Concern, nothing_fails, notifier_of
+    from pipelines.notices import Cause, Concern, nothing_fails, notifier_of
 
     crashes = {
         FeedName(report.feed): Concern(Cause.FAILED, report.message, report.hint)
@@ -440,8 +438,8 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
         counts |= {"to be withdrawn": one["withdrawn"]}
         output.note(*(f"{name}: {count:,}" for name, count in counts.items() if count), indent=2)
         if one["rejections"]:
-            output.table(f"{feed}: the first rejected rows", REJECTION_COLUMNS, rejection_rows(one["rejections"][:_SHOWN]))
-        output.table(f"{feed}: brakes", BRAKE_COLUMNS, brake_rows(one["brakes"]))
+            output.table(f"{feed}: the first rejected rows", *rejections_table(one["rejections"][:_SHOWN]))
+        output.table(f"{feed}: brakes", *brakes_table(one["brakes"]))
     if one["waiting"]:
         waiting = counts_line({spelt(kind): count for kind, count in one["waiting"].items()})
         output.note(f"{feed}: would wait for a person: {waiting}")
@@ -452,7 +450,7 @@ def _show_rehearsal(output: Output, one: Rehearsal) -> None:
         output.table(f"{feed}: the first {len(rows)} of {count} that a run would send", _SENDING_COLUMNS, rows)
 
 
-def play_round(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
+def sync_feeds(settings: Settings, output: Output, title: str, show: Callable[[Output, RunReport], None]) -> list[RunReport]:
     """Run every feed there is, and show each report."""
     output.note(f"\n{title}")
     feeds = folder_of(settings).feeds

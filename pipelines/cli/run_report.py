@@ -15,13 +15,12 @@ from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import FeedName
 from mappings.strict import written, written_rate
 from pipelines.cli.output.console import (
-    REJECTION_COLUMNS,
     Output,
     counts_line,
     document_from,
     publish_line,
     read_line,
-    rejection_rows,
+    rejections_table,
     spelt,
 )
 from pipelines.run.outcome import ExitCode, RunOutcome, message_and_hint
@@ -194,16 +193,14 @@ def show_report(output: Output, report: RunReport) -> None:
     """Print how one run went: the accounts, the first rejected rows, and what no lookup knows."""
     show_accounts(output, report)
     rejected = report.read["rejected"] if report.read else len(report.rejections)
-    lines = list(rejection_rows(report.rejections[:_SHOWN]))
-    unmapped = [one.line for one in report.unmapped[:_SHOWN]]
-    tables: tuple[tuple[str, int, str, Sequence[str], Sequence[Sequence[object]]], ...] = (
-        ("rejected rows", rejected, "--state rejected", REJECTION_COLUMNS, lines),
-        ("values that no lookup knows", len(report.unmapped), "--unmapped", UNMAPPED_COLUMNS, unmapped),
-    )
-    for what, count, option, columns, first in tables:
+    first, unmapped = rejections_table(report.rejections[:_SHOWN]), unmapped_table(report.unmapped[:_SHOWN])
+    for what, count, option, (columns, lines) in (
+        ("rejected rows", rejected, "--state rejected", first),
+        ("values that no lookup knows", len(report.unmapped), "--unmapped", unmapped),
+    ):
         more = f" (the first {_SHOWN} of {count:,}; all: `eventsync rows {report.feed} {option}`)" if count > _SHOWN else ""
-        if first:
-            output.table(f"{report.feed}: {what}{more}", columns, first)
+        if lines:
+            output.table(f"{report.feed}: {what}{more}", columns, lines)
 
 
 def show_accounts(output: Output, report: RunReport) -> None:
@@ -259,13 +256,12 @@ class Unmapped:
     hint: str
     count: int
 
-    @property
-    def line(self) -> tuple[str, str, int, str]:
-        """The same as a line of a table, under `UNMAPPED_COLUMNS`."""
-        return self.column, self.found, self.count, self.hint
+
+def unmapped_table(values: Iterable[Unmapped]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    """Return the columns and one line per value."""
+    return ("column", "value", "rows", "hint"), [(one.column, one.found, one.count, one.hint) for one in values]
 
 
-UNMAPPED_COLUMNS = ("column", "value", "rows", "hint")
 _DISTINCT_VALUES = 500
 _MOST_ROWS = 50_000
 

@@ -15,7 +15,7 @@ if IS_WORKING:
     from mappings.reasons import REASON_TEXTS
     from mappings.row_key import FeedName
     from mappings.strict import written
-    from pipelines.cli.output.console import REJECTION_COLUMNS, Output, rejection_rows
+    from pipelines.cli.output.console import Output, rejections_table
     from pipelines.cli.run_report import Run, run_document, show_run
     from pipelines.cli.state_reader import StateReader, open_state
     from state.ledger.accounts import StageReport
@@ -126,6 +126,6 @@ def _show_stage(output: Output, stage: StageReport) -> None:
         rows = [(one.count, one.column or one.field, one.found, REASON_TEXTS[one.code], one.hint) for one in shown]
         output.table("problems, by value", _REASON_COLUMNS, rows)
     if stage.rejections:
-        output.table("the first rejected rows", REJECTION_COLUMNS, rejection_rows(stage.rejections))
+        output.table("the first rejected rows", *rejections_table(stage.rejections))
     if stage.held:
         output.table("the first held rows", _HELD_COLUMNS, [(row.origin, row.row_key, row.twin_key) for row in stage.held])

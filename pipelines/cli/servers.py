@@ -33,7 +33,7 @@ SANDBOX = "sandbox"
 
 
 @contextmanager
-def stage_set(folder: Path, feeds: Path | None = None) -> Iterator[tuple[RunningSandbox, Mapping[str, str]]]:
+def demo_service(folder: Path, feeds: Path | None = None) -> Iterator[tuple[RunningSandbox, Mapping[str, str]]]:
     """Empty the demo's folder and start a sandbox there; yields it with the environment that points at it and at `feeds`."""
     home = _emptied(folder.resolve())
     with running_sandbox(home / SANDBOX) as sandbox:

@@ -14,8 +14,7 @@ if IS_WORKING:
     from pipelines.cli.output.console import Output, counted, counts_line, document_from, spelt
     from pipelines.cli.run_report import Run, run_document, run_outcome, show_run
     from pipelines.cli.state_reader import open_state
-    from pipelines.notifications.notices import HELP
-    from pipelines.run.outcome import ExitCode
+    from pipelines.run.outcome import STANDING_HELP, ExitCode
     from state.enums import EntryState
     from state.ledger.gate import Gate
     from state.queries import FeedStatus, LeaseHolder, RunRecord
@@ -120,7 +119,7 @@ def _document(status: FeedStatus, runs: Sequence[RunRecord]) -> FeedStanding:
 
 def _helps(status: FeedStatus) -> Iterator[tuple[str, str]]:
     """Yield for each thing that waits for a person what would help."""
-    return ((what, HELP[what].format(feed=status.book.feed)) for what in status.waiting)
+    return ((what, STANDING_HELP[what].format(feed=status.book.feed)) for what in status.waiting)
 
 
 def _show_all(output: Output, feeds: Sequence[FeedStatus]) -> None:

@@ -14,9 +14,9 @@ if IS_WORKING:
     from pipelines.before_serving import prepare_dagster_home
     from pipelines.cli.feed_files import require_folder
     from pipelines.cli.output.console import Output
-    from pipelines.cli.run import play_round
+    from pipelines.cli.run import sync_feeds
     from pipelines.cli.run_report import show_accounts
-    from pipelines.cli.servers import leave_running, stage_set
+    from pipelines.cli.servers import demo_service, leave_running
     from pipelines.run.service import require_service
     from pipelines.settings import current_settings, read_settings
 
@@ -38,9 +38,9 @@ def ui(
     `make ui` is the demo. Exit codes: 0 after Ctrl-C, 2 if it cannot start.
     """
     if demo:
-        with stage_set(folder) as (sandbox, environ):
+        with demo_service(folder) as (sandbox, environ):
             settings = read_settings(environ, Path.cwd())
-            play_round(settings, Output(), "Syncing the sample feeds", show_accounts)
+            sync_feeds(settings, Output(), "Syncing the sample feeds", show_accounts)
             return leave_running(settings, environ, port, [f"The published events: {sandbox.base_url}/"])
     settings = current_settings()
     require_folder(settings)

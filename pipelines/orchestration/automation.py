@@ -21,7 +21,7 @@ from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping, Schedule
 from mappings.yaml.loader import FeedFolder
 from pipelines.clock import now
-from pipelines.notifications.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
+from pipelines.notices import Cause, Concern, Notifier, notifier_of, notify_of_lost_state_db
 from pipelines.orchestration import names
 from pipelines.orchestration.dagster_private import WILL_RETRY_TAG
 from pipelines.run.context import BACKFILL, SCHEDULE, OpenContext

@@ -38,10 +38,7 @@ mutation Launch($params: ExecutionParams!) {
     __typename
     ... on LaunchRunSuccess { run { runId } }
     ... on RunConfigValidationInvalid { errors { message } }
-    ... on PipelineNotFoundError { message }
-    ... on InvalidSubsetError { message }
-    ... on UnauthorizedError { message }
-    ... on PythonError { message }
+    ... on Error { message }
   }
 }
 """
@@ -50,10 +47,7 @@ mutation Reload($name: String!) {
   reloadRepositoryLocation(repositoryLocationName: $name) {
     __typename
     ... on WorkspaceLocationEntry { locationOrLoadError { __typename ... on PythonError { message } } }
-    ... on ReloadNotSupported { message }
-    ... on RepositoryLocationNotFound { message }
-    ... on UnauthorizedError { message }
-    ... on PythonError { message }
+    ... on Error { message }
   }
 }
 """
@@ -62,12 +56,8 @@ _STATUS = "query Status($id: ID!) { runOrError(runId: $id) { __typename ... on R
 Report = Callable[[str], None]
 
 
-class LaunchError(SyncError):
-    """The webserver refuses to launch the run."""
-
-
-class ReloadError(SyncError):
-    """The webserver refuses to reload the definitions, or they cannot be loaded."""
+class DagsterRefusedError(SyncError):
+    """The webserver refuses to launch a run or to reload the definitions, or they cannot be loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +70,7 @@ class Webserver:
         """Launch a run of a feed and return its id.
 
         Raises:
-            LaunchError: the webserver does not know the job, or refuses its configuration.
+            DagsterRefusedError: the webserver does not know the job, or refuses its configuration.
         """
         job = launched_job(mapping, options)
         selector: dict[str, Any] = {"repositoryLocationName": names.LOCATION, "repositoryName": "__repository__", "jobName": job}
@@ -92,7 +82,7 @@ class Webserver:
         if answer["__typename"] != "LaunchRunSuccess":
             errors = "; ".join(one["message"] for one in answer.get("errors", []))
             reason = answer.get("message") or errors or answer["__typename"]
-            raise LaunchError(
+            raise DagsterRefusedError(
                 f"Dagster would not launch {job}: {reason.splitlines()[0]}",
                 hint="a new mapping file is seen after `eventsync reload`; or use --no-dagster",
             )
@@ -114,13 +104,13 @@ class Webserver:
         """Have the code location reload all mapping files; running runs go on with what they have read.
 
         Raises:
-            ReloadError: the webserver does not know the location, or it cannot be loaded.
+            DagsterRefusedError: the webserver does not know the location, or it cannot be loaded.
             TransientError: no webserver answers.
         """
         answer = self._query(_RELOAD, {"name": names.LOCATION})["reloadRepositoryLocation"]
         refusal = answer.get("locationOrLoadError") or answer
         if "message" in refusal:
-            raise ReloadError(
+            raise DagsterRefusedError(
                 f"Dagster would not reload {names.LOCATION}: {str(refusal['message']).strip().splitlines()[0]}",
                 hint="Deployment > Code locations in the Dagster UI shows the whole message",
             )
@@ -280,18 +270,8 @@ def _wait_for_change(reloader: Reloader, folders: set[Path], files: set[Path], s
         changed = Path(path)  # `..data` is the link that a mounted ConfigMap turns to its new content
         return changed.suffix in SUFFIXES or changed in files or changed.name.startswith("..")
 
-    is_first = True
-    for changes in watchfiles.watch(
-        *folders,
-        watch_filter=concerns,
-        debounce=LONGEST_MS,
-        step=QUIET_MS,
-        rust_timeout=1_000,
-        stop_event=stop,
-        raise_interrupt=False,
-        recursive=False,
-        yield_on_timeout=True,
-    ):
-        if changes or (is_first and read_folder_version(reloader.folder).digest != reloader.shown):
-            return
-        is_first = False
+    pace: dict[str, Any] = {"debounce": LONGEST_MS, "step": QUIET_MS, "rust_timeout": 1_000, "yield_on_timeout": True}
+    changes = watchfiles.watch(*folders, watch_filter=concerns, stop_event=stop, recursive=False, raise_interrupt=False, **pace)
+    if next(changes, None) or read_folder_version(reloader.folder).digest != reloader.shown:
+        return
+    next(filter(None, changes), None)

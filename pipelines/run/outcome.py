@@ -46,6 +46,23 @@ STANDING_TEXTS: Mapping[str, str] = {
     Waiting.WARNING: "used with a warning",
 }
 """By the word that `rows --state` takes; a number of rows stands before it."""
+STANDING_HELP: Mapping[str, str] = {
+    "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
+    "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
+    "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
+    "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
+    "blocked": "ask for access to their channels; the next run sends them again",
+    "held": "`eventsync rows {feed} --state held` names the other events; `eventsync resolve {feed} KEY"
+    " --same-as` moves the event to the new key, `--release` sends the row, `--ignore` leaves it held",
+    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
+    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --applied`",
+    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --removed`; or `--ignore`",
+    "earlier": "`eventsync rows {feed} --state earlier` names the events; remove them by hand, then"
+    " `eventsync resolve {feed} KEY --removed`",
+    "warning": "`eventsync rows {feed} --state warning` says what to look at;"
+    " `eventsync resolve {feed} KEY --ignore` takes one off the list",
+}
+"""What would help, by the same word; `{feed}` stands for the feed's name."""
 NAMED = 3
 """Images named in the message of a run; `eventsync rows` has all of them."""
 _DRIFTS = {
@@ -85,7 +102,7 @@ class RunOutcome:
 
 
 def message_and_hint(text: str) -> tuple[str, str]:
-    """Split what `Outcome.text` returned."""
+    """Split what `RunOutcome.text` returned."""
     message, _, hint = text.partition(f"\n{HELP}")
     return message, hint
 

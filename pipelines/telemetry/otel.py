@@ -84,10 +84,10 @@ def open_recorder(wanted: Wanted, trace_requests: float, random: Callable[[], fl
     named = {} if name and not name.startswith("unknown_service") else {"service.name": _NAME}
     resource = found.merge(Resource({**named, "service.version": version(_NAME)}))
     traces = TracerProvider(resource=resource, id_generator=_RunIds(), shutdown_on_exit=False)
-    readers: list[MetricReader] = []
     if wanted.traces != "none":
         spans = OTLPSpanExporter() if wanted.traces == "otlp" else ConsoleSpanExporter(out=sys.stderr)
         traces.add_span_processor(BatchSpanProcessor(spans))
+    readers: list[MetricReader] = []
     if wanted.metrics != "none":
         numbers = OTLPMetricExporter() if wanted.metrics == "otlp" else ConsoleMetricExporter(out=sys.stderr)
         readers.append(PeriodicExportingMetricReader(numbers))
@@ -202,25 +202,25 @@ class Recorder(Telemetry):
 
     def _record_request(self, exchanged: Exchanged) -> None:
         """Measure a request; few get a span: all that send no row, the first that fail, and a share of the others."""
-        attributes: dict[str, str | int] = {
+        known: dict[str, str | int] = {
             "http.request.method": exchanged.method,
             "url.path": exchanged.path,
             "server.address": exchanged.host,
+            "http.response.status_code": exchanged.status,
+            "error.type": exchanged.error,
         }
-        if exchanged.status:
-            attributes["http.response.status_code"] = exchanged.status
-        if exchanged.error:
-            attributes["error.type"] = exchanged.error
+        attributes = {name: value for name, value in known.items() if value}
         self._requests.record(exchanged.seconds, attributes)
         phase, is_failed = _PHASE.get(), bool(exchanged.error) or exchanged.status >= 400
         if phase and exchanged.key and is_failed and phase.failures < TRACED_FAILURES:
             phase.failures += 1
         elif exchanged.key and self._random() >= self._trace_requests:
             return
-        if exchanged.key:
-            attributes["eventsync.idempotency_key"] = exchanged.key
-        if row_key := get_contextvars().get("row_key"):
-            attributes["eventsync.row_key"] = row_key
+        row: dict[str, str] = {
+            "eventsync.idempotency_key": exchanged.key,
+            "eventsync.row_key": str(get_contextvars().get("row_key", "")),
+        }
+        attributes |= {name: value for name, value in row.items() if value}
         name, ended_ns = f"{exchanged.method} {exchanged.path}", time.time_ns()
         began_ns = ended_ns - int(exchanged.seconds * _NS)
         span = self._tracer.start_span(name, kind=SpanKind.CLIENT, start_time=began_ns, attributes=attributes)

@@ -34,7 +34,7 @@ class Option(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Instruction:
     """What was chosen. `row_key`: whose event a held row takes over, None for its candidate's; `event_id`: the one named."""
 
     option: Option
@@ -55,7 +55,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class UndoRecord:
+class Undo:
     """The last decision about an entry, and the entry as that decision left it: what `--undo` needs.
 
     `is_of_event`: the decision was not only about earlier events. `before`: columns as they were; `adopted_id`: the entry that
@@ -119,7 +119,7 @@ _RISK_OF_USED_KEY = (
 
 
 def decide(  # noqa: C901, PLR0911  # one arm per choice
-    record: RowRecord, choice: Choice, *, has_warnings: bool = False, other: Other | None = None, undo: UndoRecord | None = None
+    record: RowRecord, choice: Instruction, *, has_warnings: bool = False, other: Other | None = None, undo: Undo | None = None
 ) -> Change | NoChange:
     """Decide what a choice does to an entry. Raises `NotPossibleError`.
 
@@ -309,7 +309,7 @@ def _remove(record: RowRecord) -> Change | NoChange:
 
 
 def _undo(  # noqa: C901  # one arm per way in which the entry has changed since
-    record: RowRecord, undo: UndoRecord | None, giver: Other | None
+    record: RowRecord, undo: Undo | None, giver: Other | None
 ) -> Change | NoChange:
     if undo is None or is_ignored_anew(record, undo):
         if not record.is_set_aside and record.decision is not None:
@@ -331,7 +331,7 @@ def _undo(  # noqa: C901  # one arm per way in which the entry has changed since
     return Change(EntryState.HELD, None, adopted=giver)
 
 
-def is_ignored_anew(record: RowRecord, undo: UndoRecord) -> bool:
+def is_ignored_anew(record: RowRecord, undo: Undo) -> bool:
     """Whether a read has ignored the entry once more since the last decision, as its row went back to what was ignored."""
     return record.is_set_aside and undo.is_of_event and undo.decision is not Decision.IGNORE
 
@@ -424,12 +424,12 @@ def undo_of(
     return {"undo": json.dumps(stored, separators=(",", ":"))}
 
 
-def load_undo(stored: str) -> UndoRecord:
+def load_undo(stored: str) -> Undo:
     undo = json.loads(stored)
     state, revision, attempts, event_id = undo.pop("after")
     undo |= {"decision": Decision(undo["decision"]), "state": EntryState(state), "revisions": tuple(undo["revisions"])}
     undo["before"] = {name: _decoded(name, value) for name, value in undo["before"].items()}
-    return UndoRecord(revision=revision, attempts=attempts, event_id=event_id, **undo)
+    return Undo(revision=revision, attempts=attempts, event_id=event_id, **undo)
 
 
 def _encoded(name: str, value: Any) -> Any:
@@ -449,7 +449,7 @@ def _decoded(name: str, value: Any) -> Any:
     return datetime.fromisoformat(value) if name.endswith("_at") else value
 
 
-def restored(row: Record, undo: UndoRecord) -> dict[str, Any]:
+def restored(row: Record, undo: Undo) -> dict[str, Any]:
     """Return the columns that take back the last decision about an entry.
 
     A baseline comes back as it was; what the source asks for now is drift against it.

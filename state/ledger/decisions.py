@@ -18,7 +18,7 @@ from state.enums import Decision, EntryState, ProblemKind
 from state.errors import LeaseLostError
 from state.ledger import choices
 from state.ledger.accounts import dump_answer
-from state.ledger.choices import Change, Choice, NoChange, NotPossibleError, Option
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
 from state.ledger.entries import IS_SET_ASIDE, UNDECIDED, destination_of, earlier_events, find_owners, mark_anew
 from state.ledger.gate import drop_bookmark
 from state.ledger.lease import FencedTransaction, Lease, show_token
@@ -87,10 +87,10 @@ class _Situation:
     record: RowRecord
     outcome: Change | NoChange | NotPossibleError
     giver: choices.Record | None
-    undo: choices.UndoRecord | None
+    undo: choices.Undo | None
 
 
-def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Choice) -> dict[RowKey, Outcome]:
+def propose(engine: Engine, feed: FeedScope, row_keys: Sequence[RowKey], choice: Instruction) -> dict[RowKey, Outcome]:
     """Return what a choice would do to these rows; nothing is written.
 
     The error where it is not possible, None where the ledger has no such row.
@@ -142,7 +142,7 @@ class Decisions:
         left_alone = tuple(LeftAlone(row_key, because) for row_key, because in reasons.items() if because)
         return Retried(counts.get(EntryState.REFUSED, 0), counts.get(EntryState.BLOCKED, 0), left_alone)
 
-    def resolve(self, row_keys: Sequence[RowKey], choice: Choice) -> tuple[Resolved, ...]:
+    def resolve(self, row_keys: Sequence[RowKey], choice: Instruction) -> tuple[Resolved, ...]:
         """Do what a person has chosen for these rows: for all of them, or for none. Repeating it changes nothing.
 
         Raises `NotPossibleError` with all that is not possible, `EventTakenError` for another row's event.
@@ -213,7 +213,7 @@ class Decisions:
         return connection.execute(update(ENTRY).where(*which).values(**columns)).rowcount == 1
 
     def _write(  # noqa: C901  # one arm per choice
-        self, connection: Connection, situation: _Situation, choice: Choice, change: Change
+        self, connection: Connection, situation: _Situation, choice: Instruction, change: Change
     ) -> None:
         row, columns = situation.row, self._decided(change.state, change.decision, change.event_id)
         match choice.option:
@@ -341,7 +341,7 @@ class Decisions:
         connection.execute(others.with_for_update(key_share=True)).all()
 
 
-def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Choice) -> list[_Situation | None]:
+def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], choice: Instruction) -> list[_Situation | None]:
     """Read the entries and decide about each, None where there is none; of several that want the same event, none gets it."""
     situations = [_situation_of(connection, scope_id, row_key, choice) for row_key in row_keys]
     if choice.option is not Option.SAME_AS:
@@ -355,7 +355,7 @@ def _weigh(connection: Connection, scope_id: int, row_keys: Sequence[RowKey], ch
     return situations
 
 
-def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Choice) -> _Situation | None:
+def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice: Instruction) -> _Situation | None:
     row = _find(connection, ENTRY.c.scope_id == scope_id, ENTRY.c.row_key == row_key)
     if row is None:
         return None
@@ -381,7 +381,7 @@ def _situation_of(connection: Connection, scope_id: int, row_key: RowKey, choice
     return _Situation(row, record, outcome, giver, undo)
 
 
-def _giver(connection: Connection, row: choices.Record, choice: Choice) -> choices.Record | None:
+def _giver(connection: Connection, row: choices.Record, choice: Instruction) -> choices.Record | None:
     """Return the entry that has the event: the one named, of the same feed or the candidate; else the candidate."""
     candidate = None if row.candidate_id is None else _find(connection, ENTRY.c.id == row.candidate_id)
     if choice.row_key is None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import dagster as dg
 import psutil
-from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start, until
+from integration.waiting import until
+from on_dagster.desk import HEADER, MAPPING, Desk, ended, free_port, line, start
 
 from pipelines.before_serving import DAGSTER_YAML
 from pipelines.cli.servers import READY_S

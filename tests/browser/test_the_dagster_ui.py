@@ -9,7 +9,7 @@ import pytest
 from browser.doing import choose_days, open_launchpad, write
 from browser.reading import Heard, is_cut, is_red, visit
 from browser.stage import BAD, BRAKED, BROKEN, DATED, DAYS, KEY, LAUNCHED, ROWS, STEADY, Stage
-from on_dagster.desk import until
+from integration.waiting import until
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 pytestmark = pytest.mark.slow(about_s=30)  # the first; the others find its UI there

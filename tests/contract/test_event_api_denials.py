@@ -14,13 +14,13 @@ from unit.state.world import World, answer, row
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
-from mappings.delivery import Denial, Postponed, Receipt, Superseded
+from mappings.delivery import Denial, Postponed, Receipt
 from mappings.errors import SyncError, TransientError
 from mappings.outcome import MappedRow
 from mappings.row_key import RowKey
 from pipelines.run.publish import MOST_IN_A_ROW, Drain
 from state.enums import Decision, EntryState
-from state.ledger.choices import Change, Choice, Option
+from state.ledger.choices import Change, Instruction, Option
 from state.ledger.decisions import Decisions, Retried
 from state.ledger.outbox import Settled
 
@@ -130,7 +130,7 @@ def test_a_person_gets_rows_through_whose_stored_denial_is_told_under_other_requ
     assert told.left_alone
     assert isinstance(_drained(world, service), DENIALS[denial][2])
     for one in decisions.retry().left_alone:
-        decisions.resolve([one.row_key], Choice(Option.RESEND))
+        decisions.resolve([one.row_key], Instruction(Option.RESEND))
     assert _drained(world, service) is None
     assert set(world.states().values()) == {"delivered"}
     assert world.known("0").revision == 1
@@ -145,7 +145,7 @@ def test_only_rows_that_were_denied_themselves_can_be_let_out_under_their_next_k
     told_only = Postponed(barred.answer, barred.cause, attempts=0)
     outbox.settle_and_claim([Settled(first, barred), Settled(second, told_only)], 0)
     decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
-    outcomes = {key: decisions.resolve([RowKey(key)], Choice(Option.RESEND))[0] for key in ("asked", "behind", "waiting")}
+    outcomes = {key: decisions.resolve([RowKey(key)], Instruction(Option.RESEND))[0] for key in ("asked", "behind", "waiting")}
     changed = [key for key, resolved in outcomes.items() if isinstance(resolved.outcome, Change)]
     assert changed == ["asked"]
     handed_out = {one.row_key: one.denial for one in world.outbox().settle_and_claim([], 3)}
@@ -194,13 +194,6 @@ def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_sa
             in entry.answer.message
         )
     assert len(set(service.asked)) == 1
-
-
-def test_a_conflict_after_a_denial_is_a_conflict_as_access_is_checked_before_the_key(world: World) -> None:
-    world.stage([row("a")])
-    world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
-    world.publish(Superseded(answer(409, "req-2")))
-    assert world.states() == {"a": "conflict"}
 
 
 def test_a_bare_409_for_a_row_whose_channel_was_denied_is_a_conflict_too(world: World) -> None:

@@ -18,9 +18,9 @@ from lookalikes.sheets import ACCOUNT, Google, google_on
 from lookalikes.sheets_book import Book, Cell, Content, Sheet, day
 
 from pipelines.cli.output.console import Output
-from pipelines.cli.run import play_round
+from pipelines.cli.run import sync_feeds
 from pipelines.cli.run_report import sent_in, show_accounts, show_report
-from pipelines.cli.servers import leave_running, stage_set
+from pipelines.cli.servers import demo_service, leave_running
 from pipelines.settings import read_settings
 
 FEEDS = Path(__file__).with_name("feeds")
@@ -107,11 +107,11 @@ def main() -> int:
     words.add_argument("--ui", action="store_true", help="leave the Dagster UI running until Ctrl-C")
     words.add_argument("--folder", type=Path, default=Path(".eventsync/demo-sources"), help="emptied first")
     asked, output = words.parse_args(), Output()
-    with stage_set(asked.folder, FEEDS) as (sandbox, environ), running_places(asked.folder.resolve() / "access") as places:
+    with demo_service(asked.folder, FEEDS) as (sandbox, environ), running_places(asked.folder.resolve() / "access") as places:
         all_environ = {**environ, **places.environ}
         settings = read_settings(all_environ, Path.cwd())
-        first = play_round(settings, output, "First run: a sheet and an org, every row ends somewhere", show_report)
-        second = play_round(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
+        first = sync_feeds(settings, output, "First run: a sheet and an org, every row ends somewhere", show_report)
+        second = sync_feeds(settings, output, "Second run: nothing has changed, nothing is sent", show_accounts)
         output.table("what the sheet now says of its rows", ("ID", "Status", "Problem"), places.said())
         output.note(
             f"\nSecond run: {sum(map(sent_in, second))} sent. Writes into the sheet in both runs: {len(places.google.written)}"

@@ -17,7 +17,7 @@ from month.play import Played, Span, expected_ticks, played
 from month.story import ZONE, a_quiet_time, hard_days, the_month
 from sqlalchemy import select
 
-from pipelines.notifications.notices import Cause
+from pipelines.notices import Cause
 from state.database import reading
 from state.enums import EntryState
 from state.ledger.standing import FeedScope

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -10,8 +9,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
-from time import monotonic
 from typing import Any
 
 import dagster as dg
@@ -165,15 +162,6 @@ def ended(process: subprocess.Popen[str], within_s: float = 90.0) -> tuple[int, 
     return process.returncode, out, err
 
 
-def until(condition: Any, *, within_s: float = 90.0, what: str = "the condition") -> Any:
-    """Ask until the answer is truthy, and return it."""
-    deadline, never = monotonic() + within_s, Event()
-    while not (answer := condition()):
-        assert monotonic() < deadline, f"waited {within_s:.0f} s in vain for {what}"
-        never.wait(0.05)
-    return answer
-
-
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
@@ -206,7 +194,3 @@ def schedules_of_feeds(definitions: dg.Definitions) -> list[str]:
     """The schedules that run feeds, by name."""
     found = (schedule.name for schedule in definitions.get_repository_def().schedule_defs)
     return sorted(name for name in found if name.startswith("sync_"))
-
-
-def documents(text: str) -> Any:
-    return json.loads(text)

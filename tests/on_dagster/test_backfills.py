@@ -6,7 +6,8 @@ import json
 
 import dagster as dg
 import pytest
-from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line, until
+from integration.waiting import until
+from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed

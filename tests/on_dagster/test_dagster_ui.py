@@ -4,6 +4,7 @@ block of `ui` is left.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -21,7 +22,8 @@ import psutil
 import pytest
 from dagster._core.launcher import WorkerStatus
 from documents import surprises
-from on_dagster.desk import Desk, documents, ended, free_port, line, start, until
+from integration.waiting import until
+from on_dagster.desk import Desk, ended, free_port, line, start
 from prometheus import samples
 
 from pipelines.orchestration.webserver import Webserver
@@ -143,7 +145,7 @@ def test_a_run_is_submitted_to_the_webserver_and_ends_with_its_exit_code(demo: U
     before = set(demo.runs())
     code, out, err = ended(start(("run", "lisbon-agenda", "--json"), environ_of(demo, service_of(demo)), demo.home.parent))
     assert code == 0, out + err
-    (report,) = documents(out)["runs"]
+    (report,) = json.loads(out)["runs"]
     (run_id,) = set(demo.runs()) - before
     run = demo.runs()[run_id]
     tags = {tag["key"]: tag["value"] for tag in run["tags"]}
@@ -156,7 +158,7 @@ def test_options_reach_a_submitted_run(demo: Ui) -> None:
     words = ("run", "lisbon-agenda", "--stage-only", "--json")
     code, out, err = ended(start(words, environ_of(demo, service_of(demo)), demo.home.parent))
     assert code == 0, out + err
-    (report,) = documents(out)["runs"]
+    (report,) = json.loads(out)["runs"]
     assert (report["outcome"], report["publish"]) == ("staged", None)
 
 
@@ -206,11 +208,11 @@ def test_a_new_mapping_file_is_shown_by_itself_and_a_run_at_work_goes_on(desk: D
         assert desk.posts() < 200, "the run was at work when its definitions were loaded anew"
         desk.switch(latency_ms=0)
         code, out, err = ended(submitted)
-        assert (code, documents(out)["runs"][0]["publish"]["delivered"]) == (0, 200), out + err
+        assert (code, json.loads(out)["runs"][0]["publish"]["delivered"]) == (0, 200), out + err
         desk.mapping("night-walks", text="feed: [")
         code, out, err = ended(desk.start("reload", "--json"))
-        assert (code, documents(out)["feeds"], len(documents(out)["broken"])) == (2, ["town-hall"], 1), out + err
-        assert surprises(("reload",), documents(out)) == []
+        assert (code, json.loads(out)["feeds"], len(json.loads(out)["broken"])) == (2, ["town-hall"], 1), out + err
+        assert surprises(("reload",), json.loads(out)) == []
         assert "broken_feeds" in groups_of(running)
 
 

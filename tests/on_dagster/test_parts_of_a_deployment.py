@@ -5,6 +5,7 @@ They are started by the image's own entry point with the commands of the file, a
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -21,7 +22,8 @@ import dagster as dg
 import httpx
 import pytest
 import yaml
-from on_dagster.desk import FEED, SECRET, Desk, documents, ended, free_port, line, shell_environ, until
+from integration.waiting import until
+from on_dagster.desk import FEED, SECRET, Desk, ended, free_port, line, shell_environ
 from postgres import Postgres
 
 from sandbox.server import running
@@ -174,10 +176,10 @@ def test_a_run_is_submitted_worked_on_beside_the_code_and_ends_in_good_order_wit
         stop(parts["code"])
         code, out, err = ended(cut_short)
         assert code == 130, "a run ends in good order when its server is told to stop\n" + out + err + deployment.words()
-        assert deployment.runs() == {documents(out)["runs"][0]["run_id"]: "FAILURE"}
+        assert deployment.runs() == {json.loads(out)["runs"][0]["run_id"]: "FAILURE"}
         deployment.wait_for(parts["daemon"])
     desk.switch(latency_ms=0)
     code, out, err = ended(deployment.cli("run", FEED, "--no-dagster", "--json"))
-    assert (code, documents(out)["runs"][0]["outcome"]) == (0, "done"), out + err
+    assert (code, json.loads(out)["runs"][0]["outcome"]) == (0, "done"), out + err
     assert desk.titles() == sorted(f"Evening {number}" for number in range(40))
     assert SECRET not in deployment.words()

@@ -14,7 +14,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from integration.desk import Command, Said, WarmStart
-from on_dagster.desk import FEED, HEADER, SECRET, Desk, ended, line, shell_environ, until
+from integration.waiting import until
+from on_dagster.desk import FEED, HEADER, SECRET, Desk, ended, line, shell_environ
 
 from pipelines.before_serving import DAGSTER_YAML
 

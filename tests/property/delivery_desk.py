@@ -41,7 +41,7 @@ from pipelines.run.outcome import outcome_of
 from pipelines.run.publish import GRACE_S, Drain, PublishReport, outcome_of_publish
 from pipelines.run.stage import ReadPlan, StageJob, stage
 from state.enums import ProblemKind
-from state.ledger.choices import Change, Choice, NoChange, NotPossibleError
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError
 from state.ledger.decisions import Decisions, propose
 from state.ledger.lease import Lease, LeaseClock
 from state.ledger.ledger import Ledger
@@ -168,7 +168,7 @@ class Worker:
                 self.clock.turn(seconds=90)
                 return None
 
-    def propose(self, row_key: str, choice: Choice) -> Change | NoChange | None:
+    def propose(self, row_key: str, choice: Instruction) -> Change | NoChange | None:
         """Return what the command would say before it does anything; None if it cannot be done."""
         (outcome,) = propose(self._engine, FeedScope(DESTINATION, _mapping().feed), [RowKey(row_key)], choice).values()
         return None if isinstance(outcome, NotPossibleError) else outcome

@@ -10,12 +10,7 @@ from property.model_service import Death
 
 from mappings.row_key import RowKey
 from state.enums import EntryState
-from state.ledger.choices import (
-    Change,
-    Choice,
-    NotPossibleError,
-    Option,
-)
+from state.ledger.choices import Change, Instruction, NotPossibleError, Option
 from state.ledger.decisions import EventTakenError
 from state.ledger.standing import RowRecord
 
@@ -38,7 +33,7 @@ class Person:
         """Let all rows that were turned away be sent again."""
         self.worker.decide(ANA, lambda decisions: decisions.retry())
 
-    def decide(self, row_key: str, choice: Choice, death: Death) -> bool:
+    def decide(self, row_key: str, choice: Instruction, death: Death) -> bool:
         """Decide about one row; return whether anything has changed. The command may be killed, at whatever instant.
 
         What may go wrong must be told beforehand: only then is it at the person's risk.
@@ -68,9 +63,9 @@ class Person:
         """List again whatever was set aside."""
         for row in self.worker.rows().values():
             while self.worker.rows()[row.row_key].is_set_aside:
-                assert self.decide(row.row_key, Choice(Option.UNDO), Death()), row
+                assert self.decide(row.row_key, Instruction(Option.UNDO), Death()), row
 
-    def _remember(self, after: RowRecord, change: Change, choice: Choice) -> None:  # noqa: C901  # one arm per case
+    def _remember(self, after: RowRecord, change: Change, choice: Instruction) -> None:  # noqa: C901  # one arm per case
         match choice.option:
             case Option.RESEND if change.is_next_revision or (change.risk and after.is_denied):
                 assert change.risk

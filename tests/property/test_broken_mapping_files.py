@@ -27,7 +27,7 @@ from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import FAULT, load_feed, load_folder
 from pipelines.cli.findings import find
 from pipelines.definitions import build_definitions
-from pipelines.notifications.notices import broken_files
+from pipelines.notices import broken_files
 from pipelines.settings import read_settings
 
 MUTANTS = int(os.environ.get("EVENTSYNC_TEST_MUTANTS", "250"))

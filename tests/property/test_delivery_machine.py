@@ -24,7 +24,7 @@ from property.state_dbs import Books, one_file, one_server
 
 from pipelines.run.options import RunOptions
 from state.enums import EntryState
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.standing import RowRecord
 
 EXAMPLES = int(os.environ.get("EVENTSYNC_TEST_EXAMPLES", "20"))
@@ -48,7 +48,7 @@ CHARACTERS = st.builds(
     keeps_denials=st.sampled_from(["no", "no", "as told", "told anew"]),
 )
 _OPTIONS = (Option.RESEND, Option.RESEND, Option.IGNORE, Option.UNDO, Option.APPLIED, Option.RELEASE)
-CHOICES = st.sampled_from(["the event", "a wrong event", "another row's event", *map(Choice, _OPTIONS)])
+CHOICES = st.sampled_from(["the event", "a wrong event", "another row's event", *map(Instruction, _OPTIONS)])
 
 LOSSES = st.sampled_from(["all is well", "the key is revoked", "the channel is taken away"])
 DONE = {EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED}
@@ -156,13 +156,13 @@ class DeliveryMachine(RuleBasedStateMachine):
         self.person.retry()
 
     @rule(number=st.integers(0, 11), wish=CHOICES, death=DEATHS)
-    def a_person_decides_about_a_row(self, number: int, wish: Choice | str, death: Death | None) -> None:
+    def a_person_decides_about_a_row(self, number: int, wish: Instruction | str, death: Death | None) -> None:
         """About one that the books name; the command is killed like a run."""
         rows = sorted(self.worker.rows())
         if not rows:
             return
         row_key = rows[number % len(rows)]
-        choice = Choice(Option.EVENT_ID, event_id=self._event_for(row_key, wish)) if isinstance(wish, str) else wish
+        choice = Instruction(Option.EVENT_ID, event_id=self._event_for(row_key, wish)) if isinstance(wish, str) else wish
         is_changed = self.person.decide(row_key, choice, death or Death())
         event(f"{wish if isinstance(wish, str) else type(wish).__name__} changes a row: {is_changed}")
         if is_changed and choice.option in {Option.RESEND, Option.UNDO}:
@@ -259,7 +259,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             return
         for row in self.worker.rows().values():
             if row.is_denied and row.state in OWED:
-                self.person.decide(row.row_key, Choice(Option.RESEND), Death())
+                self.person.decide(row.row_key, Instruction(Option.RESEND), Death())
 
     def _assert_it_arrived(self, row: RowRecord, title: str) -> None:  # noqa: C901  # one arm per case
         match row.state:
@@ -286,7 +286,7 @@ class DeliveryMachine(RuleBasedStateMachine):
 
     def _assert_it_can_be_corrected(self, row: RowRecord) -> None:
         """Whoever has named a wrong event can name another one."""
-        assert self.person.decide(row.row_key, Choice(Option.EVENT_ID, event_id=2 * NO_EVENT + row.entry_id), Death()), (
+        assert self.person.decide(row.row_key, Instruction(Option.EVENT_ID, event_id=2 * NO_EVENT + row.entry_id), Death()), (
             f"it stays with {row}"
         )
 

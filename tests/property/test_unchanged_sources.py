@@ -21,7 +21,7 @@ from connectors.sources.contract import REAL_CLOCK, Clock
 from mappings.errors import SyncError
 from mappings.row_key import FeedName
 from pipelines.run.options import RunOptions
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ FEEDS = st.builds(
 WORDS = st.lists(st.sampled_from(["create"] * 4 + ["refuse", "block", "lose", "conflict", "unconfirmed"]), max_size=4).map(tuple)
 OPTIONS = [RunOptions(full=True), RunOptions(keys=("a",)), RunOptions(status="draft"), RunOptions(accept=("rejected", "shrink"))]
 READS = st.builds(Read, st.sampled_from([RunOptions()] * 6 + OPTIONS))
-_CHOICES = (*map(Choice, (Option.RESEND, Option.IGNORE, Option.UNDO)), Choice(Option.EVENT_ID, event_id=7), None)
+_CHOICES = (*map(Instruction, (Option.RESEND, Option.IGNORE, Option.UNDO)), Instruction(Option.EVENT_ID, event_id=7), None)
 STEPS = st.one_of(
     st.builds(Decide, KEYS, st.sampled_from(_CHOICES)),
     st.builds(Wait, st.sampled_from([1, 9, 30])),
@@ -254,7 +254,7 @@ class Books:
 
 @pytest.mark.slow(about_s=15)
 @given(feed=FEEDS, lines=STARTS, rounds=st.lists(ROUNDS, min_size=1, max_size=5), clockwork=st.sampled_from([REAL_CLOCK, LATER]))
-@settings(max_examples=24, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_run_that_reads_what_differs_agrees_with_one_that_reads_all(
     feed: Feed, lines: list[Line], rounds: Sequence[tuple[Sequence[Change], Sequence[Step], Read, Publish, int]], clockwork: Clock
 ) -> None:

@@ -69,13 +69,11 @@ def _files(
     if not is_address(path):
         return LocalFiles(base)
     # Here, as importing httpx and fsspec takes long and few feeds need them.
-    from connectors.sources.files.web import LARGEST_BYTES, FetchLimits  # noqa: PLC0415
+    from connectors.sources.files.web import LARGEST_BYTES, FetchLimits, WebFiles  # noqa: PLC0415
 
     settle_s = None if settle is None else settle.total_seconds()
     bounds = FetchLimits(largest=largest or LARGEST_BYTES, settle_s=settle_s, clock=clock)
     if is_web_address(path):
-        from connectors.sources.files.web import WebFiles  # noqa: PLC0415
-
         return WebFiles(bounds)
     from connectors.sources.files.stores import StoreFiles  # noqa: PLC0415
 

@@ -38,6 +38,20 @@ from mappings.spec.source_words import marker_of, without_secrets
 from mappings.strict import written
 
 LARGEST_BYTES = 2 * 1024**3
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
+_OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
+_PASSING = frozenset({202, 408, 425, 429})
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
+_ENCODED = {"accept-encoding": "gzip"}
+"""Always the same encodings: each is a representation of its own, with a version and a length of its own."""
+_FRESH_S = 60.0
+"""A time of change so close to the answer's own time may stand for two versions (RFC 9110, section 8.8.2.2)."""
+_GREAT_STEP_BYTES = 1024 * 1024
+"""An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""
+_LONGEST_PAUSE_S = 30.0
+"""A server that asks for a longer pause is left to the next run."""
+_AGAIN = "run again; if it stays so, tell the partner"
 Resolve = Callable[[str, int], Sequence[str]]
 """Returns the IP addresses of a host name; raises `OSError` where there are none."""
 
@@ -110,11 +124,6 @@ class TransferLimit:
             unit = ("bytes", "kB", "MB", "GB")[power]
             message = f"{self.shown} is larger than {written(self.bounds.largest / 1024**power)} {unit}"
             raise SourceRefusedError(message, hint="is it the right file? If so, say `largest: 5GB` in its source")
-
-
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_HEADERS = {"user-agent": "eventsync", "accept": "*/*"}
-_OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
 
 
 @dataclass(slots=True)
@@ -267,14 +276,14 @@ class WebRequests:
             limits = httpx.Limits(max_keepalive_connections=0)
             self._transports[proxy] = httpx.HTTPTransport(verify=trusted, proxy=proxy or None, limits=limits)
         targets = [target] if proxy else [target.copy_with(host=address) for address in addresses]
-        for left, pinned in enumerate(targets, 1 - len(targets)):
+        for pinned in targets:
             try:
                 request = httpx.Request(method, pinned, headers=sent, extensions=extensions)
                 if hop.is_own and hop.own.userinfo:  # the password of the first address, for its own origin only
                     request = next(httpx.BasicAuth(hop.own.username, hop.own.password).auth_flow(request))
                 return self._transports[proxy].handle_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                if left == 0 or deadline.is_over or _is_untrusted(error):
+                if pinned is targets[-1] or deadline.is_over or _is_untrusted(error):
                     raise
         raise SourceUnavailableError(f"{hop.host} has no address", hint="run again later")
 
@@ -337,19 +346,6 @@ def _is_untrusted(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-_PASSING = frozenset({202, 408, 425, 429})
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18}|\*)", re.ASCII)
-_ENCODED = {"accept-encoding": "gzip"}
-"""Always the same encodings: each is a representation of its own, with a version and a length of its own."""
-_FRESH_S = 60.0
-"""A time of change so close to the answer's own time may stand for two versions (RFC 9110, section 8.8.2.2)."""
-_GREAT_STEP_BYTES = 1024 * 1024
-"""An attempt that brings so much is no failure: a long download may break as often as it likes, if it gets on."""
-_LONGEST_PAUSE_S = 30.0
-"""A server that asks for a longer pause is left to the next run."""
-_AGAIN = "run again; if it stays so, tell the partner"
 
 
 @contextmanager
@@ -533,20 +529,16 @@ class _Download:
         self._size = self._size if size is None else size
 
 
-def changed_at(answer: httpx.Response) -> float | None:
+def changed_at(answer: httpx.Response, header: str = "last-modified") -> float | None:
     """Return when the file was changed, in seconds since 1970."""
-    return _moment(answer, "last-modified")
+    moment = http_date(answer.headers.get(header, ""))
+    return None if moment is None else moment.timestamp()
 
 
 def _age_s(answer: httpx.Response) -> float | None:
     """Return how long the file had been unchanged, by the server's own clock."""
-    changed, now = changed_at(answer), _moment(answer, "date")
+    changed, now = changed_at(answer), changed_at(answer, "date")
     return None if changed is None or now is None else now - changed
-
-
-def _moment(answer: httpx.Response, header: str) -> float | None:
-    moment = http_date(answer.headers.get(header, ""))
-    return None if moment is None else moment.timestamp()
 
 
 def _version_of(answer: httpx.Response) -> str:

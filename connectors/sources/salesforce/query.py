@@ -37,14 +37,35 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{3})(?:Z|\+00:?00)",
 _TIME = re.compile(r"(\d\d:\d\d:\d\d)\.(\d{3})Z?", re.ASCII)
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
 _SHORT_ID = re.compile(r"[0-9A-Za-z]{15}", re.ASCII)
+Convert = Callable[[Any], str]
+"""Converts a value to a cell; null is "", and nested values become JSON text."""
+ChildFields = Mapping[tuple[str, ...], Convert]
+"""The conversions of the fields of child rows, by the steps that lead to them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
-    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown)."""
+class Column:
+    """A field that can be selected: its canonical `path`, its `kind` (Salesforce's type, "" if unknown).
+
+    `child`: of child rows, the conversions of their fields.
+    """
 
     path: str
     kind: str = ""
+    child: ChildFields = field(default_factory=dict)
+
+    @property
+    def convert(self) -> Convert:
+        """The conversion of its values."""
+        return convert_for(self.kind)
+
+    @property
+    def selected(self) -> str:
+        """Its text in the select list; the order of child rows makes repeated reads equal."""
+        if not self.child:
+            return self.path
+        paths = ", ".join(".".join(steps) for steps in self.child)
+        return f"(SELECT {paths} FROM {self.path} ORDER BY Id)"  # noqa: S608  # names from the org's own description
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +73,8 @@ class Shape:
     """One object: its fields, the parts of its compound ones, its parents and its child rows, by lower-case name."""
 
     name: str
-    fields: Mapping[str, Field] = field(default_factory=dict)
-    parts: Mapping[str, Mapping[str, Field]] = field(default_factory=dict)
+    fields: Mapping[str, Column] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, Column]] = field(default_factory=dict)
     parents: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     children: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -66,23 +87,23 @@ class Shape:
         children = [(one["relationshipName"], one["childSObject"]) for one in below if one.get("relationshipName")]
         return cls(
             described["name"],
-            {one["name"].lower(): Field(one["name"], one["type"]) for one in fields},
+            {one["name"].lower(): Column(one["name"], one["type"]) for one in fields},
             _parts(fields),
             {name.lower(): (name, objects) for name, objects in above},
             {name.lower(): (name, child) for name, child in children},
         )
 
 
-def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Field]]:
+def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Column]]:
     """Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s."""
     compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
-    parts: dict[str, dict[str, Field]] = {name.lower(): {} for name in compounds}
+    parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
     for one in fields:
         whole = one.get("compoundFieldName")
         if isinstance(whole, str) and whole in compounds and whole != one["name"]:
             stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
             part = one["name"].removeprefix(stem).removesuffix("__s")
-            parts[whole.lower()][part.lower()] = Field(one["name"], one["type"])
+            parts[whole.lower()][part.lower()] = Column(one["name"], one["type"])
     return parts
 
 
@@ -102,7 +123,7 @@ class Shapes:
                 raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=NO_SALESFORCE) from error
         return self._known[name]
 
-    def find(self, shape: Shape, path: str) -> Field | None:
+    def find(self, shape: Shape, path: str) -> Column | None:
         """Return the field of a path in any case; None if there is none that we may see."""
         first, _, rest = path.partition(".")
         first = first.lower()
@@ -115,8 +136,8 @@ class Shapes:
         if not parents:
             return None
         above = self._above(parents)
-        found = Field(rest) if above is None else self.find(above, rest)
-        return Field(f"{name}.{found.path}", found.kind) if found else None
+        found = Column(rest) if above is None else self.find(above, rest)
+        return Column(f"{name}.{found.path}", found.kind) if found else None
 
     def near(self, shape: Shape, path: str) -> Iterator[str]:
         """Yield the names at the level where an unknown path goes wrong: one of them was probably meant."""
@@ -139,29 +160,6 @@ class Shapes:
             return self.of(NAME_OF_SEVERAL)
         except PermanentError:
             return None
-
-
-Convert = Callable[[Any], str]
-"""Converts a value to a cell; null is "", and nested values become JSON text."""
-ChildFields = Mapping[tuple[str, ...], Convert]
-"""The conversions of the fields of child rows, by the steps that lead to them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the answer: its path, and the conversion of its values. `child`: the same for the fields of child rows."""
-
-    path: str
-    convert: Convert
-    child: ChildFields = field(default_factory=dict)
-
-    @property
-    def selected(self) -> str:
-        """Its text in the select list; the order of child rows makes repeated reads equal."""
-        if not self.child:
-            return self.path
-        paths = ", ".join(".".join(steps) for steps in self.child)
-        return f"(SELECT {paths} FROM {self.path} ORDER BY Id)"  # noqa: S608  # names from the org's own description
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +216,7 @@ def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) 
         _check_incremental(spec.incremental.by, shape)
         hidden += [spec.incremental.by, *([DELETED] if DELETED.lower() in shape.fields else [])]
     for name in dict.fromkeys(hidden):
-        column = _column(shapes.find(shape, name) or Field(name))
+        column = shapes.find(shape, name) or Column(name)
         if column.path not in {one.path for one in found.values()}:
             found[column.path] = column
     columns = {column.path: column for column in found.values()}
@@ -238,9 +236,9 @@ def select_query(query: Query, asked: ColumnRequest, shapes: Shapes) -> Selectio
 
     def column_of(path: str) -> Column:
         try:
-            return _column(shapes.find(shape, path) or Field(path))
+            return shapes.find(shape, path) or Column(path)
         except PermanentError:
-            return _column(Field(path))
+            return Column(path)
 
     try:
         shape = shapes.of(query.object)
@@ -270,12 +268,13 @@ def _columns(
     for name in dict.fromkeys((*spec.fields, *spec.children, *sorted(asked.columns))):
         aliases = asked.aliases.get(name, ())
         column = next((children[one.lower()] for one in (name, *aliases) if one.lower() in children), None)
-        # The field of exactly the name, else of the first alias there is, else one that differs in case only.
-        own = None if column else shapes.find(shape, name)
-        if column is None and (own is None or own.path != name):
-            own = next(filter(None, (shapes.find(shape, one) for one in aliases)), own)
-        if column or own:
-            found[name] = column or _column(own or Field(name))
+        if column is None:
+            # The field of exactly the name, else of the first alias there is, else one that differs in case only.
+            column = shapes.find(shape, name)
+            if column is None or column.path != name:
+                column = next(filter(None, (shapes.find(shape, one) for one in aliases)), column)
+        if column:
+            found[name] = column
         else:
             (absent if name in asked.optional else missing).append(name)
     return found, missing, absent
@@ -291,11 +290,7 @@ def _child_columns(spec: SalesforceSource, shapes: Shapes, shape: Shape, name: s
     if lost := [path for path, one in fields.items() if one is None]:
         near = dict.fromkeys(one for path in lost for one in shapes.near(child_shape, path))
         raise MissingColumnsError(f"{child_shape.name}, the object of {relation},", lost, tuple(near), advice=_ADVICE)
-    yield Column(relation, unknown, {tuple(one.path.split(".")): convert_for(one.kind) for one in fields.values() if one})
-
-
-def _column(field: Field) -> Column:
-    return Column(field.path, convert_for(field.kind))
+    yield Column(relation, "", {tuple(one.path.split(".")): convert_for(one.kind) for one in fields.values() if one})
 
 
 def _check_incremental(by: str, shape: Shape) -> None:
@@ -307,7 +302,7 @@ def _check_incremental(by: str, shape: Shape) -> None:
         raise ConfigError(message, hint=f"write `by:` one of {known or 'its moments (it has none)'}")
 
 
-def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Field]) -> tuple[str, ...]:
+def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Column]) -> tuple[str, ...]:
     """Return the conditions of a mapping's `where`; `fields` are the fields of its paths.
 
     Raises:
@@ -324,7 +319,7 @@ def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Field]) -> tuple
     return tuple(found)
 
 
-def _condition(test: FieldTest, field: Field) -> str:
+def _condition(test: FieldTest, field: Column) -> str:
     literals = [_literal(field, text) for text in test.value]
     match test.op:
         case "missing":
@@ -337,7 +332,7 @@ def _condition(test: FieldTest, field: Field) -> str:
             return f"{field.path} {test.op.upper()} {literals[0]}"
 
 
-def _literal(field: Field, text: str) -> str:
+def _literal(field: Column, text: str) -> str:
     """Return a value as SOQL writes it for the field's type.
 
     Raises:

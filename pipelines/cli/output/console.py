@@ -236,8 +236,6 @@ def counts_line(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count)
 
 
-REJECTION_COLUMNS = ("place", "column", "found", "problem", "hint")
-BRAKE_COLUMNS = ("brake", "verdict", "why")
 _READ = ("filtered", "duplicate", "grouped", "rejected", "held", "still_refused", "unchanged", "drifted", "new", "gone")
 _PUBLISHED = ("delivered", "delivered_unconfirmed", "refused", "blocked", "uncertain", "conflict", "pending")
 SEVERITY = (130, 2, 3, 5, 1, 4, 6, 0)
@@ -263,19 +261,21 @@ def publish_line(counts: Mapping[str, int]) -> str:
     return _equation(counts, ("new", "carried_over"), _PUBLISHED)
 
 
-def rejection_rows(rows: Iterable[RejectedRow]) -> Iterator[tuple[str, str, str, str, str]]:
-    """Return one line per reason, under `REJECTION_COLUMNS`; a row's place stands on its first line only."""
-    for row in rows:
-        for number, reason in enumerate(row.reasons):
-            place = str(row.origin) if number == 0 else ""
-            yield place, reason.column or reason.field, reason.found, REASON_TEXTS[reason.code], reason.hint
+def rejections_table(rows: Iterable[RejectedRow]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
+    """Return the columns and one line per reason; a row's place stands on its first line only."""
+    lines = [
+        ("" if number else str(row.origin), reason.column or reason.field, reason.found, REASON_TEXTS[reason.code], reason.hint)
+        for row in rows
+        for number, reason in enumerate(row.reasons)
+    ]
+    return ("place", "column", "found", "problem", "hint"), lines
 
 
-def brake_rows(verdicts: Iterable[BrakeResult]) -> Iterator[tuple[str, str, str]]:
-    """Return one line per brake, under `BRAKE_COLUMNS`."""
-    for one in verdicts:
-        tripped = "accepted for this run" if one.is_accepted else "STOPS"
-        yield str(one.name), tripped if one.is_tripped else "free", one.sentence
+def brakes_table(verdicts: Iterable[BrakeResult]) -> tuple[Sequence[str], Sequence[tuple[str, ...]]]:
+    """Return the columns and one line per brake."""
+    verdict = {True: "accepted for this run", False: "STOPS"}
+    lines = [(str(one.name), verdict[one.is_accepted] if one.is_tripped else "free", one.sentence) for one in verdicts]
+    return ("brake", "verdict", "why"), lines
 
 
 def _equation(counts: Mapping[str, int], left: Sequence[str], right: Sequence[str]) -> str:

@@ -116,14 +116,6 @@ def test_sending_again_what_may_exist_is_asked_about_and_goes_out_under_the_next
     assert [event["title"] for event in in_conflict.events()].count("Jazz") == 2, "the risk that was told"
 
 
-def test_a_person_may_say_no(in_conflict: Decider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("typer.confirm", lambda *_args, **_options: False)
-    said = in_conflict.say("resolve", "1", "--resend")
-    assert (said.code, "nothing was changed" in said.out) == (1, True)
-    assert in_conflict.states() == {"conflict": 3}
-
-
 def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict: Decider) -> None:
     in_conflict.say("resolve", "1", "5", "--ignore")
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["6"]
@@ -133,18 +125,6 @@ def test_what_was_set_aside_is_listed_again_when_that_is_taken_back(in_conflict:
     assert "ignored by" in first["hint"]
     assert in_conflict.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is listed again"
     assert [row["row_key"] for row in in_conflict.told("rows")["rows"]] == ["1", "6"]
-
-
-def test_a_drift_that_was_applied_by_hand_is_off_the_list_and_back_when_that_is_taken_back(decider: Decider) -> None:
-    decider.publish()
-    decider.desk.source(("1,Jazz,2030-05-01,20:00,,concert", *GOOD[1:]))
-    decider.publish()
-    told = decider.told("resolve", "1", "--applied")["rows"][0]
-    assert (told["decision"], told["what"]) == ("applied", "what the source asks for is what the service shows")
-    assert decider.told("rows")["rows"] == []
-    assert decider.publish().document["runs"][0]["read"]["drifted"] == 0
-    assert decider.told("resolve", "1", "--undo")["rows"][0]["what"] == "it is as it was before"
-    assert [row["row_key"] for row in decider.told("rows", "--state", "drift")["rows"]] == ["1"]
 
 
 def test_rows_of_a_state_are_decided_after_a_question(decider: Decider, monkeypatch: pytest.MonkeyPatch) -> None:

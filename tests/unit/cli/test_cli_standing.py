@@ -10,7 +10,7 @@ from prometheus import samples
 from sqlalchemy import insert, select, update
 from unit.cli.conftest import GOOD, HEADER, MAPPING, Decider
 
-from pipelines.notifications.notices import Cause, concerns_of
+from pipelines.notices import Cause, concerns_of
 from state.database import reading, writing
 from state.enums import Waiting
 from state.opening import open_database
@@ -119,21 +119,6 @@ def test_a_held_row_names_the_other_key_with_its_feed_and_the_commands(decider: 
         assert f"eventsync resolve opera o1 {option}" in row["hint"]
     assert row["cells"]["TITLE"] == "Jazz"
     assert "superseded" not in decider.desk.run("status", "opera").out
-
-
-def test_drift_is_shown_against_the_baseline_and_not_against_the_body_first_sent(decider: Decider) -> None:
-    decider.publish()
-    decider.desk.source(("1,Jazz,2030-05-01,20:00,,concert", *GOOD[1:]))
-    decider.publish()
-    event = next(row["event"] for row in decider.told("rows", "--state", "delivered")["rows"] if row["row_key"] == "1")
-    baseline = json.dumps(event | {"startAt": "2030-05-01T21:00:00+02:00"}).encode()
-    change(decider, "1", baseline_body=baseline, baseline_fingerprint="another")
-    (row,) = decider.told("diff")["rows"]
-    assert [(one["path"], one["delivered"][11:16], one["now"][11:16]) for one in row["changed"]] == [
-        ("startAt", "21:00", "20:00")
-    ]
-    (listed,) = decider.told("rows", "--state", "drift")["rows"]
-    assert listed["event"]["startAt"].startswith("2030-05-01T21:00")
 
 
 def test_a_row_that_a_rule_leaves_out_is_vanished_by_that_rule_everywhere(decider: Decider) -> None:

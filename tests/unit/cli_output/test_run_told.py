@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from connectors.rate_limit import RateReport
-from pipelines.cli.output.console import Output, brake_rows, publish_line, read_line
+from pipelines.cli.output.console import Output, brakes_table, publish_line, read_line
 from pipelines.cli.output.drawing import drawn_table
 from pipelines.cli.run_report import RunReport, pace_line, show_accounts
 from pipelines.run.brakes import BrakeResult
@@ -61,7 +61,7 @@ def test_a_brake_is_free_stops_or_was_accepted() -> None:
         BrakeResult(name, is_tripped=is_tripped, is_accepted=is_accepted, measured=0, allowed=0, sentence="a")
         for name, is_tripped, is_accepted in (("new", False, True), ("shrink", True, False), ("rejected", True, True))
     ]
-    assert [verdict for _, verdict, _ in brake_rows(verdicts)] == ["free", "STOPS", "accepted for this run"]
+    assert [verdict for _, verdict, _ in brakes_table(verdicts)[1]] == ["free", "STOPS", "accepted for this run"]
 
 
 def test_the_pace_of_a_run_names_the_limit_that_it_met() -> None:

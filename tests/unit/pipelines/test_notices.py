@@ -17,7 +17,7 @@ from mappings.errors import MappingFileError
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed
-from pipelines.notifications.notices import MOST_AN_HOUR, Notifier
+from pipelines.notices import MOST_AN_HOUR, Notifier
 from pipelines.run.outcome import ExitCode, RunOutcome
 from pipelines.settings import read_channels
 from state.ledger.ledger import Ledger

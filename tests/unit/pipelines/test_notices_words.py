@@ -15,17 +15,7 @@ from connectors.notify import Tone
 from mappings.errors import ConfigError
 from mappings.row_key import FeedName
 from pipelines.control_characters import replaced
-from pipelines.notifications.notices import (
-    MOST_AN_HOUR,
-    MOST_CHARS,
-    MOST_FEEDS,
-    Cause,
-    Concern,
-    FeedNews,
-    SentMessages,
-    harmless,
-    message_of,
-)
+from pipelines.notices import MOST_AN_HOUR, MOST_CHARS, MOST_FEEDS, Cause, Concern, FeedNews, SentMessages, harmless, message_of
 from pipelines.orchestration.automation import LOST_AFTER, NOTICES_SENSOR
 from pipelines.settings import Channels, read_channels, read_settings
 from state.notes import Notice

@@ -12,7 +12,7 @@ from threading import Event, Thread
 import httpx
 import pytest
 
-from pipelines.orchestration.webserver import Reloader, ReloadError, Webserver, watch
+from pipelines.orchestration.webserver import DagsterRefusedError, Reloader, Webserver, watch
 
 FEED = """\
 feed: {name}
@@ -75,7 +75,7 @@ def test_a_reload_asks_for_the_location_and_tells_what_there_is(folder: Path) ->
     ],
 )
 def test_definitions_that_cannot_be_loaded_are_an_error_with_dagsters_own_words(folder: Path, said: object) -> None:
-    with pytest.raises(ReloadError, match="no such module"):
+    with pytest.raises(DagsterRefusedError, match="no such module"):
         Reloader(server(answering(said)), folder).reload()
 
 

@@ -12,7 +12,7 @@ from mappings.outcome import MappedRow, RowLocation, Skipped
 from mappings.row_key import RowKey, fingerprint
 from state.database import reading, writing
 from state.enums import ProblemKind
-from state.ledger.choices import Choice
+from state.ledger.choices import Instruction
 from state.ledger.decisions import Decisions
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
@@ -46,7 +46,7 @@ def count(world: World, table: Table, where: ColumnElement[bool] | None = None) 
         return connection.execute(counting).scalar_one()
 
 
-def resolve(world: World, key: str, choice: Choice) -> None:
+def resolve(world: World, key: str, choice: Instruction) -> None:
     """Record a person's decision about a row."""
     Decisions(world.ledger.fence("", world.lease.token), "ann@desk").resolve([RowKey(key)], choice)
 

@@ -23,7 +23,7 @@ from state.database import reading, writing
 from state.errors import HeldByAnotherError
 from state.export import TABLES, CopyDiffersError, Sum, export_to, import_from, line_of, rows_of
 from state.ledger.accounts import StagePolicy
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.decisions import Decisions
 from state.ledger.ledger import Ledger
 from state.ledger.standing import FeedScope
@@ -50,7 +50,7 @@ def lived_in(world: World) -> World:
         [row("a", title=f"{long} Ω"), row("b", title=f"{long} żółć"), row("c\\x00"), row("d"), row("é", title=""), rejection("r")]
     )
     world.publish(Receipt(1, answer(201)), Receipt(2, answer(201)), Refusal(answer(400)), Conflict(answer(409)))
-    Decisions(world.ledger.fence("", world.lease.token), "ann@desk").resolve([RowKey("d")], Choice(Option.IGNORE))
+    Decisions(world.ledger.fence("", world.lease.token), "ann@desk").resolve([RowKey("d")], Instruction(Option.IGNORE))
     world.stage([row("a", title=f"{long} again"), row("b", title=f"{long} żółć"), row("new"), rejection("r")], policy=drafting)
     MediaMemory(world.engine, DESTINATION).remember("https://x.example/i.png", b"\x00\xff", 5, etag='"e"', seen_at=AT)
     Ledger(world.engine, "elsewhere|2", FeedName("other"), namespace="", now=world.clock).acquire_lease("a run").release()

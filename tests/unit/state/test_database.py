@@ -103,13 +103,6 @@ def test_a_place_that_is_taken_is_named(tmp_path: Path, place: str) -> None:
         open_database(url(tmp_path / place))
 
 
-def test_a_file_that_is_no_database_is_told_with_what_helps(tmp_path: Path) -> None:
-    (tmp_path / "state.db").write_bytes(b"not a database at all" * 100)
-    with pytest.raises(StateUnavailableError, match="damaged") as caught:
-        open_database(url(tmp_path / "state.db"))
-    assert "backup" in caught.value.hint
-
-
 def test_a_read_only_state_db_is_told_as_such(tmp_path: Path) -> None:
     open_database(url(tmp_path / "state.db")).dispose()
     engine = open_database(f"sqlite:///file:{tmp_path / 'state.db'}?mode=ro&uri=true")

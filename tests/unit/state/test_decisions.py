@@ -32,13 +32,7 @@ from state.database import reading
 from state.enums import Decision, DriftKind, EntryState, ProblemKind, Waiting
 from state.errors import LeaseLostError
 from state.ledger.accounts import StagePolicy
-from state.ledger.choices import (
-    Change,
-    Choice,
-    NoChange,
-    NotPossibleError,
-    Option,
-)
+from state.ledger.choices import Change, Instruction, NoChange, NotPossibleError, Option
 from state.ledger.decisions import Decisions, EventTakenError, Found, LeftAlone
 from state.ledger.entries import duplicate_digest_of
 from state.ledger.outbox import Settled
@@ -56,7 +50,7 @@ def decisions(world: World) -> Decisions:
     return Decisions(world.ledger.fence("", world.lease.token), ANN)
 
 
-def decide(world: World, key: str, choice: Choice) -> Change | NoChange:
+def decide(world: World, key: str, choice: Instruction) -> Change | NoChange:
     (found,) = decisions(world).resolve([RowKey(key)], choice)
     return found.outcome
 
@@ -115,10 +109,10 @@ def test_a_retry_says_of_a_row_turned_away_with_the_key_what_lets_it_out(world: 
 @pytest.mark.parametrize("verdict", [DENIED, Blocked(answer(403)), Blocked(answer(404))])
 def test_letting_a_denied_row_out_under_its_next_key_names_the_risk_once(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
-    change = decide(world, "a", Choice(Option.RESEND))
+    change = decide(world, "a", Instruction(Option.RESEND))
     assert isinstance(change, Change)
     assert "there will be two" in change.risk
-    assert isinstance(decide(world, "a", Choice(Option.RESEND)), NoChange)
+    assert isinstance(decide(world, "a", Instruction(Option.RESEND)), NoChange)
     (intent,) = world.outbox().settle_and_claim([], 1)
     assert intent.denial == Denial(verdict.answer.request_id, is_resent=True)
     world.crash()
@@ -129,7 +123,7 @@ def test_letting_a_denied_row_out_under_its_next_key_names_the_risk_once(world: 
 
 def test_a_denied_row_goes_on_under_its_next_key_once_for_each_resend(world: World) -> None:
     ended(world, DENIED)
-    decide(world, "a", Choice(Option.RESEND))
+    decide(world, "a", Instruction(Option.RESEND))
     world.publish(Superseded(answer(401, "req-2")), DENIED)
     entry = world.known("a")
     assert (entry.state, entry.revision, entry.decision) == (EntryState.PENDING, 1, Decision.RETRIED)
@@ -180,7 +174,7 @@ def test_a_blocked_row_keeps_its_key_and_is_not_superseded_by_a_409(world: World
 def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
     before = world.known("a").state.value.replace("_", " ")
-    decide(world, "a", Choice(Option.EVENT_ID, event_id=4711))
+    decide(world, "a", Instruction(Option.EVENT_ID, event_id=4711))
     entry = world.known("a")
     assert (entry.state, entry.event_id, entry.unanswered_at) == (EntryState.DELIVERED, 4711, None)
     assert (entry.decision, entry.decided_by, entry.decided_at) == (Decision.EVENT_ID, ANN, world.clock())
@@ -191,25 +185,27 @@ def test_a_row_is_delivered_as_the_event_that_a_person_names(world: World, verdi
 
 def test_an_event_id_said_twice_is_kept_once_and_a_slip_can_be_corrected_whatever_was_decided_since(world: World) -> None:
     ended(world, Conflict(answer(409)))
-    decide(world, "a", Choice(Option.EVENT_ID, event_id=11))
-    assert isinstance(decide(world, "a", Choice(Option.EVENT_ID, event_id=11)), NoChange)
-    decide(world, "a", Choice(Option.EVENT_ID, event_id=12))
+    decide(world, "a", Instruction(Option.EVENT_ID, event_id=11))
+    assert isinstance(decide(world, "a", Instruction(Option.EVENT_ID, event_id=11)), NoChange)
+    decide(world, "a", Instruction(Option.EVENT_ID, event_id=12))
     assert world.known("a").event_id == 12
     world.stage([row("a", "another title")])
-    decide(world, "a", Choice(Option.IGNORE))
-    decide(world, "a", Choice(Option.EVENT_ID, event_id=13))
+    decide(world, "a", Instruction(Option.IGNORE))
+    decide(world, "a", Instruction(Option.EVENT_ID, event_id=13))
     assert (world.known("a").event_id, world.known("a").decision) == (13, Decision.EVENT_ID)
 
 
 @pytest.mark.parametrize(
     ("is_delivered", "choice", "because"),
     [
-        pytest.param(True, Choice(Option.EVENT_ID, event_id=8), "by the service's own answer", id="an id that the service gave"),
-        pytest.param(True, Choice(Option.RESEND), "a second one", id="a second event of a delivered row"),
-        pytest.param(False, Choice(Option.IGNORE), "the next run sends it", id="a row that waits to be sent"),
+        pytest.param(
+            True, Instruction(Option.EVENT_ID, event_id=8), "by the service's own answer", id="an id that the service gave"
+        ),
+        pytest.param(True, Instruction(Option.RESEND), "a second one", id="a second event of a delivered row"),
+        pytest.param(False, Instruction(Option.IGNORE), "the next run sends it", id="a row that waits to be sent"),
     ],
 )
-def test_what_cannot_be_decided_says_why(world: World, is_delivered: bool, choice: Choice, because: str) -> None:
+def test_what_cannot_be_decided_says_why(world: World, is_delivered: bool, choice: Instruction, because: str) -> None:
     world.stage([row("a")])
     if is_delivered:
         world.publish()
@@ -227,21 +223,21 @@ def test_one_event_belongs_to_one_row_of_a_destination_whatever_the_feed(world: 
     world.stage([row("a"), row("b")])
     world.publish(Conflict(answer(409)), Receipt(7, answer(201)))
     with pytest.raises(EventTakenError, match="event 7 is row b of agenda already"):
-        decide(world, "a", Choice(Option.EVENT_ID, event_id=7))
+        decide(world, "a", Instruction(Option.EVENT_ID, event_id=7))
     other = another_feed(world)
     other.stage([row("x")])
     with pytest.raises(EventTakenError):
-        decide(other, "x", Choice(Option.EVENT_ID, event_id=7))
+        decide(other, "x", Instruction(Option.EVENT_ID, event_id=7))
     assert world.known("a").state is EntryState.CONFLICT
 
 
 def test_a_forgotten_row_is_resent_as_it_was_and_from_then_on_the_services_memory_counts_anew(world: World) -> None:
     forgotten(world)
     before = world.known("a")
-    change = decide(world, "a", Choice(Option.RESEND))
+    change = decide(world, "a", Instruction(Option.RESEND))
     assert isinstance(change, Change)
     assert "there will be two" in change.risk
-    assert isinstance(decide(world, "a", Choice(Option.RESEND)), NoChange)
+    assert isinstance(decide(world, "a", Instruction(Option.RESEND)), NoChange)
     world.clock.turn(days=6)  # the feed's next run is a week away
     world.crash()
     (intent,) = world.outbox().settle_and_claim([], 9)
@@ -260,7 +256,7 @@ def test_a_forgotten_row_is_resent_as_it_was_and_from_then_on_the_services_memor
 def test_a_row_whose_key_is_used_is_resent_under_the_next_one(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
     before = world.known("a")
-    outcome = decide(world, "a", Choice(Option.RESEND))
+    outcome = decide(world, "a", Instruction(Option.RESEND))
     assert isinstance(outcome, Change)
     assert outcome.is_next_revision
     (intent,) = world.outbox().settle_and_claim([], 9)
@@ -271,7 +267,7 @@ def test_a_row_whose_key_is_used_is_resent_under_the_next_one(world: World, verd
 def test_a_row_that_is_resent_under_the_next_key_says_what_the_source_says_now(world: World) -> None:
     ended(world, Conflict(answer(409)))
     world.stage([row("a", "edited")])
-    decide(world, "a", Choice(Option.RESEND))
+    decide(world, "a", Instruction(Option.RESEND))
     world.stage([row("a", "edited")])
     (intent,) = world.outbox().settle_and_claim([], 9)
     assert b"edited" in intent.body
@@ -280,7 +276,7 @@ def test_a_row_that_is_resent_under_the_next_key_says_what_the_source_says_now(w
 
 def test_resending_a_refused_row_is_a_retry(world: World) -> None:
     ended(world, REFUSED)
-    decide(world, "a", Choice(Option.RESEND))
+    decide(world, "a", Instruction(Option.RESEND))
     assert (world.known("a").state, world.known("a").decision) == (EntryState.PENDING, Decision.RETRY)
 
 
@@ -288,23 +284,23 @@ def test_resending_a_refused_row_is_a_retry(world: World) -> None:
 def test_a_row_set_aside_stays_as_it_is_unlisted_and_unsent_until_that_is_taken_back(world: World, verdict: Verdict) -> None:
     ended(world, verdict)
     before = world.known("a").state
-    decide(world, "a", Choice(Option.IGNORE))
-    assert isinstance(decide(world, "a", Choice(Option.IGNORE)), NoChange)
+    decide(world, "a", Instruction(Option.IGNORE))
+    assert isinstance(decide(world, "a", Instruction(Option.IGNORE)), NoChange)
     assert world.outbox().settle_and_claim([], 9) == []
     (status,) = LedgerQueries(world.engine).status()
     assert (world.known("a").state, dict(status.waiting), status.set_aside) == (before, {}, 1)
     waiting = RowFilter(waiting=Waiting(before))
     assert LedgerQueries(world.engine).rows(BOOK, waiting) == ()
 
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     assert [one.row_key for one in LedgerQueries(world.engine).rows(BOOK, waiting)] == ["a"]
     assert world.known("a").decision is None
-    assert isinstance(decide(world, "a", Choice(Option.UNDO)), NoChange)
+    assert isinstance(decide(world, "a", Instruction(Option.UNDO)), NoChange)
 
 
 def test_a_refused_row_set_aside_is_a_new_matter_once_it_is_corrected(world: World) -> None:
     ended(world, REFUSED)
-    decide(world, "a", Choice(Option.IGNORE))
+    decide(world, "a", Instruction(Option.IGNORE))
     assert decisions(world).retry().refused == 0
     world.stage([row("a", "corrected")])
     assert world.known("a").decision is None
@@ -337,7 +333,7 @@ def vanished(world: World) -> None:
 def returned(world: World) -> None:
     """Row a, whose event was removed by hand, is in its source again and asks for something else."""
     vanished(world)
-    decide(world, "a", Choice(Option.REMOVED))
+    decide(world, "a", Instruction(Option.REMOVED))
     world.stage([event("a", "B")])
 
 
@@ -391,58 +387,60 @@ def after(verdict: Verdict) -> Callable[[World], None]:
 @pytest.mark.parametrize(
     ("arrange", "key", "choice"),
     [
-        pytest.param(lambda world: delivered(world, "A", "B"), "a", Choice(Option.APPLIED), id="a change applied by hand"),
-        pytest.param(after(Conflict(answer(409))), "a", Choice(Option.EVENT_ID, event_id=11), id="the event of a conflict"),
-        pytest.param(after(Conflict(answer(409))), "a", Choice(Option.RESEND), id="a conflict sent under the next key"),
-        pytest.param(after(Unconfirmed(answer(409))), "a", Choice(Option.RESEND), id="an unconfirmed row under the next key"),
-        pytest.param(after(REFUSED), "a", Choice(Option.RESEND), id="a refused row sent again"),
-        pytest.param(after(Blocked(answer(404))), "a", Choice(Option.RESEND), id="a blocked row sent again"),
-        pytest.param(after(DENIED), "a", Choice(Option.RESEND), id="a denied row sent again"),
-        pytest.param(forgotten, "a", Choice(Option.RESEND), id="a forgotten row sent again"),
-        pytest.param(cut_off, "a", Choice(Option.IGNORE), id="an unanswered row set aside"),
-        pytest.param(held, "n2", Choice(Option.RELEASE), id="a held row released"),
-        pytest.param(held, "n2", Choice(Option.SAME_AS), id="an event adopted"),
-        pytest.param(vanished, "a", Choice(Option.REMOVED), id="the event of a vanished row removed"),
-        pytest.param(returned, "a", Choice(Option.RESEND), id="a removed event created again"),
+        pytest.param(lambda world: delivered(world, "A", "B"), "a", Instruction(Option.APPLIED), id="a change applied by hand"),
+        pytest.param(after(Conflict(answer(409))), "a", Instruction(Option.EVENT_ID, event_id=11), id="the event of a conflict"),
+        pytest.param(after(Conflict(answer(409))), "a", Instruction(Option.RESEND), id="a conflict sent under the next key"),
+        pytest.param(
+            after(Unconfirmed(answer(409))), "a", Instruction(Option.RESEND), id="an unconfirmed row under the next key"
+        ),
+        pytest.param(after(REFUSED), "a", Instruction(Option.RESEND), id="a refused row sent again"),
+        pytest.param(after(Blocked(answer(404))), "a", Instruction(Option.RESEND), id="a blocked row sent again"),
+        pytest.param(after(DENIED), "a", Instruction(Option.RESEND), id="a denied row sent again"),
+        pytest.param(forgotten, "a", Instruction(Option.RESEND), id="a forgotten row sent again"),
+        pytest.param(cut_off, "a", Instruction(Option.IGNORE), id="an unanswered row set aside"),
+        pytest.param(held, "n2", Instruction(Option.RELEASE), id="a held row released"),
+        pytest.param(held, "n2", Instruction(Option.SAME_AS), id="an event adopted"),
+        pytest.param(vanished, "a", Instruction(Option.REMOVED), id="the event of a vanished row removed"),
+        pytest.param(returned, "a", Instruction(Option.RESEND), id="a removed event created again"),
     ],
 )
 def test_a_decision_that_is_taken_back_leaves_all_as_it_was(
-    world: World, arrange: Callable[[World], None], key: str, choice: Choice
+    world: World, arrange: Callable[[World], None], key: str, choice: Instruction
 ) -> None:
     arrange(world)
     before = columns(world)
     assert isinstance(decide(world, key, choice), Change)
-    decide(world, key, Choice(Option.UNDO))
+    decide(world, key, Instruction(Option.UNDO))
     assert columns(world) == before
 
 
 @pytest.mark.parametrize(
     ("arrange", "key", "choice"),
     [
-        pytest.param(held, "n2", Choice(Option.RELEASE), id="a held row released"),
-        pytest.param(after(Conflict(answer(409))), "a", Choice(Option.RESEND), id="a conflict"),
-        pytest.param(after(Unconfirmed(answer(409))), "a", Choice(Option.RESEND), id="an unconfirmed row"),
-        pytest.param(after(REFUSED), "a", Choice(Option.RESEND), id="a refused row"),
-        pytest.param(after(Blocked(answer(404))), "a", Choice(Option.RESEND), id="a blocked row"),
+        pytest.param(held, "n2", Instruction(Option.RELEASE), id="a held row released"),
+        pytest.param(after(Conflict(answer(409))), "a", Instruction(Option.RESEND), id="a conflict"),
+        pytest.param(after(Unconfirmed(answer(409))), "a", Instruction(Option.RESEND), id="an unconfirmed row"),
+        pytest.param(after(REFUSED), "a", Instruction(Option.RESEND), id="a refused row"),
+        pytest.param(after(Blocked(answer(404))), "a", Instruction(Option.RESEND), id="a blocked row"),
     ],
 )
 def test_a_release_and_a_resend_are_done_once_and_stand_once_the_row_was_sent(
-    world: World, arrange: Callable[[World], None], key: str, choice: Choice
+    world: World, arrange: Callable[[World], None], key: str, choice: Instruction
 ) -> None:
     arrange(world)
     decide(world, key, choice)
     assert isinstance(decide(world, key, choice), NoChange)
     assert [intent.row_key for intent in sent(world)] == [key]
     with pytest.raises(NotPossibleError, match="sent since"):
-        decide(world, key, Choice(Option.UNDO))
+        decide(world, key, Instruction(Option.UNDO))
 
 
 def test_a_drift_that_was_applied_by_hand_is_the_baseline_and_going_back_is_drift_again(world: World) -> None:
     delivered(world, "A", "B")
-    decide(world, "a", Choice(Option.APPLIED))
+    decide(world, "a", Instruction(Option.APPLIED))
     entry = world.known("a")
     assert (entry.drift_kind, json.loads(entry.shown)["title"], entry.decision) == (None, "B", Decision.APPLIED)
-    assert isinstance(decide(world, "a", Choice(Option.APPLIED)), NoChange)
+    assert isinstance(decide(world, "a", Instruction(Option.APPLIED)), NoChange)
     assert world.stage([event("a", "B")]).account.unchanged == 1
     assert world.stage([event("a", "A")]).account.drifted == 1
     assert (drift_of(world), sent(world)) == ("A", [])
@@ -453,13 +451,13 @@ def test_a_draft_that_was_published_by_hand_is_applied(world: World) -> None:
     world.publish()
     world.stage([event("a")])
     assert world.known("a").drift_kind is DriftKind.TO_PUBLISH
-    decide(world, "a", Choice(Option.APPLIED))
+    decide(world, "a", Instruction(Option.APPLIED))
     assert world.stage([event("a")]).account.unchanged == 1
 
 
 def test_a_copy_of_the_applied_baseline_is_held_and_one_of_the_delivered_body_is_not(world: World) -> None:
     delivered(world, "A", "B")
-    decide(world, "a", Choice(Option.APPLIED))
+    decide(world, "a", Instruction(Option.APPLIED))
     world.stage([event("x", "A"), event("y", "B")])
     assert world.states() == {"a": "delivered", "x": "pending", "y": "held"}
 
@@ -468,9 +466,9 @@ def test_a_cancelled_event_cannot_be_applied_but_removed(world: World) -> None:
     delivered(world, "A")
     world.stage([cancelled("a")])
     with pytest.raises(NotPossibleError, match="cancelled") as caught:
-        decide(world, "a", Choice(Option.APPLIED))
+        decide(world, "a", Instruction(Option.APPLIED))
     assert "--removed" in caught.value.hint
-    outcome = decide(world, "a", Choice(Option.REMOVED))
+    outcome = decide(world, "a", Instruction(Option.REMOVED))
     assert isinstance(outcome, Change)
     assert outcome.removed == (world.known("a").event_id,)
     world.stage([cancelled("a")])
@@ -482,28 +480,28 @@ def test_undo_of_applied_keeps_what_the_source_asks_for_now_as_drift_against_the
     world: World, now: str, drift: str | None
 ) -> None:
     delivered(world, "A", "B")
-    decide(world, "a", Choice(Option.APPLIED))
+    decide(world, "a", Instruction(Option.APPLIED))
     world.stage([event("a", now)])
     assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("B", now)
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     assert (json.loads(world.known("a").shown)["title"], drift_of(world)) == ("A", drift)
 
 
 def test_undo_of_applied_lists_an_ignored_change_only_if_it_is_another_one_now(world: World) -> None:
     delivered(world, "A", "B")
-    decide(world, "a", Choice(Option.IGNORE))
-    decide(world, "a", Choice(Option.APPLIED))
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.IGNORE))
+    decide(world, "a", Instruction(Option.APPLIED))
+    decide(world, "a", Instruction(Option.UNDO))
     assert (drift_of(world), is_listed(world, "a")) == ("B", False)
-    decide(world, "a", Choice(Option.APPLIED))
+    decide(world, "a", Instruction(Option.APPLIED))
     world.stage([event("a", "C")])
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     assert (drift_of(world), is_listed(world, "a")) == ("C", True)
 
 
 def test_an_ignored_change_stays_ignored_when_the_row_goes_back_and_forth_until_it_changes_otherwise(world: World) -> None:
     delivered(world, "A", "B")
-    decide(world, "a", Choice(Option.IGNORE))
+    decide(world, "a", Instruction(Option.IGNORE))
     account = world.stage([event("a", "B")]).account
     assert (account.unchanged, account.drifted) == (1, 0)
     for title in ("A", "B", "A", "B"):
@@ -511,20 +509,22 @@ def test_an_ignored_change_stays_ignored_when_the_row_goes_back_and_forth_until_
         assert not is_listed(world, "a"), title
     assert world.stage([event("a", "C")]).account.drifted == 1
     assert is_listed(world, "a")
+    assert world.stage([event("a", "B")]).account.drifted == 1
+    assert not is_listed(world, "a")
 
 
 def test_what_a_read_ignores_once_more_is_listed_again_by_undo_whatever_was_decided_since(world: World) -> None:
     delivered(world, "A", "B")
-    decide(world, "a", Choice(Option.IGNORE))
+    decide(world, "a", Instruction(Option.IGNORE))
     world.stage([event("a", "C")])
-    decide(world, "a", Choice(Option.IGNORE))
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.IGNORE))
+    decide(world, "a", Instruction(Option.UNDO))
     world.stage([])
-    decide(world, "a", Choice(Option.REMOVED))
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.REMOVED))
+    decide(world, "a", Instruction(Option.UNDO))
     world.stage([event("a", "B")])
     assert not is_listed(world, "a")
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     world.stage([event("a", "B")])
     assert is_listed(world, "a")
 
@@ -535,40 +535,40 @@ def test_a_warning_alone_can_be_ignored_until_the_row_changes(world: World) -> N
     world.stage([replace(event("a"), warnings=warning)])
     world.publish()
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
-    decide(world, "a", Choice(Option.IGNORE))
+    decide(world, "a", Instruction(Option.IGNORE))
     world.stage([replace(event("a"), warnings=warning)])
     assert books.problems(BOOK, ProblemKind.WARNING) == ()
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
-    decide(world, "a", Choice(Option.IGNORE))
+    decide(world, "a", Instruction(Option.IGNORE))
     world.stage([replace(event("a", "Other"), warnings=warning)])
     assert [one.row_key for one in books.problems(BOOK, ProblemKind.WARNING)] == ["a"]
 
 
 def test_a_row_without_warnings_or_drift_has_nothing_to_ignore(world: World) -> None:
     delivered(world, "A")
-    assert isinstance(decide(world, "a", Choice(Option.IGNORE)), NoChange)
+    assert isinstance(decide(world, "a", Instruction(Option.IGNORE)), NoChange)
 
 
-@pytest.mark.parametrize("choice", [Choice(Option.RELEASE), Choice(Option.SAME_AS)])
-def test_a_held_row_whose_decision_is_taken_back_is_held_with_what_it_asks_for_now(world: World, choice: Choice) -> None:
+@pytest.mark.parametrize("choice", [Instruction(Option.RELEASE), Instruction(Option.SAME_AS)])
+def test_a_held_row_whose_decision_is_taken_back_is_held_with_what_it_asks_for_now(world: World, choice: Instruction) -> None:
     held(world)
     decide(world, "n2", choice)
     world.stage([event("n2", "Blues")])
-    decide(world, "n2", Choice(Option.UNDO))
+    decide(world, "n2", Instruction(Option.UNDO))
     assert (world.known("n2").state, json.loads(world.known("n2").body)["title"]) == (EntryState.HELD, "Blues")
     assert sent(world) == []
-    decide(world, "n2", Choice(Option.RELEASE))
+    decide(world, "n2", Instruction(Option.RELEASE))
     world.stage([event("n2", "Blues"), event("n3", "Blues")])
     assert (world.states()["n2"], world.states()["n3"]) == ("pending", "held"), "a copy of what it asks for now is held"
 
 
 def test_a_released_row_is_marked_so_that_a_copy_of_it_is_held(world: World) -> None:
     held(world)
-    decide(world, "n2", Choice(Option.RELEASE))
-    decide(world, "n2", Choice(Option.UNDO))
+    decide(world, "n2", Instruction(Option.RELEASE))
+    decide(world, "n2", Instruction(Option.UNDO))
     world.stage([event("n2", "Blues")])
-    decide(world, "n2", Choice(Option.RELEASE))
+    decide(world, "n2", Instruction(Option.RELEASE))
     world.stage([event("n2", "Blues"), event("n3", "Blues")])
     assert (world.states()["n2"], world.states()["n3"]) == ("pending", "held")
 
@@ -576,15 +576,15 @@ def test_a_released_row_is_marked_so_that_a_copy_of_it_is_held(world: World) -> 
 def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(world: World) -> None:
     held(world)
     event_id = world.known("a2").event_id
-    outcome = decide(world, "n2", Choice(Option.SAME_AS))
+    outcome = decide(world, "n2", Instruction(Option.SAME_AS))
     assert isinstance(outcome, Change)
     assert str(outcome.adopted) == "a2"
     old, new = world.known("a2"), world.known("n2")
     assert (new.state, new.event_id, new.decision, new.drift_kind) == (EntryState.DELIVERED, event_id, Decision.SAME_AS, None)
     assert (old.state, old.event_id, old.candidate_id) == (EntryState.SUPERSEDED, None, new.entry_id)
     assert old.key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
-    assert isinstance(decide(world, "n2", Choice(Option.SAME_AS)), NoChange)
-    assert isinstance(decide(world, "n2", Choice(Option.SAME_AS, RowKey("a2"))), NoChange)
+    assert isinstance(decide(world, "n2", Instruction(Option.SAME_AS)), NoChange)
+    assert isinstance(decide(world, "n2", Instruction(Option.SAME_AS, RowKey("a2"))), NoChange)
     account = world.stage([event("n2")]).account
     assert (account.unchanged, account.held, sent(world)) == (1, 0, [])
     assert not is_listed(world, "a2")
@@ -594,9 +594,9 @@ def test_the_event_of_the_candidate_moves_to_the_held_row_and_nothing_is_sent(wo
 
 def test_what_the_held_row_asks_for_is_drift_against_the_baseline_that_it_takes_over(world: World) -> None:
     delivered(world, "A", "Jazz")
-    decide(world, "a", Choice(Option.APPLIED))
+    decide(world, "a", Instruction(Option.APPLIED))
     world.stage([event("n2", description="Tonight")])
-    decide(world, "n2", Choice(Option.SAME_AS))
+    decide(world, "n2", Instruction(Option.SAME_AS))
     entry = world.known("n2")
     assert json.loads(entry.shown) == json.loads(event("a", "Jazz").body)
     assert entry.drift_kind is DriftKind.EDITED
@@ -607,36 +607,36 @@ def test_what_the_held_row_asks_for_is_drift_against_the_baseline_that_it_takes_
 
 def test_the_row_whose_event_was_adopted_is_held_when_it_returns_and_goes_out_under_its_next_key(world: World) -> None:
     held(world)
-    decide(world, "n2", Choice(Option.SAME_AS))
+    decide(world, "n2", Instruction(Option.SAME_AS))
     world.stage([event("n2"), event("a2")])
     assert world.states() == {"a2": "held", "n2": "delivered"}
     assert world.known("a2").candidate_id == world.known("n2").entry_id
     with pytest.raises(NotPossibleError, match="a2 is back in its source"):
-        decide(world, "n2", Choice(Option.UNDO))
-    decide(world, "a2", Choice(Option.RELEASE))
+        decide(world, "n2", Instruction(Option.UNDO))
+    decide(world, "a2", Instruction(Option.RELEASE))
     assert [intent.key for intent in sent(world)] == [idempotency_key("tests", FEED, RowKey("a2"), revision=1)]
 
 
 def test_an_adoption_stands_once_the_event_was_decided_on(world: World) -> None:
     held(world)
-    decide(world, "n2", Choice(Option.SAME_AS))
+    decide(world, "n2", Instruction(Option.SAME_AS))
     assert world.stage([event("n2", "Blues")]).account.drifted == 1
     assert (drift_of(world, "n2"), sent(world)) == ("Blues", [])
-    decide(world, "n2", Choice(Option.APPLIED))
-    decide(world, "n2", Choice(Option.UNDO))
+    decide(world, "n2", Instruction(Option.APPLIED))
+    decide(world, "n2", Instruction(Option.UNDO))
     with pytest.raises(NotPossibleError, match="cannot be taken back"):
-        decide(world, "n2", Choice(Option.UNDO))
+        decide(world, "n2", Instruction(Option.UNDO))
 
 
 def test_a_row_takes_over_the_event_of_the_key_that_a_person_names(world: World) -> None:
     world.stage([event("a2"), event("b2", "Blues")])
     world.publish()
     world.stage([event("n2")])
-    decide(world, "n2", Choice(Option.SAME_AS, RowKey("b2")))
+    decide(world, "n2", Instruction(Option.SAME_AS, RowKey("b2")))
     assert world.states() == {"a2": "delivered", "b2": "superseded", "n2": "delivered"}
     assert drift_of(world, "n2") == "Jazz"
     with pytest.raises(NotPossibleError, match="there is no row nothing"):
-        decide(world, "a2", Choice(Option.SAME_AS, RowKey("nothing")))
+        decide(world, "a2", Instruction(Option.SAME_AS, RowKey("nothing")))
 
 
 @pytest.mark.parametrize(
@@ -656,7 +656,7 @@ def test_an_entry_without_an_event_has_none_to_give_up(world: World, verdict: Ve
     if verdict is not None:
         world.publish(verdict)
     with pytest.raises(NotPossibleError) as caught:
-        decide(world, "n2", Choice(Option.SAME_AS, RowKey("c2")))
+        decide(world, "n2", Instruction(Option.SAME_AS, RowKey("c2")))
     assert hint in caught.value.hint
     assert world.states()["n2"] == "held"
 
@@ -665,7 +665,7 @@ def test_of_an_unconfirmed_event_the_held_row_is_unconfirmed(world: World) -> No
     world.stage([event("a2")])
     world.publish(Unconfirmed(answer(409)))
     world.stage([event("n2")])
-    decide(world, "n2", Choice(Option.SAME_AS))
+    decide(world, "n2", Instruction(Option.SAME_AS))
     assert world.states() == {"a2": "superseded", "n2": "delivered_unconfirmed"}
 
 
@@ -674,7 +674,7 @@ def test_two_rows_cannot_take_over_one_event_and_neither_does(world: World) -> N
     world.publish()
     world.stage([event("n2"), event("n3")])
     with pytest.raises(NotPossibleError, match="cannot become 2 rows"):
-        decisions(world).resolve([RowKey("n2"), RowKey("n3")], Choice(Option.SAME_AS))
+        decisions(world).resolve([RowKey("n2"), RowKey("n3")], Instruction(Option.SAME_AS))
     assert world.states() == {"a2": "delivered", "n2": "held", "n3": "held"}
 
 
@@ -684,26 +684,26 @@ def test_an_event_of_another_feed_is_taken_over_under_the_leases_of_both(world: 
     other = another_feed(world)
     other.stage([event("n2")])
     with pytest.raises(LeaseLostError):
-        decide(other, "n2", Choice(Option.SAME_AS))
+        decide(other, "n2", Instruction(Option.SAME_AS))
     before = columns(world)
     of_both = Decisions(other.ledger.fence("", other.lease.token), ANN, [world.lease])
-    of_both.resolve([RowKey("n2")], Choice(Option.SAME_AS))
+    of_both.resolve([RowKey("n2")], Instruction(Option.SAME_AS))
     assert world.states() == {"a2": "superseded", "n2": "delivered"}
     assert world.known("a2").key == idempotency_key("tests", FEED, RowKey("a2"), revision=1)
-    of_both.resolve([RowKey("n2")], Choice(Option.UNDO))
+    of_both.resolve([RowKey("n2")], Instruction(Option.UNDO))
     assert columns(world) == before
 
 
 def test_a_removed_event_is_created_again_under_the_next_key_and_only_where_its_source_asks_for_it(world: World) -> None:
     vanished(world)
-    decide(world, "a", Choice(Option.REMOVED))
+    decide(world, "a", Instruction(Option.REMOVED))
     assert world.known("a").removed_at == world.clock()
-    assert isinstance(decide(world, "a", Choice(Option.REMOVED)), NoChange)
+    assert isinstance(decide(world, "a", Instruction(Option.REMOVED)), NoChange)
     with pytest.raises(NotPossibleError, match="source does not ask for it"):
-        decide(world, "a", Choice(Option.RESEND))
+        decide(world, "a", Instruction(Option.RESEND))
     world.stage([event("a", "A")])
     assert world.known("a").drift_kind is DriftKind.RETURNED
-    decide(world, "a", Choice(Option.RESEND))
+    decide(world, "a", Instruction(Option.RESEND))
     (intent,) = sent(world)
     assert (intent.key, intent.body) == (idempotency_key("tests", FEED, RowKey("a"), revision=1), event("a", "A").body)
 
@@ -711,25 +711,25 @@ def test_a_removed_event_is_created_again_under_the_next_key_and_only_where_its_
 def test_undo_of_removed_keeps_a_change_of_the_row_that_came_back_as_drift(world: World) -> None:
     delivered(world, "A")
     world.stage([])
-    decide(world, "a", Choice(Option.REMOVED))
+    decide(world, "a", Instruction(Option.REMOVED))
     world.stage([event("a", "B")])
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     assert (world.known("a").drift_kind, drift_of(world)) == (DriftKind.EDITED, "B")
     world.stage([])
-    decide(world, "a", Choice(Option.REMOVED))
+    decide(world, "a", Instruction(Option.REMOVED))
     world.stage([event("a", "A")])
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     assert (world.known("a").drift_kind, world.known("a").removed_at) == (None, None)
 
 
 def test_a_row_that_comes_back_after_its_removal_can_be_ignored(world: World) -> None:
     delivered(world, "A")
     world.stage([])
-    decide(world, "a", Choice(Option.REMOVED))
+    decide(world, "a", Instruction(Option.REMOVED))
     world.stage([event("a", "A")])
     with pytest.raises(NotPossibleError, match="removed by hand"):
-        decide(world, "a", Choice(Option.APPLIED))
-    decide(world, "a", Choice(Option.IGNORE))
+        decide(world, "a", Instruction(Option.APPLIED))
+    decide(world, "a", Instruction(Option.IGNORE))
     world.stage([event("a", "A")])
     assert not is_listed(world, "a")
 
@@ -753,13 +753,13 @@ def test_only_earlier_events_are_removed_unless_the_row_has_vanished(world: Worl
         world.stage([], policy=DRAFTING)
     else:
         with pytest.raises(NotPossibleError, match="only earlier events"):
-            decide(world, "a", Choice(Option.IGNORE))
-    change = decide(world, "a", Choice(Option.REMOVED))
+            decide(world, "a", Instruction(Option.IGNORE))
+    change = decide(world, "a", Instruction(Option.REMOVED))
     assert isinstance(change, Change)
     assert change.removed == ((earlier, 2_000) if is_gone else (earlier,))
     entry = world.known("a")
     assert (entry.earlier_event_ids, entry.removed_at is not None, entry.event_id) == ((), is_gone, 2_000)
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     entry = world.known("a")
     assert (entry.earlier_event_ids, entry.decision, entry.removed_at) == ((earlier,), None, None)
 
@@ -767,7 +767,7 @@ def test_only_earlier_events_are_removed_unless_the_row_has_vanished(world: Worl
 def test_earlier_events_are_removed_while_the_draft_that_follows_them_waits_to_be_sent(world: World) -> None:
     delivered(world, "A")
     world.stage([event("a", "B")], policy=DRAFTING)
-    decide(world, "a", Choice(Option.REMOVED))
+    decide(world, "a", Instruction(Option.REMOVED))
     assert world.known("a").earlier_event_ids == ()
     assert len(sent(world)) == 1
 
@@ -776,9 +776,9 @@ def test_undo_of_a_resend_keeps_the_body_that_was_sent_and_lists_the_change_as_d
     world.stage([event("a", "A")])
     world.publish(Conflict(answer(409)))
     before = world.known("a").body
-    decide(world, "a", Choice(Option.RESEND))
+    decide(world, "a", Instruction(Option.RESEND))
     world.stage([event("a", "B")])
-    decide(world, "a", Choice(Option.UNDO))
+    decide(world, "a", Instruction(Option.UNDO))
     entry = world.known("a")
     assert (entry.state, entry.body, drift_of(world)) == (EntryState.CONFLICT, before, "B")
 
@@ -789,9 +789,9 @@ def test_several_rows_are_decided_all_or_none_with_all_problems_in_one_error(wor
     world.stage([event("a", "A2"), event("b", "B"), cancelled("c")])
     before = columns(world)
     with pytest.raises(NotPossibleError, match="cancelled c"):
-        decisions(world).resolve([RowKey("a"), RowKey("c")], Choice(Option.APPLIED))
+        decisions(world).resolve([RowKey("a"), RowKey("c")], Instruction(Option.APPLIED))
     assert columns(world) == before
-    done = decisions(world).resolve([RowKey("a"), RowKey("b")], Choice(Option.APPLIED))
+    done = decisions(world).resolve([RowKey("a"), RowKey("b")], Instruction(Option.APPLIED))
     assert [isinstance(one.outcome, Change) for one in done] == [True, False]
 
 
@@ -812,7 +812,7 @@ def test_what_a_list_has_shown_is_written_unless_the_entry_has_moved_on(world: W
     world.stage([row(key) for key in "abcd"])
     world.publish(Unconfirmed(answer(409)), Conflict(answer(409)), Conflict(answer(409)), Receipt(14, answer(201)))
     entries = {key: world.known(key) for key in "abcd"}
-    decide(world, "b", Choice(Option.RESEND))
+    decide(world, "b", Instruction(Option.RESEND))
     found = [
         Found(entries[key].entry_id, 0, number, "title and start agree")
         for key, number in zip("abcd", range(11, 15), strict=True)

@@ -12,7 +12,7 @@ from unit.state.world import World
 
 from mappings.compiler.mapper import RowMapper
 from mappings.outcome import RowOutcome, SourceRow
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 
 ROWS = [(key, title, "", "x", "") for key, title in zip("abcdef", ("one", "two", "three", "four", "five", "six"), strict=True)]
 
@@ -81,7 +81,7 @@ def test_rows_that_swap_what_they_say_are_both_mapped(desk: Desk) -> None:
 def test_a_decision_of_a_person_has_every_row_mapped_again(desk: Desk) -> None:
     write_rows(desk.folder, [("a", "other", "", "x", ""), *ROWS[1:]])
     desk.stage()
-    desk.decide("a", Choice(Option.IGNORE))
+    desk.decide("a", Instruction(Option.IGNORE))
     assert len(mapped_of(desk, [*ROWS[1:], ("a", "other", "", "x", "")])) == len(ROWS)
 
 

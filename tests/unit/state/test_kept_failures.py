@@ -12,7 +12,7 @@ from unit.state.world import FEED, World, answer, row
 from mappings.delivery import Answer, Receipt, Uncertain, Verdict
 from mappings.row_key import RowKey, idempotency_key
 from state.enums import Decision, EntryState
-from state.ledger.choices import Change, Choice, Option, decide
+from state.ledger.choices import Change, Instruction, Option, decide
 
 KEPT = answer(500, "req-1")
 
@@ -23,7 +23,7 @@ def failed(world: World, last: Answer = KEPT) -> None:
     for _ in range(2):
         world.publish(Uncertain(last))
         assert (world.known("a").state, world.known("a").revision) == (EntryState.UNCERTAIN, 0)
-    resolve(world, "a", Choice(Option.RESEND))
+    resolve(world, "a", Instruction(Option.RESEND))
 
 
 def test_a_row_whose_kept_failure_is_repeated_after_a_persons_word_goes_out_under_its_next_key(world: World) -> None:
@@ -39,7 +39,7 @@ def test_one_word_of_a_person_is_good_for_one_next_key(world: World) -> None:
     account = world.publish(Uncertain(KEPT), Uncertain(KEPT))
     entry = world.known("a")
     assert (account.uncertain, entry.revision, entry.decision) == (1, 1, Decision.RESENT)
-    resolve(world, "a", Choice(Option.RESEND))
+    resolve(world, "a", Instruction(Option.RESEND))
     world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
     assert (world.known("a").state, world.known("a").revision) == (EntryState.DELIVERED, 2)
 
@@ -63,6 +63,6 @@ def test_the_key_stays_where_nothing_shows_that_the_failure_is_a_kept_one(world:
 def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, last: Answer, *, is_named: bool) -> None:
     world.stage([row("a")])
     world.publish(Uncertain(last))
-    change = decide(world.known("a"), Choice(Option.RESEND))
+    change = decide(world.known("a"), Instruction(Option.RESEND))
     assert isinstance(change, Change)
     assert ("under the next one" in change.risk) is is_named

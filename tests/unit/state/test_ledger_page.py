@@ -16,15 +16,7 @@ from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Un
 from mappings.row_key import FeedName
 from state.enums import EntryState
 from state.ledger.accounts import StagePolicy
-from state.ledger.choices import (
-    Choice,
-    NoChange,
-    NotPossibleError,
-    Option,
-    Other,
-    decide,
-    may_be_removed,
-)
+from state.ledger.choices import Instruction, NoChange, NotPossibleError, Option, Other, decide, may_be_removed
 from state.ledger.standing import RowRecord
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text("utf-8")
@@ -37,14 +29,14 @@ VERDICTS: dict[str, Verdict] = {
     "uncertain": Uncertain(answer(503)),
     "conflict": Conflict(answer(409)),
 }
-CHOICES: dict[str, Choice] = {
-    "--event-id N": Choice(Option.EVENT_ID, event_id=4711),
-    "--resend": Choice(Option.RESEND),
-    "--ignore": Choice(Option.IGNORE),
-    "--applied": Choice(Option.APPLIED),
-    "--removed": Choice(Option.REMOVED),
-    "--same-as": Choice(Option.SAME_AS),
-    "--release": Choice(Option.RELEASE),
+CHOICES: dict[str, Instruction] = {
+    "--event-id N": Instruction(Option.EVENT_ID, event_id=4711),
+    "--resend": Instruction(Option.RESEND),
+    "--ignore": Instruction(Option.IGNORE),
+    "--applied": Instruction(Option.APPLIED),
+    "--removed": Instruction(Option.REMOVED),
+    "--same-as": Instruction(Option.SAME_AS),
+    "--release": Instruction(Option.RELEASE),
 }
 
 
@@ -69,7 +61,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
     if name.startswith("held") or name == "superseded":
         _held(world)
         if name == "superseded":
-            resolve(world, "a", Choice(Option.SAME_AS))
+            resolve(world, "a", Instruction(Option.SAME_AS))
             return world.known("b")
         return world.known("a")
     world.stage([row("a")])
@@ -90,7 +82,7 @@ def _entry(world: World, name: str) -> RowRecord:  # noqa: C901  # one arm per k
             world.publish(Receipt(8, answer(201)))
         case "removed" | "removed and back in its source":
             world.stage([])
-            resolve(world, "a", Choice(Option.REMOVED))
+            resolve(world, "a", Instruction(Option.REMOVED))
             if more != "removed":
                 world.stage([row("a")])
     return world.known("a")
@@ -101,7 +93,7 @@ def _other(world: World) -> Other | None:
     return None if entry is None else Other(entry, FeedName(""), "")
 
 
-def _done(record: RowRecord, choice: Choice, other: Other | None) -> str:  # noqa: PLR0911  # one arm per choice
+def _done(record: RowRecord, choice: Instruction, other: Other | None) -> str:  # noqa: PLR0911  # one arm per choice
     try:
         outcome = decide(record, choice, other=other)
     except NotPossibleError:

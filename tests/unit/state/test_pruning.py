@@ -13,7 +13,7 @@ from mappings.row_key import FeedName
 from state.backfills import Backfills, SliceEnd, SliceState
 from state.enums import ProblemKind
 from state.ledger.accounts import READS_COMPARED, StagePolicy
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.stage import open_stage
 from state.ledger.standing import RowRecord
 from state.notes import NoticesSent
@@ -114,7 +114,7 @@ def test_the_list_of_the_last_read_stays_behind_a_stage_that_was_cut_short(world
 def test_only_answers_that_say_nothing_any_more_go(world: World) -> None:
     world.stage([row(key) for key in "abcde"])
     world.publish(Refusal(answer(400)), Uncertain(answer(503)), Conflict(answer(409)), Conflict(answer(409)))
-    resolve(world, "d", Choice(Option.EVENT_ID, event_id=77))
+    resolve(world, "d", Instruction(Option.EVENT_ID, event_id=77))
     world.clock.turn(days=365)
     assert pruned(world).answers == 1
     told = {record.row_key: record.answer is not None for record in entries(world)}

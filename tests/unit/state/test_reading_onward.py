@@ -17,7 +17,7 @@ from pipelines.run.options import RunOptions
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.accounts import ReadKind
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.decisions import Decisions
 from state.ledger.gate import GateClosedError
 from state.ledger.standing import FeedScope
@@ -202,7 +202,7 @@ def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_l
     if is_of_earlier_version:
         with writing(desk.world.engine) as connection:
             connection.execute(update(ENTRY).where(ENTRY.c.row_key == "e").values(body=b"", fingerprint="", row_digest=b""))
-    Decisions(desk.world.ledger.fence("", desk.world.lease.token), "ann").resolve([RowKey("e")], Choice(Option.RELEASE))
+    Decisions(desk.world.ledger.fence("", desk.world.lease.token), "ann").resolve([RowKey("e")], Instruction(Option.RELEASE))
     report = desk.stage().report
     assert (report.account.new, report.is_whole) == (int(is_of_earlier_version), is_of_earlier_version)
     assert desk.world.states()["e"] == "pending"

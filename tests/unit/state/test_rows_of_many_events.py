@@ -10,7 +10,7 @@ from mappings.outcome import Absorbed, Absorption, MappedRow, Part, RowLocation,
 from mappings.row_key import RowKey, row_key
 from state.enums import DriftKind, EntryState
 from state.ledger.accounts import ReadAccount, RowShares, StagePolicy
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.reads import UnreadEvents
 
 THE_WEEK = StagePolicy(days=("2026-03-02", "2026-03-31"))
@@ -117,7 +117,7 @@ def test_a_delivered_row_that_is_cancelled_is_drift_until_it_is_back(world: Worl
 def test_a_called_off_event_that_a_person_has_seen_to_is_unchanged(world: World) -> None:
     delivered(world, row("a"))
     world.stage([CANCELLED])
-    resolve(world, "a", Choice(Option.IGNORE))
+    resolve(world, "a", Instruction(Option.IGNORE))
     assert world.stage([CANCELLED]).account == ReadAccount(read=1, unchanged=1)
     assert world.stage([row("a", "second")]).account.drifted == 1
     assert world.stage([CANCELLED]).account.drifted == 1

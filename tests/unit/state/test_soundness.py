@@ -13,7 +13,7 @@ from mappings.delivery import Conflict, Refusal, Uncertain
 from mappings.outcome import Cover
 from state.database import writing
 from state.opening import open_database
-from state.tables import DUPLICATE_MARK, RUN, SCOPE
+from state.tables import DUPLICATE_MARK, RUN
 from state.verify import Examination, Finding, examine
 
 
@@ -39,14 +39,6 @@ def test_a_key_that_is_not_its_rows_is_found(full: World) -> None:
     key = full.known("d").key
     put(full, "d", idempotency_key=key.replace("es1-", "es2-"))
     assert findings(full) == [("key", "d", f"it is {key.replace('es1-', 'es2-')}, and should be {key}")]
-
-
-def test_keys_of_another_namespace_are_found(full: World) -> None:
-    with writing(full.engine) as connection:
-        connection.execute(update(SCOPE).values(namespace="another"))
-    found = examine(full.engine).findings
-    assert {finding.check for finding in found} == {"key"}
-    assert len(found) == 7
 
 
 def test_a_delivered_row_without_its_event_is_found(full: World) -> None:
@@ -148,28 +140,3 @@ def test_a_database_without_our_tables_says_so(tmp_path: Path) -> None:
     engine = open_database(f"sqlite:///{tmp_path / 'state.db'}", upgrades=False)
     assert examine(engine) == Examination(None, 0, 0, (Finding("tables", "there are none of ours: the first run makes them"),))
     engine.dispose()
-
-
-@pytest.mark.parametrize("damage", ["a page", "the header", "the end"])
-def test_a_damaged_file_is_a_finding_and_no_crash(tmp_path: Path, damage: str) -> None:
-    path = tmp_path / "state.db"
-    world = World(path)
-    world.stage([row(str(number), "t" * 500) for number in range(300)])
-    world.lease.release()
-    world.engine.dispose()
-    content = bytearray(path.read_bytes())
-    match damage:
-        case "a page":
-            middle = len(content) // 8192 * 4096
-            content[middle : middle + 4096] = b"\xa5" * 4096
-        case "the header":
-            content[:100] = b"\x00" * 100
-        case _:
-            del content[len(content) // 2 :]
-    path.write_bytes(content)
-    engine = open_database(f"sqlite:///{path}", upgrades=False)
-    found = examine(engine).findings
-    engine.dispose()
-    assert found
-    assert {finding.check for finding in found} <= {"file", "body", "key", "entry", "tables"}
-    assert "file" in {finding.check for finding in found}

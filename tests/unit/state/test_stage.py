@@ -184,9 +184,10 @@ def test_cells_that_no_database_takes_as_text_are_kept_legibly(world: World) -> 
 
 def test_warnings_are_counted_every_time_and_listed(world: World) -> None:
     warning = Reason(ReasonCode.TOO_LONG, "title", "TITLE", "...", "")
-    for _ in range(2):
+    for _ in range(3):
         assert world.stage([row("a", warnings=(warning,))]).warnings == 1
         assert len(LedgerQueries(world.engine).problems(BOOK, ProblemKind.WARNING)) == 1
+        world.publish()
 
 
 @pytest.mark.parametrize("now_unusable", [rejection("a"), skipped("a")])

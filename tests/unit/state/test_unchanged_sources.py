@@ -14,7 +14,7 @@ from unit.state.world import World
 from connectors.sources.contract import Clock
 from connectors.sources.files.choice import take_snapshot
 from pipelines.run.options import RunOptions
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 
 ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", "")]
 CANCELLED = Feed(rows="{cancelled: {column: STATE, equals: off}}")
@@ -217,6 +217,6 @@ def test_a_change_that_a_person_has_set_aside_is_looked_at_in_every_run(desk: De
     write_rows(desk.folder, [("a", "changed", "", "x", ""), *ROWS[1:]])
     assert desk.stage().report.account.drifted == 1
     assert is_passed_over(desk)
-    desk.decide("a", Choice(Option.IGNORE))
+    desk.decide("a", Instruction(Option.IGNORE))
     assert desk.stage().report.account.drifted == 0
     assert not is_passed_over(desk)

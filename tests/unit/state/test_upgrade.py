@@ -27,7 +27,7 @@ from mappings.row_key import FeedName, RowKey, duplicate_digest, fingerprint, ro
 from state.database import reading, writing
 from state.errors import HeldByAnotherError, StateUnavailableError
 from state.export import TABLES, import_from
-from state.ledger.choices import Choice, Option
+from state.ledger.choices import Instruction, Option
 from state.ledger.decisions import Decisions
 from state.ledger.lease import this_process
 from state.ledger.ledger import Ledger
@@ -316,9 +316,9 @@ def test_a_packed_body_is_unpacked_by_the_dictionary_of_its_feed_alone() -> None
 def test_decisions_of_an_earlier_version_can_be_taken_back_and_its_held_rows_decided_on(engine: Engine) -> None:
     world, rows = resumed(engine), as_read(engine)
     decisions = Decisions(world.ledger.fence("", world.lease.token), "ann@desk")
-    decisions.resolve([RowKey("drift-ignored")], Choice(Option.UNDO))
-    decisions.resolve([RowKey("held-ignored")], Choice(Option.UNDO))
-    decisions.resolve([RowKey("held")], Choice(Option.RELEASE))
+    decisions.resolve([RowKey("drift-ignored")], Instruction(Option.UNDO))
+    decisions.resolve([RowKey("held-ignored")], Instruction(Option.UNDO))
+    decisions.resolve([RowKey("held")], Instruction(Option.RELEASE))
     world.stage(rows)
     after = entries_of(engine)
     assert after["drift-ignored"].decision is None

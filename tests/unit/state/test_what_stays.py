@@ -1,17 +1,17 @@
-"""What a person said and what waits for one stays with its row: baselines, ignored changes, removed events, warnings, rules."""
+"""What a person said and what waits for one stays with its row: baselines, ignored changes, removed events."""
 
 from __future__ import annotations
 
 import pytest
 from sqlalchemy import update
-from unit.state.books import CANCELLED, delivered, problems, put
-from unit.state.world import World, answer, row, skipped
+from unit.state.books import CANCELLED, delivered, put
+from unit.state.world import World, answer, row
 
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.outcome import MappedRow
 from mappings.reasons import Reason, ReasonCode
 from state.database import writing
-from state.enums import Decision, DriftKind, EntryState, ProblemKind
+from state.enums import Decision, DriftKind, EntryState
 from state.ledger.accounts import ReadAccount, StagePolicy
 from state.tables import EARLIER
 
@@ -28,18 +28,6 @@ def ignore(world: World, change: MappedRow) -> None:
     put(world, "a", decision="ignore", ignored_fingerprint=change.fingerprint)
 
 
-# the baseline
-
-
-def test_a_change_that_was_applied_by_hand_is_drift_again_when_it_is_taken_back(world: World) -> None:
-    delivered(world, A)
-    assert world.stage([B]).account.drifted == 1
-    apply_by_hand(world, B)
-    assert world.stage([B]).account.unchanged == 1
-    assert world.stage([A]).account.drifted == 1
-    assert (world.known("a").drift_body, world.known("a").shown) == (A.body, B.body)
-
-
 def test_a_change_after_one_that_was_applied_is_drafted_beside_the_event_as_the_service_shows_it(world: World) -> None:
     drafting = StagePolicy(on_change="create_draft_again")
     delivered(world, A)
@@ -48,20 +36,6 @@ def test_a_change_after_one_that_was_applied_is_drafted_beside_the_event_as_the_
     assert world.stage([C], policy=drafting).redrafted == 1
     assert world.stage([B], policy=drafting).account.new == 0
     assert (world.known("a").state, world.known("a").shown) == (EntryState.DELIVERED, B.body)
-
-
-# ignored changes
-
-
-def test_an_ignored_change_is_on_no_list_when_it_comes_back_after_the_row_was_as_before(world: World) -> None:
-    delivered(world, A)
-    world.stage([B])
-    ignore(world, B)
-    decisions = []
-    for change in (A, B, C, B):
-        report = world.stage([change])
-        decisions.append((world.known("a").is_set_aside, report.account.drifted))
-    assert decisions == [(False, 0), (True, 1), (False, 1), (True, 1)]
 
 
 @pytest.mark.parametrize("state", ["conflict", "uncertain"])
@@ -82,9 +56,6 @@ def test_a_row_that_comes_back_is_listed_again_unless_it_asks_for_what_was_ignor
     put(world, "a", vanished_at=world.clock())
     world.stage([B])
     assert (world.known("a").vanished_at, world.known("a").is_set_aside) == (None, True)
-
-
-# events that were removed by hand
 
 
 @pytest.mark.parametrize("says", [A, B])
@@ -115,32 +86,6 @@ def test_an_event_removed_while_a_draft_of_its_row_waits_stays_removed_when_the_
     assert world.known("a").removed_at is not None
 
 
-# warnings
-
-
-def test_a_warning_stays_listed_while_its_row_is_the_same(world: World) -> None:
-    delivered(world, row("a", warnings=WARNED), row("b"))
-    for _ in range(2):
-        world.stage([row("a", warnings=WARNED), row("b")])
-        assert problems(world, ProblemKind.WARNING) == ["a"]
-
-
-def test_a_warning_goes_once_its_row_has_changed(world: World) -> None:
-    delivered(world, row("a", warnings=WARNED))
-    world.stage([row("a", "another title")])
-    assert problems(world, ProblemKind.WARNING) == []
-
-
-def test_a_warning_of_a_row_that_a_person_ignores_is_not_listed(world: World) -> None:
-    delivered(world, row("a", "first", warnings=WARNED))
-    ignore(world, A)
-    world.stage([row("a", "first", warnings=WARNED)])
-    assert problems(world, ProblemKind.WARNING) == []
-
-
-# what was sent
-
-
 @pytest.mark.parametrize(
     ("verdict", "new"),
     [
@@ -162,24 +107,6 @@ def test_another_body_takes_the_place_of_the_one_sent_only_where_nothing_was_cre
     assert account.unchanged + account.still_refused == 1
     account = world.stage([B]).account
     assert (account.new, account.drifted) == (new, 1 - new)
-
-
-# refused rows and rules
-
-
-def test_rows_that_the_service_refused_are_counted_apart_while_they_ask_for_the_same(world: World) -> None:
-    world.stage([row(key) for key in "abc"])
-    world.publish(*(Refusal(answer(400)) for _ in "abc"))
-    for _ in range(2):
-        assert world.stage([row(key) for key in "abc"]).account == ReadAccount(read=3, still_refused=3)
-
-
-def test_a_delivered_row_that_no_rule_leaves_out_but_the_moment_has_not_vanished(world: World) -> None:
-    delivered(world, row("a"), row("b"))
-    assert world.stage([skipped("a", "past"), row("b")]).vanished == 0
-
-
-# held rows
 
 
 def test_a_held_row_that_a_person_releases_is_sent(world: World) -> None:

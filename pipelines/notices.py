@@ -26,7 +26,7 @@ from mappings.yaml.loader import readable_document
 from pipelines.clock import now
 from pipelines.control_characters import replaced
 from pipelines.run.context import BACKFILL
-from pipelines.run.outcome import STANDING_TEXTS, ExitCode, message_and_hint
+from pipelines.run.outcome import STANDING_HELP, STANDING_TEXTS, ExitCode, message_and_hint
 from pipelines.run.service import read_note, write_note
 from pipelines.run.signals import is_stop_asked, signals_raised
 from pipelines.settings import Channels, Recipient, Settings
@@ -34,24 +34,6 @@ from pipelines.ticks import HOUR, gaps_of_day, last_tick, ticks_of_day
 from state.database import StateDb
 from state.notes import Notice, NoticesSent, ServiceNotes
 from state.queries import FeedStatus, LedgerQueries, RunRecord, last_came
-
-HELP = {
-    "conflict": "`eventsync reconcile {feed}` looks for them, `eventsync resolve {feed} KEY` decides",
-    "uncertain": "the next run sends them again; those too old for that: `eventsync reconcile {feed}`",
-    "delivered_unconfirmed": "`eventsync reconcile {feed}` looks their ids up",
-    "refused": "mend the source or the mapping; or as they are: `eventsync retry {feed}`",
-    "blocked": "ask for access to their channels; the next run sends them again",
-    "held": "`eventsync rows {feed} --state held` names the other events; `eventsync resolve {feed} KEY"
-    " --same-as` moves the event to the new key, `--release` sends the row, `--ignore` leaves it held",
-    "rejected": "`eventsync rows {feed} --state rejected --csv FILE` is for the partner",
-    "drift": "`eventsync diff {feed}` shows them; change or publish them by hand, then `eventsync resolve {feed} KEY --applied`",
-    "vanished": "remove them by hand if they are cancelled, then `eventsync resolve {feed} KEY --removed`; or `--ignore`",
-    "earlier": "`eventsync rows {feed} --state earlier` names the events; remove them by hand, then"
-    " `eventsync resolve {feed} KEY --removed`",
-    "warning": "`eventsync rows {feed} --state warning` says what to look at;"
-    " `eventsync resolve {feed} KEY --ignore` takes one off the list",
-}
-"""By the word that `rows --state` takes; `{feed}` stands for the feed's name."""
 
 
 class Cause(StrEnum):
@@ -131,7 +113,7 @@ def concerns_of(status: FeedStatus, runs: Sequence[RunRecord], now: datetime) ->
     for cause in Cause:
         if count := status.waiting.get(cause.value, 0):
             rows = "1 row" if count == 1 else f"{count:,} rows"
-            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", HELP[cause.value].format(feed=feed), count)
+            yield Concern(cause, f"{rows} {STANDING_TEXTS[cause.value]}", STANDING_HELP[cause.value].format(feed=feed), count)
 
 
 def was_lost(status: FeedStatus, now: datetime) -> bool:

@@ -446,7 +446,7 @@ class RateLimiter:
         until = answered_at + (self._pause.wait_s(wait_s) if is_first else wait_s or 0.0)
         self._change(lambda state: state.limited(permit, answered_at, until, is_named=wait_s is not None))
 
-    def stated(self, limit: float, *, window_s: float | None, reset_s: float | None, rest_s: float) -> None:
+    def stated(self, limit: float, window_s: float | None, reset_s: float | None, rest_s: float) -> None:
         """Note what an answer states of the limit: keep to it without meeting it, and rest where its window is used up.
 
         A window whose length is not stated is as long as the longest reset.

@@ -86,12 +86,6 @@ class StoredAnswer(NamedTuple):
 
 _FIRST_EVENT_ID: Final = 100_001
 _FIRST_MEDIA_ID: Final = 5_001
-_NEWEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id DESC LIMIT ? OFFSET ?"
-_OLDEST: Final = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id ASC LIMIT ? OFFSET ?"
-_CLEAR: Final = (
-    *("DELETE FROM events", "DELETE FROM media", "DELETE FROM used_keys"),
-    *("DELETE FROM audit", "DELETE FROM access"),
-)
 
 
 class StoredEvent(NamedTuple):
@@ -223,7 +217,8 @@ class Store:
 
     def created(self, channel_ids: Iterable[int], offset: int, limit: int, *, newest_first: bool) -> list[StoredEvent]:
         """Return a page of the channels' events in the order of their creation."""
-        statement = _NEWEST if newest_first else _OLDEST
+        statement = "SELECT * FROM events WHERE channel_id IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ? OFFSET ?"
+        statement = statement.replace("id LIMIT", "id DESC LIMIT") if newest_first else statement
         return self._events(statement, json.dumps(list(channel_ids)), limit, offset)
 
     def programme(self, channel_id: int, offset: int, limit: int) -> list[StoredEvent]:
@@ -261,8 +256,8 @@ class Store:
 
     def clear(self) -> None:
         """Delete all that callers left, used keys and access included. Ids are not used again."""
-        for statement in _CLEAR:
-            self._db.execute(statement)
+        for table in ("events", "media", "used_keys", "audit", "access"):
+            self._db.execute(f"DELETE FROM {table}")  # noqa: S608  # names of our own
         self.image_ids.clear()
 
     def _number(self, statement: str, value: object) -> int:

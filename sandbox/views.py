@@ -24,7 +24,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from sandbox.answers import JSON, ApiError, invalid, json_answer
-from sandbox.routes import parse_json, read_json_body
+from sandbox.routes import parse_json, read_json_body, whole_number
 from sandbox.service import Sandbox
 from sandbox.store import CLASSIFICATIONS, KEY_STATES, OWNER, STARTING_SCOPES, Channel, StoredEvent, make_key
 from sandbox.switches import SwitchError, change_switches, format_switches
@@ -121,13 +121,9 @@ def _requests(sandbox: Sandbox, request: Request, _: Body) -> Body:
     return {"requests": [{"number": number, **asdict(attempt)} for number, attempt in found]}
 
 
-def _piece(request: Request) -> list[int]:
+def _piece(request: Request) -> tuple[int, int]:
     """Return after which number to begin, and how many to show."""
-    texts = {name: request.query_params.get(name, default) for name, default in (("after", "0"), ("limit", str(_ALL)))}
-    for name, text in texts.items():
-        if not (text.isascii() and text.isdigit() and int(text) <= _ALL):
-            raise invalid(name, "must be a whole number")
-    return [int(text) for text in texts.values()]
+    return whole_number(request, "after", 0, least=0), whole_number(request, "limit", _ALL, least=0)
 
 
 def _add_key(sandbox: Sandbox, _: Request, body: Body) -> Body:

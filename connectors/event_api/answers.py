@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -223,19 +223,16 @@ _ROUNDED_S = 1.0  # how far two ways to write one moment may be apart: each is c
 _MOMENT_S = 1.0  # a reset of so many seconds may be any moment, rounded up: the even pace bridges it
 
 
-@dataclass(frozen=True, slots=True)
-class RateHint:
-    """`limit` requests in each window, of which `remaining` are left until `reset_s` from now; None where it is not stated."""
+class RateHint(NamedTuple):
+    """What is stated of a limit: `limit` requests in each window of `window_s`, which ends in `reset_s`; None where it is not.
+
+    `rest_s`: how long to wait because nothing is left; 0.0 where something is, or where it is back in a moment.
+    """
 
     limit: float
-    remaining: float | None
-    reset_s: float | None
     window_s: float | None
-
-    @property
-    def rest_s(self) -> float:
-        """How long to wait because nothing is left; 0.0 where something is, or where it is back in a moment."""
-        return self.reset_s if self.reset_s is not None and self.remaining == 0 and self.reset_s > _MOMENT_S else 0.0
+    reset_s: float | None
+    rest_s: float
 
 
 def rate_hint(headers: Mapping[str, str], now: datetime) -> RateHint | None:
@@ -293,4 +290,5 @@ def _sane(limit: float | None, remaining: float | None, reset_s: float | None, w
     length_s = window_s or reset_s
     if not limit or limit < 1 or not length_s or length_s > _LONGEST_WINDOW_S or (remaining or 0) > limit:
         return None
-    return RateHint(limit, remaining, None if reset_s is None else min(reset_s, _LONGEST_WINDOW_S), window_s)
+    reset_s = None if reset_s is None else min(reset_s, _LONGEST_WINDOW_S)
+    return RateHint(limit, window_s, reset_s, reset_s if remaining == 0 and reset_s and reset_s > _MOMENT_S else 0.0)

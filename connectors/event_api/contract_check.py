@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 
 from rapidfuzz import fuzz, process
 
@@ -150,10 +149,13 @@ def _of_encoding(api: Description, use: _Use, kinds: Mapping[str, Node]) -> Iter
     fields, file_field = _upload_form(api) if use is _UPLOAD else ([], "")
     is_other_form = fields and not file_field and {"file", "image"}.isdisjoint(fields)
     accepted = [kind for kind in kinds if not (is_other_form and kind.startswith("multipart/"))]
-    # Either side may be a range: `image/*` is what we send, `*/*` what the page takes.
-    is_taken = any(fnmatchcase(kind, ours) or fnmatchcase(ours, kind) for kind in accepted for ours in use.media_types)
-    if use.media_types and kinds and not is_taken:
+    if use.media_types and kinds and not any(_takes(kind, ours) for kind in accepted for ours in use.media_types):
         yield use.drift(f"the request is {_some(kinds)}" + (f" with the fields {_some(fields)}" if fields else ""), use.sends)
+
+
+def _takes(kind: str, ours: str) -> bool:
+    main, _, rest = ours.partition("/")
+    return kind in {ours, "*/*", f"{main}/*"} or (rest == "*" and kind.startswith(f"{main}/"))
 
 
 def _wrong_answer(api: Description, node: Node | None, path: str, kind: str) -> str:

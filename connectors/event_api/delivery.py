@@ -375,8 +375,8 @@ class EventApi:
 
         No idempotency key goes along, so that no row's key is used up.
         """
-        headers = {"content-type": "application/json"}
-        answer = await self._http.exchange(self._http.request("POST", self._events_url, content=b"{}", headers=headers))
+        request = self._http.request("POST", self._events_url, content=b"{}", headers={"content-type": "application/json"})
+        answer = await self._http.exchange(request, attempt_s=self._events.policy.attempt_s)
         if isinstance(answer, HttpAnswer):
             return interpret(answer, self.limiter.timing.now())
         return answer or Meaning(AnswerKind.NOT_REACHED, Answer(0, "not_sent"))

@@ -50,10 +50,10 @@ class _Page(WireModel):
 
     def is_last(self, number: int) -> bool:
         """Return whether no other page follows; the list of events shows it by its total alone (spec, GET events)."""
+        if self.has_next is not None:
+            return not self.has_next
         size = self.limit if 0 < self.limit < PAGE_SIZE else PAGE_SIZE
-        if self.total is not None:
-            return number * size >= self.total
-        return not self.has_next if self.has_next is not None else len(self.docs) < size
+        return len(self.docs) < size if self.total is None else number * size >= self.total
 
 
 class _ChannelPage(_Page):

@@ -167,7 +167,7 @@ class Route:
         now = self.timing.now()
         hint = rate_hint(answer.headers, now)
         if hint is not None:
-            self.limiter.stated(hint.limit, window_s=hint.window_s, reset_s=hint.reset_s, rest_s=hint.rest_s)
+            self.limiter.stated(*hint)
         meaning = interpret(answer, now, read)
         if meaning.kind is AnswerKind.READ or meaning.answer.code:
             self.http.is_recognised = True

@@ -56,7 +56,7 @@ def diff(
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
-        ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _DIFFERING)
+        ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _WAITING)
     edited = status.drifted - status.to_publish - status.cancelled - status.returned
     counts = dict(zip(_KINDS.values(), (edited, status.to_publish, status.cancelled, status.returned), strict=True))
     earlier = status.waiting.get(Waiting.EARLIER, 0)
@@ -130,7 +130,6 @@ if IS_WORKING:
         DriftKind.RETURNED: "removed by hand, back in the source",
     }
     _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
-    _DIFFERING = (RowFilter(is_drifted=True), RowFilter(is_vanished=True), RowFilter(has_earlier=True))
 
 
 def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
@@ -151,10 +150,9 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
 def _differing(session: FeedSession) -> Iterator[RowRecord]:
     """Yield what waits of each kind, then what a person has ignored; an entry of several kinds stands there once."""
     listed = set[int]()
-    for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _DIFFERING)):
-        is_of_vanished = which.is_vanished or which.waiting is Waiting.VANISHED
+    for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _WAITING)):
         for record in session.queries.every_row(session.scope, which):
-            is_listed = record.entry_id in listed or (is_of_vanished and record.drift_kind is not None)
+            is_listed = record.entry_id in listed or (which.waiting is Waiting.VANISHED and record.drift_kind is not None)
             if record.earlier_event_ids:
                 listed.add(record.entry_id)
             if not is_listed:

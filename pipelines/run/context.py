@@ -13,6 +13,7 @@ from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -64,8 +65,6 @@ class LeaseKeeper:
         self._clock_s = clock_s
         self._beat_s = beat_s
         self._renewed_at = clock_s()
-        self._lost: LeaseLostError | None = None
-        self._on_loss: Callable[[SyncError], None] = lambda _lost: None
         self._is_over = threading.Event()
         self._asking = asyncio.Lock()
         begin = copy_context().run  # what is logged there names the same run and feed
@@ -75,12 +74,6 @@ class LeaseKeeper:
     def token(self) -> int:
         """The fencing token that each transaction shows."""
         return self._lease.token
-
-    def on_loss(self, call: Callable[[SyncError], None]) -> None:
-        """Have `call` called, in the heartbeat's thread, as soon as another run is known to have the feed."""
-        self._on_loss = call
-        if self._lost is not None:
-            call(self._lost)
 
     async def assure(self) -> None:
         """Return if the lease was renewed a moment ago; after a longer time renew it first.
@@ -114,8 +107,6 @@ class LeaseKeeper:
 
     def _renew(self) -> None:
         """Renew; the time of the request counts, not that of the answer."""
-        if self._lost is not None:
-            raise self._lost
         asked_at = self._clock_s()
         self._lease.renew()
         self._renewed_at = asked_at
@@ -124,10 +115,8 @@ class LeaseKeeper:
         while not self._is_over.wait(self._beat_s):
             try:
                 self._renew()
-            except LeaseLostError as lost:
-                if not self._is_over.is_set():
-                    self._lost = lost
-                    self._on_loss(lost)
+            except LeaseLostError:
+                self._renewed_at = -inf  # nothing leaves any more: the next request asks, and learns who has the feed
                 return
             except SyncError as problem:
                 structlog.get_logger().warning("the lease could not be renewed; it is tried again", problem=str(problem))

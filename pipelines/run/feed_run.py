@@ -222,7 +222,6 @@ class FeedRun:
                 assure=lease.assure,
                 systemic=SystemicFailure(patience_with(outbox.owed, policy.brakes.rejected), outbox.owed),
                 report=lambda sentence: context.report(f"{mapping.feed}: {sentence}"),
-                on_loss=lease.on_loss,
             )
             preflight, is_traced = Preflight(context.notes, mapping), context.telemetry.seen is not None
             published = publish(drain, partial(context.api, mapping), open_covers, preflight, is_traced=is_traced)

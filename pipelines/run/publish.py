@@ -40,9 +40,9 @@ from pipelines.run.outcome import (
     outcome_of_standing,
 )
 from pipelines.run.preflight import CLEAR, ExpectedRefusal, Outlook, Preflight
-from pipelines.run.signals import InterruptedRunError, call_in_loop, run_async
+from pipelines.run.signals import InterruptedRunError, run_async
 from pipelines.run.write_back import WrittenBack
-from state.errors import LeaseLostError, StateBusyError
+from state.errors import StateBusyError
 from state.ledger.accounts import PublishAccount
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.standing import NOTHING, Standing
@@ -214,8 +214,6 @@ class Drain:
     assure: Callable[[], Awaitable[None]] | None = None
     systemic: SystemicFailure = field(default_factory=SystemicFailure)
     report: Callable[[str], None] = lambda _sentence: None
-    on_loss: Callable[[Callable[[SyncError], None]], None] = lambda _leave: None
-    """Registers what is called once another run has taken the feed over."""
     cause: SyncError | None = None
     outlook: Outlook = CLEAR
     pace: RateReport | None = None
@@ -252,7 +250,6 @@ class Drain:
                 api.circuit.begin_open()
             else:
                 systemic.stopped_by = outbox.stopped_by
-            self.on_loss(partial(call_in_loop, asyncio.get_running_loop(), self.leave))
             try:
                 if preflight is not None and outbox.owed:
                     await self._check_contract(preflight, api)
@@ -304,7 +301,8 @@ class Drain:
     def on_signal(self, count: int) -> None:
         """Take no new rows, and print what is waited for; from a second signal on wait for nothing."""
         if count > 1:
-            self.leave()
+            self.stop()
+            self._deadline = asyncio.get_running_loop().time()
             return
         if self._preflight is not None:
             self._preflight.cancel()
@@ -313,16 +311,11 @@ class Drain:
         self.report(f"stopping: {waiting}; press Ctrl-C again to leave at once")
         self.stop()
 
-    def stop(self, cause: SyncError | None = None) -> None:
-        """Take no new rows, for `cause` or because of a signal; in the event loop's thread."""
+    def stop(self) -> None:
+        """Take no new rows, because of a signal; in the event loop's thread."""
         hint = "run again to go on: what was in flight keeps its key and body"
-        self.cause = self.cause or cause or InterruptedRunError("stopped on request", hint=hint)
+        self.cause = self.cause or InterruptedRunError("stopped on request", hint=hint)
         self.wake()
-
-    def leave(self, cause: SyncError | None = None) -> None:
-        """Stop, and do not even wait for what is in flight; in the event loop's thread."""
-        self.stop(cause)
-        self._deadline = asyncio.get_running_loop().time()
 
     def wake(self) -> None:
         """Compute again how many rows may be in hand; in the event loop's thread."""
@@ -477,8 +470,6 @@ def publish(drain: Drain, open_api: OpenApi, open_covers: OpenCovers, preflight:
     """
     started = monotonic_s()
     run_async(lambda: drain.publish(open_api, open_covers, preflight, is_traced=is_traced), drain.on_signal)
-    if isinstance(drain.cause, LeaseLostError):
-        raise drain.cause
     account = drain.outbox.account()
     account.check()
     duration_s = monotonic_s() - started

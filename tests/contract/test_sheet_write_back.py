@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from connectors.sources.catalogue import open_source, open_status_sheet
 from connectors.sources.contract import Access, Clock, GoogleAccess, StatusCell
 from connectors.sources.google_sheets.source import open_google_status_sheet
 from mappings.compiler.expand import compile_key
-from mappings.errors import SyncError
 from mappings.row_key import RowKey
 from mappings.spec.rules import KeyColumn
 from mappings.spec.source import GoogleSheetsSource
@@ -191,29 +188,3 @@ def test_no_more_than_reading_is_asked_for_unless_we_write(google: Google, sheet
         assert granted == []
         assert board.write([StatusCell(4, "Status", "published")])
     assert said(sheet)["0101"] == ("published", "", "")
-
-
-def test_a_spreadsheet_that_is_not_there_is_told(google: Google, tmp_path: Path) -> None:
-    with (
-        pytest.raises(SyncError, match="1TownHall"),
-        open_status_sheet(spec(), frozenset(), access_to(google, tmp_path)) as board,
-    ):
-        board.read()
-
-
-def test_a_missing_client_is_told_with_what_to_install() -> None:
-    script = f"""
-import sys
-sys.modules["gspread"] = None
-from connectors.sources.contract import NO_ACCESS
-from connectors.sources.catalogue import open_status_sheet
-from mappings.errors import ConfigError
-from mappings.spec.source import GoogleSheetsSource
-try:
-    open_status_sheet(GoogleSheetsSource(kind="google_sheets", spreadsheet="{BOOK}"), frozenset(), NO_ACCESS)
-except ConfigError as error:
-    print(error, error.hint)
-"""
-    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert "gspread" in said.stdout
-    assert "pip install 'eventsync[sheets]'" in said.stdout

@@ -114,20 +114,20 @@ NOW_S = EPOCH.timestamp()
 @pytest.mark.parametrize(
     ("headers", "read"),
     [
-        ({"x-ratelimit-limit": "20", "x-ratelimit-remaining": "7", "x-ratelimit-reset": "30"}, RateHint(20, 7, 30, None)),
-        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": f"{NOW_S + 30:.0f}"}, RateHint(20, None, 30, None)),
-        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": f"{(NOW_S + 30) * 1000:.0f}"}, RateHint(20, None, 30, None)),
-        ({"x-rate-limit-limit": "20", "x-rate-limit-reset": "30"}, RateHint(20, None, 30, None)),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-remaining": "7", "x-ratelimit-reset": "30"}, RateHint(20, None, 30, 0)),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": f"{NOW_S + 30:.0f}"}, RateHint(20, None, 30, 0)),
+        ({"x-ratelimit-limit": "20", "x-ratelimit-reset": f"{(NOW_S + 30) * 1000:.0f}"}, RateHint(20, None, 30, 0)),
+        ({"x-rate-limit-limit": "20", "x-rate-limit-reset": "30"}, RateHint(20, None, 30, 0)),
         (
             {"ratelimit-limit": "100, 100;w=60", "ratelimit-remaining": "0", "ratelimit-reset": "12"},
-            RateHint(100, 0, 12, 60),
+            RateHint(100, 60, 12, 12),
         ),
-        ({"ratelimit-policy": '"default";q=20;w=1', "ratelimit": '"default";r=3;t=1'}, RateHint(20, 3, 1, 1)),
+        ({"ratelimit-policy": '"default";q=20;w=1', "ratelimit": '"default";r=3;t=1'}, RateHint(20, 1, 1, 0)),
         (
             {"ratelimit-policy": '"burst";q=100;w=1, "day";q=3600;w=3600', "ratelimit": '"burst";r=9;t=1, "day";r=5;t=90'},
-            RateHint(3600, 5, 90, 3600),
+            RateHint(3600, 3600, 90, 0),
         ),
-        ({"ratelimit-policy": '"default";q=20;w=1'}, RateHint(20, None, None, 1)),
+        ({"ratelimit-policy": '"default";q=20;w=1'}, RateHint(20, 1, None, 0)),
         ({"ratelimit": '"default";r=3;t=1'}, None),
         ({"x-ratelimit-limit": "plenty", "x-ratelimit-reset": "30"}, None),
         ({"x-ratelimit-limit": "0", "x-ratelimit-reset": "30"}, None),

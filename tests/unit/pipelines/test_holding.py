@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from threading import Event
+from dataclasses import dataclass
 from typing import cast
 
 import pytest
@@ -42,11 +42,9 @@ class Paper:
     answer: Callable[[], None] = lambda: None
     renewed: int = 0
     is_released: bool = False
-    beaten: Event = field(default_factory=Event)
 
     def renew(self) -> None:
         self.renewed += 1
-        self.beaten.set()
         self.answer()
 
     def release(self) -> None:
@@ -66,27 +64,22 @@ BUSY = TransientError("the state DB is held by another process")
 
 
 def test_a_held_feed_is_renewed_though_the_state_db_is_busy_for_a_while_and_released_in_the_end() -> None:
-    paper, lost = Paper(answer=_raise(BUSY)), list[SyncError]()
-    with LeaseKeeper(paper, Seconds(), beat_s=BEAT_S) as hold:
-        hold.on_loss(lost.append)
+    paper = Paper(answer=_raise(BUSY))
+    with LeaseKeeper(paper, Seconds(), beat_s=BEAT_S):
         until(lambda: paper.renewed > 3)
         paper.answer = lambda: None
         before = paper.renewed
         until(lambda: paper.renewed > before + 1)
-    assert (lost, paper.is_released) == ([], True)
+    assert paper.is_released
 
 
-@pytest.mark.parametrize("when", ["before anybody listens", "afterwards"])
-def test_a_lost_feed_is_told_at_once(when: str) -> None:
-    paper, lost = Paper(answer=_raise(LOST)), list[SyncError]()
+def test_once_the_feed_is_known_to_be_lost_nothing_leaves_and_no_beat_asks_again() -> None:
+    paper = Paper(answer=_raise(LOST))
     with LeaseKeeper(paper, Seconds(), beat_s=BEAT_S) as hold:
-        if when == "before anybody listens":
-            until(paper.beaten.is_set)
-        hold.on_loss(lost.append)
-        until(lambda: lost)
-        beats = paper.renewed
-    assert lost == [LOST]
-    assert paper.renewed == beats, "a lost feed is not asked for again"
+        until(lambda: "eventsync-heartbeat" not in {thread.name for thread in threading.enumerate()})
+        with pytest.raises(LeaseLostError):
+            asyncio.run(hold.assure())
+    assert paper.renewed == 2
 
 
 def test_while_the_feed_was_shown_a_moment_ago_nobody_is_asked() -> None:

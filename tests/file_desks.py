@@ -133,6 +133,7 @@ class Desk:
             told = iter(words)
             while intents := outbox.settle_and_claim([], 1):
                 outbox.settle_and_claim([Settled(intents[0], self._verdict(next(told, "create")))], 0)
+                outbox.account().check()
 
     def _verdict(self, word: str) -> Verdict:
         match word:

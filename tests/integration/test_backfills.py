@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import Counter
 from datetime import date, timedelta
@@ -11,6 +12,7 @@ import pytest
 from contract.every_kind import INCREMENTAL_KINDS
 from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import FEED, HEADER, Command, Desk, Said, line, lines
+from integration.reader import Block, Reader
 from integration.service import Service
 from integration.waiting import until
 from lookalikes.dagster import dagster_webserver
@@ -227,3 +229,23 @@ def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays
         assert (onward["read"]["gone"], onward["vanished"], onward["publish"]["delivered"]) == (1, 1, 0), onward
         assert onward["notices"] == [], "it went on from where the first run ended"
         assert service.titles() == ["Alfa", "Bravo", "Charlie"]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "backfills.md").read_text("utf-8")
+ROWS = {"20260501": (1, 2), "20260503": (3, 4, 5)}
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_page_shows_what_the_commands_say(desk: Desk, service: Service) -> None:
+    (desk.folder / "feeds" / "town.yaml").write_text(block("yaml"), "utf-8")
+    (desk.folder / "feeds" / "in").mkdir()
+    for day, numbers in ROWS.items():
+        lines = ["ID,TITLE,DAY", *(f"{number},Evening {number},2031-05-0{number}" for number in numbers)]
+        (desk.folder / "feeds" / "in" / f"{day}.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    reader = Reader(desk, port="none on this page")
+    reader.follow(Block("console", block("console"), ""))
+    assert len(service.events()) == 5

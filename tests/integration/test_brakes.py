@@ -136,17 +136,6 @@ def test_a_source_that_cannot_be_read_is_never_taken_for_an_empty_one(
     assert (desk.run().code, len(service.events())) == (0, 25)
 
 
-def test_what_was_staged_alone_is_judged_and_the_verdict_outlives_the_process(desk: Desk, service: Service) -> None:
-    desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
-    assert stopped_by(desk.run("--stage-only")) == ["rejected"]
-    desk.run("--publish-only", code=5)
-    desk.run("--stage-only", "--accept", "rejected", code=0)
-    desk.run("--publish-only", code=5)
-    assert service.events() == []
-    desk.run("--publish-only", "--accept", "rejected", code=0)
-    assert len(service.events()) == 10
-
-
 def test_a_few_rows_picked_by_hand_let_nothing_else_out(desk: Desk, service: Service) -> None:
     desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
     desk.run(code=5)
@@ -158,42 +147,11 @@ def test_a_few_rows_picked_by_hand_let_nothing_else_out(desk: Desk, service: Ser
     assert service.titles() == ["Evening 3"]
 
 
-def test_a_rehearsal_shows_what_would_stop_a_run_and_what_would_be_accepted(desk: Desk, service: Service) -> None:
-    desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
-    desk.run("--dry-run", code=5)
-    said = desk.run("--dry-run", "--accept", "rejected")
-    assert (said.code, said.document["rehearsals"][0]["would_send"]) == (0, 10)
-    assert service.events() == []
-
-
 def test_a_wish_that_a_run_could_only_seem_to_keep_is_refused(desk: Desk) -> None:
     desk.source(lines(2))
     desk.run("--stage-only", code=0)
     said = desk.run("--publish-only", "--status", "draft", code=2)
     assert "keeps its status" in said.words
-
-
-def test_a_run_of_drafts_does_not_take_its_own_wish_for_a_change_of_the_source(desk: Desk, service: Service) -> None:
-    publishing(desk, "on_change: create_draft_again")
-    desk.source(lines(3))
-    desk.run(code=0)
-    desk.source(lines(4))
-    said = desk.run("--status", "draft")
-    assert (said.code, said.run["read"]["unchanged"], said.run["read"]["new"]) == (0, 3, 1)
-    assert [event["status"] for event in service.events()].count("draft") == 1
-
-
-def test_a_change_becomes_one_draft_beside_the_published_event(desk: Desk, service: Service) -> None:
-    publishing(desk, "on_change: create_draft_again")
-    desk.source(lines(3))
-    desk.run(code=0)
-    desk.source([line(0, title="Another evening"), *lines(3)[1:]])
-    for _ in range(2):
-        desk.run(code=0)
-    published = next(event["id"] for event in service.events() if event["title"] == "Evening 0")
-    assert {row["row_key"]: row["earlier_event_ids"] for row in desk.rows("delivered")} == {"0": [published], "1": [], "2": []}
-    drafts = [event["title"] for event in service.events() if event["status"] == "draft"]
-    assert (drafts, len(service.events())) == (["Another evening"], 4)
 
 
 def test_a_mapping_that_would_draft_most_events_again_is_stopped_until_a_person_wants_it(desk: Desk, service: Service) -> None:

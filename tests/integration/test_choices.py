@@ -46,35 +46,6 @@ def test_publishing_where_nothing_was_staged_is_no_brake(desk: Desk, service: Se
     assert service.requests() == []
 
 
-def test_a_run_of_drafts_leaves_its_events_to_be_published_by_hand(desk: Desk, service: Service) -> None:
-    desk.run("--status", "draft", code=0)
-    assert {event["status"] for event in service.events()} == {"draft"}
-    assert desk.run().run["read"]["drifted"] == ROWS
-    assert len(service.requests()) == ROWS, "there is no update endpoint: nothing is sent"
-    assert ["by hand" in row["hint"] for row in desk.rows("drift")] == [True] * ROWS
-
-
-def test_an_edited_row_is_reported_as_drift_and_not_sent(desk: Desk, service: Service) -> None:
-    desk.run(code=0)
-    desk.source([line(0, title="Another evening"), *lines(ROWS)[1:]])
-    said = desk.run(code=0)
-    assert said.run["read"] | {"drifted": 1, "unchanged": ROWS - 1} == said.run["read"]
-    assert [(row["row_key"], "title" in row["problem"]) for row in desk.rows("drift")] == [("0", True)]
-    desk.source(lines(ROWS))
-    assert desk.run().run["read"]["unchanged"] == ROWS
-    assert (desk.rows("drift"), len(service.requests())) == ([], ROWS)
-
-
-def test_a_row_that_is_gone_is_reported_and_welcome_back(desk: Desk, service: Service) -> None:
-    desk.run(code=0)
-    desk.source(lines(ROWS)[2:])
-    assert desk.run(code=0).run["vanished"] == 2
-    assert {row["row_key"] for row in desk.rows("vanished")} == {"0", "1"}
-    desk.source(lines(ROWS))
-    desk.run(code=0)
-    assert (desk.rows("vanished"), len(service.requests())) == ([], ROWS)
-
-
 def test_the_same_rows_in_another_order_or_from_a_reworded_mapping_change_nothing(desk: Desk, service: Service) -> None:
     desk.run(code=0)
     desk.source(reversed(lines(ROWS)))

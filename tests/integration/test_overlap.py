@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -156,16 +155,6 @@ def test_different_feeds_run_beside_each_other_on_one_state_db(any_desk: Desk, s
     assert len(service.events()) == 150 * len(names)
 
 
-def test_a_stopped_run_that_wakes_after_another_took_over_claims_nothing_more(desk: Desk, service: Service) -> None:
-    first, before = _overtaken(desk, service)
-    first.signal(signal.SIGCONT)
-    said = first.ended(4)
-    assert "taken this feed over" in said.run["message"]
-    # It was stopped for seconds only, so that what it had claimed may still leave.
-    assert service.last_number() - before <= 16
-    _assert_once_but_for_what_was_claimed(service)
-
-
 @pytest.mark.slow(about_s=20)
 def test_a_run_that_was_stopped_for_long_sends_nothing_more(desk_on_postgres: Desk, service: Service) -> None:
     first, before = _overtaken(desk_on_postgres, service)
@@ -204,7 +193,7 @@ def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:
     until(lambda: psutil.Process(run.pid).status() == psutil.STATUS_STOPPED)
     try:
         _let_the_lease_expire(desk)
-    except (sqlite3.OperationalError, OperationalError):
+    except OperationalError:
         run.signal(signal.SIGCONT)
         return False
     return True
@@ -212,12 +201,6 @@ def _is_stopped_between_transactions(run: Command, desk: Desk) -> bool:
 
 def _let_the_lease_expire(desk: Desk) -> None:
     """Raises what the driver says where the run holds the lock."""
-    if desk.books.url.startswith("sqlite"):
-        with closing(sqlite3.connect(desk.folder / "state.db", timeout=0.2)) as database:
-            long_ago = [f"2000-01-01T00:0{minute}:00.000000+00:00" for minute in (0, 1)]
-            database.execute("UPDATE lease SET heartbeat_at = ?, expires_at = ?", long_ago)
-            database.commit()
-        return
     with desk.books.engine.begin() as connection:
         connection.execute(text("SET LOCAL lock_timeout = '200ms'"))
         times = ", ".join(f"{name} = {name} - interval '1 hour'" for name in ("heartbeat_at", "expires_at"))

@@ -4,10 +4,12 @@ and the next run goes on as if nothing had been.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
 import select
+import shutil
 import signal
 import socket
 import sqlite3
@@ -15,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 
 import pytest
@@ -22,6 +25,8 @@ from integration.desk import FEED, Command, Desk, Said, evenings, line, lines
 from integration.service import SECRET, Service
 from integration.waiting import pause, until
 from lookalikes.dagster import RUN_ID, dagster_webserver
+from lookalikes.demo import FEEDS, running_places
+from lookalikes.sheets import Fault
 from sqlalchemy import inspect
 from sqlalchemy import select as rows_of
 
@@ -307,3 +312,32 @@ def test_other_commands_end_with_a_document_too(desk: Desk) -> None:
         said = _stop(run, is_prompt=False)
     assert said.code == 130, said.words
     assert said.document["error"]["message"].startswith("interrupted")
+
+
+WORDS = ("run", "demo-sheet", "--no-dagster", "--json")
+AT_ONCE_S = 10.0
+"""Far less than the wait that the sheet's service has asked for."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_run_leaves_at_once_and_the_next_one_tells_the_sheet(desk: Desk, tmp_path: Path, number: int) -> None:
+    shutil.copy(FEEDS / "demo-sheet.yaml", desk.folder / "feeds")
+    with running_places(tmp_path / "access") as places:
+        desk.env.update(places.environ)
+        busy = Fault(where="batchUpdate", status=429, headers={"Retry-After": "90"}, times=99)
+        places.google.faults.append(busy)
+        run = desk.start(*WORDS)
+        until(lambda: busy.times < 99, what="the first request that writes")
+        run.signal(number)
+        said = run.ended(0, within_s=AT_ONCE_S)
+
+        assert said.run["outcome"] == "done"
+        with desk.books.engine.connect() as connection:
+            page = connection.execute(rows_of(RUN.c.outcome, RUN.c.publish_account, RUN.c.notices)).one()
+            assert not any(connection.execute(rows_of(LEASE.c.holder)).scalars())
+        assert (page.outcome, json.loads(page.publish_account)["delivered"]) == ("done", 5)
+        assert "the run was asked to stop" in page.notices
+
+        places.google.faults.clear()
+        desk.command(*WORDS, code=0)
+        assert ["0101", "published"] in [list(row[:2]) for row in places.said()]

@@ -1,4 +1,4 @@
-"""Runs told to OpenTelemetry, as a collector receives them: one trace a run, no span a row, and never at a run's expense."""
+"""What a run logs, and tells OpenTelemetry as a collector receives it: one trace a run, and never at a run's expense."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from integration.collector import Span, collecting
-from integration.desk import FEED, Desk, lines
+from integration.desk import FEED, Desk, Said, lines
 from integration.service import SECRET, Service
 
 pytestmark = pytest.mark.slow
@@ -145,3 +146,38 @@ def test_what_dagster_runs_in_two_steps_is_one_trace(desk: Desk) -> None:
     assert [span.name for step in steps for span in collector.below(step)] == ["stage", "publish"]
     assert {step.trace_id for step in steps} == {steps[0].trace_id}
     assert {_about(step, "run_id", "launched_by") for step in steps} == {(said.run["run_id"], "cli")}
+
+
+def _logged(said: Said) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+
+
+def test_at_debug_every_line_names_its_feed_and_run_and_each_row_is_followed_into_the_threads_that_send(desk: Desk) -> None:
+    desk.source(lines(3))
+    said = desk.run(EVENTSYNC_LOG="json debug")
+    logged = _logged(said)
+    assert {"phase begins", "phase ended"} <= {line["event"] for line in logged}
+    assert {(line["feed"], line["run_id"]) for line in logged} == {(FEED, said.run["run_id"])}
+    sent, answered = ([line for line in logged if line["event"] == word] for word in ("row is sent", "row has its answer"))
+    assert sorted(line["row_key"] for line in sent) == ["0", "1", "2"]
+    assert {(line["verdict"], line["status"], line["attempts"]) for line in answered} == {("receipt", 201, 1)}
+    assert all(line["event_id"] and line["level"] == "debug" for line in answered)
+    assert not [line for line in logged if "row_key" in line and line not in [*sent, *answered]]
+    shown = re.findall(r"^\{.*\}$", "\n".join(re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)), re.MULTILINE)
+    assert len(shown) == 3
+    for line in map(json.loads, shown):
+        assert line.keys() in [one.keys() for one in logged if one["event"] == line["event"]], line
+
+
+def test_above_debug_no_row_is_logged(desk: Desk) -> None:
+    desk.source(lines(3))
+    logged = _logged(desk.run(EVENTSYNC_LOG="json"))
+    assert {line["level"] for line in logged} == {"info"}
+    assert not [line for line in logged if "row_key" in line]
+
+
+def test_a_run_that_is_refused_is_named_too(desk: Desk) -> None:
+    desk.source(lines(1))
+    said = desk.run(EVENTSYNC_LOG="json debug", EVENT_API_KEY="sk-nobody-knows-this-one-0042", code=3)
+    (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
+    assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)

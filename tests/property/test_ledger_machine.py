@@ -7,6 +7,7 @@ of an event after a day.
 from __future__ import annotations
 
 import os
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -16,12 +17,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import select
-from unit.state.world import World, answer, rejection, row, skipped
+from unit.state.world import FEED, World, answer, rejection, row, skipped
 
 from mappings.delivery import Blocked, Conflict, Intent, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
 from mappings.outcome import Cover, MappedRow, RowOutcome
-from mappings.row_key import RowKey
+from mappings.row_key import RowKey, idempotency_key
+from pipelines.run.outcome import outcome_of
+from state.ledger.accounts import ImbalanceError, PublishAccount, ReadAccount
 from state.ledger.gate import GateClosedError
 from state.ledger.outbox import Outbox, Settled
 from state.ledger.stage import Stage, open_stage
@@ -49,8 +52,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = folder_in_memory()
         self.world = self.a_world()
-        turn = self.world.ledger._fenced("", 0)
-        self.row_of_key = {turn.key(RowKey(key), revision): key for key in "abc" for revision in range(40)}
+        rows = [(key, revision) for key in "abc" for revision in range(40)]
+        self.row_of_key = {idempotency_key("tests", FEED, RowKey(key), revision=revision): key for key, revision in rows}
         self.bodies: dict[str, bytes] = {}
         self.free_keys: set[str] = set()
         self.counted: set[str] = set()
@@ -262,3 +265,20 @@ LedgerMachine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestLedgerMachine = pytest.mark.slow(about_s=15)(LedgerMachine.TestCase)
+BESIDE_THE_EQUATION = {"resent"}
+
+
+def test_an_account_that_lost_a_row_is_told_with_its_numbers() -> None:
+    """The check itself: one row more in any single place is noticed."""
+    read_account = ReadAccount(read=8, filtered=1, duplicate=1, rejected=1, held=1, unchanged=1, drifted=1, new=1, gone=1)
+    owed = PublishAccount(
+        new=3, carried_over=4, delivered=1, delivered_unconfirmed=1, refused=1, blocked=1, conflict=1, pending=2
+    )
+    assert (read_account.imbalance(), owed.imbalance()) == (0, 0)
+    for good in (read_account, owed):
+        for place in fields(good):
+            if place.name in BESIDE_THE_EQUATION:
+                continue
+            with pytest.raises(ImbalanceError, match=r"by -?1.*read=|by -?1.*new=") as raised:
+                replace(good, **{place.name: getattr(good, place.name) + 1}).check()
+            assert outcome_of(raised.value).exit_code == 1

@@ -67,8 +67,8 @@ event:
 """
 
 
-def compiled() -> RowMapper:
-    mapping = parse_feed(FEED, Path("everything.yaml"))
+def compiled(feed: str = FEED) -> RowMapper:
+    mapping = parse_feed(feed, Path("everything.yaml"))
     return compile_feed(mapping, Directory(classifications=frozenset({"music", "culture"})), datetime(2026, 5, 1, tzinfo=UTC))
 
 
@@ -94,6 +94,7 @@ ROWS = st.fixed_dictionaries({name: st.one_of(st.sampled_from(likely), ANY_TEXT)
 def test_any_row_becomes_an_event_that_the_service_accepts_or_says_why_not(cells: dict[str, str]) -> None:
     row = SourceRow(RowLocation("everything.csv:2", 2), cells)
     outcome = MAPPER(row)
+    assert compiled()(row) == outcome, "a mapper that has seen other rows makes what one makes that has seen none"
     match outcome:
         case MappedRow():
             EVENT.validate_json(outcome.body)
@@ -114,6 +115,24 @@ def has_empty_text(value: object) -> bool:
         parts = value.values() if isinstance(value, dict) else value
         return not value or any(map(has_empty_text, parts))
     return value is None or (isinstance(value, str) and not value.strip())
+
+
+def test_a_cell_that_is_not_there_is_empty_however_often_it_was_seen_before() -> None:
+    cells = {name: likely[0] for name, likely in LIKELY.items()}
+    lacking = {name: text for name, text in cells.items() if name != "END"}
+    for known in (cells, lacking, cells, lacking):
+        row = SourceRow(RowLocation("everything.csv:2", 2), known)
+        assert MAPPER.outcomes(row) == compiled().outcomes(row)
+
+
+def test_a_value_that_the_service_does_not_take_is_refused_in_every_row_that_has_it() -> None:
+    mapper = compiled(FEED.replace("channelId: {channel: city-agenda}", 'channelId: {from: PRICE, do: [{number: ","}]}'))
+    whole = {name: likely[0] for name, likely in LIKELY.items()} | {"PRICE": "12"}
+    half = whole | {"PRICE": "12,5"}
+    outcomes = [mapper(SourceRow(RowLocation("x", 2), cells)) for cells in (half, half, whole, half)]
+    assert [isinstance(outcome, MappedRow) for outcome in outcomes] == [False, False, True, False]
+    told = [reason for outcome in outcomes if isinstance(outcome, Rejection) for reason in outcome.reasons]
+    assert [(reason.code, reason.field) for reason in told] == [(ReasonCode.NOT_ACCEPTED, "channelId")] * 3
 
 
 @pytest.fixture

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,13 +15,12 @@ from time import monotonic
 from integration.desk import WarmStart
 from postgres import postgres_server
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress
 from rich.table import Table
 from torture.observer import Place
 from torture.trial import BLOWS, Toll, Trial
 
 DATABASES = ("sqlite", "postgresql")
-_COLUMNS = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
 
 
 def main() -> int:
@@ -36,12 +33,12 @@ def main() -> int:
         fresh: dict[str, Callable[[], str] | None] = dict.fromkeys(databases)
         if "postgresql" in fresh:
             fresh["postgresql"] = stack.enter_context(postgres_server()).fresh_url
-        bar = stack.enter_context(Progress(*_COLUMNS, console=log))
+        bar = stack.enter_context(Progress(console=log))
         pool = stack.enter_context(ThreadPoolExecutor(len(databases)))
         tolls = {name: Toll() for name in databases}
         runs = {name: pool.submit(_one, options, folder / name, fresh[name], bar, tolls[name]) for name in databases}
         broken = {name: f"{type(error).__name__}: {error}" for name, run in runs.items() if (error := run.exception())}
-    _show(options, tolls, broken, monotonic() - began)
+    _show(options.seed, tolls, monotonic() - began)
     for name, what in broken.items():
         log.print(f"{name}: {what}", markup=False, style="red")
         log.print(f"what is left of it: {folder / name}; to repeat: --seed {options.seed} --kills {options.kills}")
@@ -55,7 +52,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=500, help="how often a run is struck, on each database (500)")
     parser.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="where the dice begin (drawn)")
     parser.add_argument("--databases", default=",".join(DATABASES), help="sqlite, postgresql, or both (both)")
-    parser.add_argument("--json", action="store_true", help="print the tables as one JSON document")
     options = parser.parse_args()
     if not set(options.databases.split(",")) <= set(DATABASES):
         parser.error(f"--databases: {options.databases} is not a choice of {', '.join(DATABASES)}")
@@ -71,21 +67,11 @@ def _one(options: argparse.Namespace, folder: Path, fresh_url: Callable[[], str]
         trial.run(folder, warm)
 
 
-def _show(options: argparse.Namespace, tolls: dict[str, Toll], broken: dict[str, str], took_s: float) -> None:
-    if options.json:
-        databases = {name: _counts(toll) | {"broken": broken.get(name, "")} for name, toll in tolls.items()}
-        sys.stdout.write(json.dumps({"seed": options.seed, "took_s": round(took_s), "databases": databases}, indent=2) + "\n")
-        return
+def _show(seed: int, tolls: dict[str, Toll], took_s: float) -> None:
     console = Console(width=150)
     for name, toll in tolls.items():
         console.print(_table(name, toll))
-    console.print(f"{sum(toll.blows for toll in tolls.values())} blows in {took_s:.0f} s, seed {options.seed}")
-
-
-def _counts(toll: Toll) -> dict[str, object]:
-    blows = {blow.name: {place.value: toll.met[blow.name, place] for place in Place} for blow in BLOWS}
-    totals = {name: getattr(toll, name) for name in ("missed", "feeds", "rows", "events", "repeated", "edits")}
-    return {"met": blows, "chunks": dict(sorted(toll.chunks.items())), **totals}
+    console.print(f"{sum(toll.blows for toll in tolls.values())} blows in {took_s:.0f} s, seed {seed}")
 
 
 def _table(name: str, toll: Toll) -> Table:
@@ -94,11 +80,9 @@ def _table(name: str, toll: Toll) -> Table:
     for heading in (*Place, "all"):
         table.add_column(str(heading), justify="right")
     for blow in BLOWS:
-        counts = [toll.met[blow.name, place] for place in Place]
-        table.add_row(blow.name, *map(str, counts), str(sum(counts)))
+        table.add_row(blow.name, *(str(toll.met[blow.name, place]) for place in Place), str(toll.struck(blow=blow.name)))
     table.add_section()
-    sums = [sum(toll.met[blow.name, place] for blow in BLOWS) for place in Place]
-    table.add_row("all", *map(str, sums), str(sum(sums)))
+    table.add_row("all", *(str(toll.struck(place=place)) for place in Place), str(toll.met.total()))
     chunks = ", ".join(f"{chunk}: {times}" for chunk, times in sorted(toll.chunks.items()) if times)
     table.caption = (
         f"{toll.missed} more came when the run had ended. Staging by chunk: {chunks}. {toll.feeds} feeds of {toll.rows} rows in "

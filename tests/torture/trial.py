@@ -1,7 +1,4 @@
-"""A feed whose runs are killed again and again, resumed until it is done, edited between some runs, and held to its promises.
-
-Several such feeds after one another, each from an empty state DB and an empty service, make a trial.
-"""
+"""A trial: feeds whose runs are killed again and again, resumed until done, edited meanwhile, and held to their promises."""
 
 from __future__ import annotations
 
@@ -115,6 +112,10 @@ class Toll:
     @property
     def blows(self) -> int:
         return self.met.total() + self.missed
+
+    def struck(self, *, blow: str = "", place: Place | None = None) -> int:
+        """How often runs were met by a blow, or at a place."""
+        return sum(count for (name, where), count in self.met.items() if name == (blow or name) and where == (place or where))
 
 
 @dataclass

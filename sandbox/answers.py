@@ -10,7 +10,6 @@ import math
 import socket
 import struct
 import time
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from email.utils import formatdate
@@ -120,29 +119,16 @@ class Fault:
     draw: int = 0
 
 
-class FaultPlan:
-    """Draws the faults. It counts the attempts under each key, so that a retry gets a draw of its own."""
-
-    def __init__(self) -> None:
-        self._attempts: Counter[str] = Counter()
-
-    def draw(self, name: str, switches: Switches) -> Fault | None:
-        """Return the fault of the next attempt called `name` (route and idempotency key, or the body's digest without one)."""
-        if switches.fault_per_mille == 0:
-            return None
-        self._attempts[name] += 1
-        if 0 < switches.fault_attempts < self._attempts[name]:
-            return None
-        drawn = blake2b(f"{switches.fault_seed}:{name}:{self._attempts[name]}".encode(), digest_size=12).digest()
-        if int.from_bytes(drawn[:4]) % 1000 >= switches.fault_per_mille:
-            return None
-        kind = switches.faults[int.from_bytes(drawn[4:8]) % len(switches.faults)]
-        moment: Moment = "after" if drawn[8] & 1 else "before"
-        return Fault(kind, moment if switches.fault_moment == "either" else switches.fault_moment, drawn[9])
-
-    def reset(self) -> None:
-        """Forget every attempt."""
-        self._attempts.clear()
+def draw_fault(name: str, attempt: int, switches: Switches) -> Fault | None:
+    """Return the fault of the n-th attempt called `name`: a retry gets a draw of its own, the same in every rehearsal."""
+    if 0 < switches.fault_attempts < attempt:
+        return None
+    drawn = blake2b(f"{switches.fault_seed}:{name}:{attempt}".encode(), digest_size=12).digest()
+    if int.from_bytes(drawn[:4]) % 1000 >= switches.fault_per_mille:
+        return None
+    kind = switches.faults[int.from_bytes(drawn[4:8]) % len(switches.faults)]
+    moment: Moment = "after" if drawn[8] & 1 else "before"
+    return Fault(kind, moment if switches.fault_moment == "either" else switches.fault_moment, drawn[9])
 
 
 def faulty_answer(fault: Fault, answer: Reply | None, request_id: str, switches: Switches, now: float) -> Reply:

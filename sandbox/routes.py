@@ -72,7 +72,7 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
     attempt, digest, switches = context.attempt, blake2b(body, digest_size=16).digest(), sandbox.switches
     attempt.digest = digest.hex()
     key = attempt.idempotency_key = read_key(context.request.headers, switches)
-    fault = sandbox.fault_plan.draw(f"{attempt.route}:{key or attempt.digest}", switches)
+    fault = sandbox.draw_fault(f"{attempt.route}:{key or attempt.digest}")
     slot = (attempt.key_name, attempt.route, key) if key and switches.idempotency != "ignore" else None
     stored = sandbox.stored_answer(slot, digest, attempt.at) if slot else None
     new_slot = slot if stored is None else None
@@ -91,7 +91,8 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
             sandbox.store.store_answer(new_slot, StoredAnswer(digest, answer, attempt.at))
         return answer
 
-    with sandbox.working_on(new_slot):
+    sandbox.in_progress.add(new_slot)
+    try:
         await sandbox.pause(switches.latency_ms)
         if fault is not None and fault.kind == "late":
             sandbox.environment.wire.reset(context.request.scope)
@@ -102,6 +103,8 @@ async def answer_once(sandbox: Sandbox, context: RequestContext, body: bytes, wo
             if new_slot and fault is not None and fault.kind == "stored_500":
                 sandbox.store.store_answer(new_slot, StoredAnswer(digest, sent, attempt.at))
             sandbox.record(attempt, sent)
+    finally:
+        sandbox.in_progress.discard(new_slot)
     await sandbox.pause(switches.answer_delay_ms)
     return sent
 

@@ -6,16 +6,15 @@ import asyncio
 import math
 import secrets
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
 from starlette.requests import Request
 
-from sandbox.answers import ApiError, FaultPlan, Headers, Reply, Wire, invalid, retry_after
+from sandbox.answers import ApiError, Fault, Headers, Reply, Wire, draw_fault, invalid, retry_after
 from sandbox.store import (
     ALL_SCOPES,
     CHANNELS,
@@ -168,8 +167,8 @@ class Sandbox:
         self.api_key = api_key
         self.environment = environment
         self.store = store
-        self.fault_plan = FaultPlan()
-        self._in_progress: set[Slot] = set()  # in memory, as a crash ends that work
+        self.in_progress: set[Slot | None] = set()  # in memory, as a crash ends that work
+        self._attempts: Counter[str] = Counter()
         self.channels: dict[int, Channel] = {}
         self.keys: dict[str, ApiKey] = {}
         self._meters: dict[tuple[str, str], tuple[tuple[RateKind, Rate, int], Meter]] = {}
@@ -222,7 +221,7 @@ class Sandbox:
     def stored_answer(self, slot: Slot, digest: bytes, now: float) -> Reply | None:
         """Return the answer that is stored under a key, None for a new one. Raises ApiError 409."""
         switches = self.switches
-        if slot in self._in_progress:
+        if slot in self.in_progress:
             is_named = switches.in_progress == "retry_after"
             headers = retry_after(switches.retry_after, _SOON_S, now) if is_named else ()
             raise ApiError("conflict", "The first request with this Idempotency-Key is still in progress.", headers=headers)
@@ -235,14 +234,12 @@ class Sandbox:
             raise ApiError("conflict", "This Idempotency-Key was used before with another body.")
         return stored.answer
 
-    @contextmanager
-    def working_on(self, slot: Slot | None) -> Iterator[None]:
-        """Keep the key in progress for the length of the block, if there is one."""
-        self._in_progress |= {slot} if slot else set()
-        try:
-            yield
-        finally:
-            self._in_progress -= {slot} if slot else set()
+    def draw_fault(self, name: str) -> Fault | None:
+        """Return the fault of the next attempt called `name` (route and idempotency key, or the body's digest without one)."""
+        if not self.switches.fault_per_mille:
+            return None
+        self._attempts[name] += 1
+        return draw_fault(name, self._attempts[name], self.switches)
 
     def end(self, context: RequestContext, answer: Reply) -> None:
         """Write the request's audit line, unless it was written with its work."""
@@ -288,7 +285,7 @@ class Sandbox:
             self.store.clear()
             self._seed()
         self._meters.clear()
-        self.fault_plan.reset()
+        self._attempts.clear()
         self.read_access()
 
     def close(self) -> None:

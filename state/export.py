@@ -243,10 +243,7 @@ def _whole_file(file: Path) -> Iterator[IO[bytes]]:
     try:
         beside.unlink(missing_ok=True)  # of an export that was killed
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)  # bodies and raw cells are the partner's
-        with (
-            os.fdopen(descriptor, "wb") as raw,
-            gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL, mtime=0) as stream,
-        ):
+        with os.fdopen(descriptor, "wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", compresslevel=_LEVEL, mtime=0) as stream:
             yield stream  # type: ignore[misc]  # GzipFile is such a stream in all that is used here
             stream.close()
             raw.flush()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.exc import ArgumentError
 
 from mappings.errors import ConfigError, SyncError
 from state.database import create_engine, is_sqlite_file, parse, reading, shown_url, writing
@@ -55,11 +54,8 @@ def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
 @contextmanager
 def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
     """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
-    is_missing = False
-    with suppress(ArgumentError):  # opening says what is wrong with the URL
-        address = sa.make_url(url)
-        is_missing = is_sqlite_file(address) and not Path(str(address.database)).exists()
-    if is_missing:
+    address = parse(url)
+    if is_sqlite_file(address) and not Path(str(address.database)).exists():
         yield None
         return
     engine = open_database(url, upgrades=upgrades)

@@ -1,4 +1,4 @@
-"""What the ledger shows to people, as plain records: feeds, runs, entries, problems. Finding them is `books`'."""
+"""What the ledger shows to people, as plain records: feeds, runs, entries, problems."""
 
 from __future__ import annotations
 
@@ -111,20 +111,17 @@ class ProblemRecord:
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which entries: in one of `states` (empty: any), with the key `row_key`, only drifted, vanished or resent ones.
+    """Which entries: in one of `states` (empty: any), with the key `row_key`, only resent ones.
 
-    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored; `is_kept`: without
-    those whose events were removed by hand; `has_earlier`: those with earlier events that a person still has to remove.
+    `waiting`: those that wait for a person for this reason; `is_ignored`: those that a person has ignored, with `waiting` those
+    that would wait; `is_kept`: without those whose events were removed by hand.
     """
 
     states: frozenset[EntryState] = field(default_factory=frozenset)
     row_key: RowKey | None = None
-    is_drifted: bool = False
-    is_vanished: bool = False
     is_resent: bool = False
     is_ignored: bool = False
     is_kept: bool = False
-    has_earlier: bool = False
     waiting: Waiting | None = None
 
 
@@ -301,15 +298,11 @@ def _filtered(which: RowFilter, scope_id: int, now: datetime | None) -> Iterator
         yield ENTRY.c.state.in_([state.value for state in which.states])
     if which.row_key is not None:
         yield ENTRY.c.row_key == which.row_key
-    yield ENTRY.c.scope_id == scope_id if which.waiting is None else standing.waits(which.waiting, scope_id, now)
-    raw = {
-        ENTRY.c.drift_kind.is_not(None): which.is_drifted,
-        ENTRY.c.vanished_at.is_not(None): which.is_vanished,
-        (ENTRY.c.copies > 1): which.is_resent,
-        IS_SET_ASIDE: which.is_ignored,
-        ENTRY.c.removed_at.is_(None): which.is_kept,
-        standing.has_earlier(scope_id, now): which.has_earlier,
-    }
+    if which.waiting is None:
+        yield ENTRY.c.scope_id == scope_id
+    else:
+        yield standing.waits(which.waiting, scope_id, now, is_ignored=which.is_ignored)
+    raw = {(ENTRY.c.copies > 1): which.is_resent, IS_SET_ASIDE: which.is_ignored, ENTRY.c.removed_at.is_(None): which.is_kept}
     yield from (predicate for predicate, is_asked in raw.items() if is_asked)
 
 

@@ -31,7 +31,7 @@ from mappings.compiler.base import (
 from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
-from mappings.row_key import RowKey, event_key, row_key
+from mappings.row_key import NO_KEY, RowKey, event_key, row_key
 from mappings.spec.rules import Explosion, KeyColumn, Recurrence
 from mappings.spec.values import Value
 from mappings.steps.step import Kind
@@ -41,19 +41,20 @@ _SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
 _PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
 """A key that is itself, as most are: nothing to trim, to escape or to doubt."""
 _HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
-ReadKey = Callable[[Mapping[str, str]], "RowKey | tuple[Reason, ...]"]
+ReadKey = Callable[[Mapping[str, str]], tuple[RowKey, tuple[Reason, ...]]]
 
 
 def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
-    """Return the function that gives a row's key, or every reason why it has none."""
+    """Return the function that gives a row's key, or "" and every reason why it has none."""
     only = columns[0].column if len(columns) == 1 else None
 
-    def read(cells: Mapping[str, str]) -> RowKey | tuple[Reason, ...]:
+    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
         if only is not None and _PLAIN.fullmatch(part := cells.get(only, "")):
-            return RowKey(part)
+            return RowKey(part), ()
         parts = [read_cell(cells, column.column) for column in columns]
         refusals = [_key_refusal(part.strip(), column) for part, column in zip(parts, columns, strict=True)]
-        return tuple(refusal.reason("") for refusal in refusals if refusal is not None) or row_key(parts)
+        reasons = tuple(refusal.reason("") for refusal in refusals if refusal is not None)
+        return NO_KEY if reasons else row_key(parts), reasons
 
     return read
 

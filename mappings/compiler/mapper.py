@@ -34,7 +34,7 @@ from mappings.event import Directory
 from mappings.outcome import OVER, Gone, MappedRow, RowOutcome, Skipped, SourceRow
 from mappings.positions import Loc, MappingProblem
 from mappings.reasons import REASON_TEXTS, Reason, ReasonCode, Refusal, did_you_mean
-from mappings.row_key import NO_KEY, RowKey, row_digester
+from mappings.row_key import RowKey, row_digester
 from mappings.spec import rules as spec
 from mappings.spec.feed import FeedMapping
 from mappings.spec.values import Fields
@@ -252,8 +252,7 @@ class RowMapper:
 
     def open_row(self, row: SourceRow) -> RowState | Skipped | Gone:
         """Return a row before it is mapped, or why it is left out. Without a usable key, its key is ""."""
-        found = self._read_key(row.cells)
-        key, problems = (found, ()) if isinstance(found, str) else (NO_KEY, found)
+        key, problems = self._read_key(row.cells)
         if row.is_gone:
             return Gone(row.location, key, bool(self._rules.expansions))
         if not key.strip("|") and not row.problems and all(not text or text.isspace() for text in row.cells.values()):
@@ -269,8 +268,7 @@ class RowMapper:
 
     def key_of(self, row: SourceRow) -> RowKey:
         """Return the row's key without mapping it, "" where it has none that can be used."""
-        found = self._read_key(row.cells)
-        return found if isinstance(found, str) else NO_KEY
+        return self._read_key(row.cells)[0]
 
     def digest(self, row: SourceRow) -> bytes:
         """Digest the cells of a row that the mapping uses, with the mapping's own digest."""
@@ -288,8 +286,8 @@ class RowMapper:
 
         A row whose digest is as recorded cannot have changed, nor can the mapping have: it need not be mapped.
         """
-        key = self._read_key(row.cells)
-        return (key, self.digest(row)) if isinstance(key, str) else None
+        key, problems = self._read_key(row.cells)
+        return None if problems else (key, self.digest(row))
 
     @property
     def reads_run_date(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -141,16 +141,23 @@ _DISTINGUISHING = (Role.START, Role.CLOCK, Role.VENUE, Role.CITY, Role.END, Role
 
 def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tuple[tuple[Column, ...], Guess]:
     """Return the columns of the best key that the sample allows, and why; there is always one to look at."""
-    ids = [column for column in columns if _is_named_id(column)]
-    for column in _singles(columns, ids):
+    ids = sorted(filter(_is_id, columns), key=lambda column: (column.is_counting, -column.roles[Role.ID]))
+    others = [column for column in columns if not (column.is_nameless or column.is_counting or Role.ASIDE in column.roles)]
+    codes = [column for column in others if column.is_code and not column.is_number and not column.urls]
+    pages = [column for column in others if column.urls >= 1 and Role.IMAGE not in column.roles and not column.pictures]
+    for column in (*ids, *codes, *pages):
         if column.is_full and len(column.counts) == len(column.cells):
             return (column,), _single(column)
     # Rows that differ in nothing but a number that counts them are copies: one row.
     contents = [column.cells for column in columns if not column.is_nameless and not column.is_counting]
     rows = list({cells: position for position, cells in enumerate(zip(*contents, strict=True))}.values())
     played = {role: guess.column for role, guess in roles.items()}
+    lasting = [column for column in ids if not column.is_counting]
+    page = [column for role, column in played.items() if role is Role.URL and column.is_full]
+    words = [played[role] for role in (Role.TITLE, Role.START) if role in played]
+    bases = [[max(lasting, key=lambda column: len(column.counts))]] if lasting else [base for base in (page, words) if base]
     best = min(
-        (_grown(base, played, rows) for base in _bases([column for column in ids if not column.is_counting], played)),
+        (_grown(tuple(base), played, rows) for base in bases),
         key=lambda parts: _clashes(parts, rows),
         default=(max(columns, key=lambda column: (not column.is_nameless, len(column.counts))),),
     )
@@ -159,24 +166,16 @@ def guess_key(columns: Sequence[Column], roles: Mapping[Role, RoleGuess]) -> tup
     different = f"the values of {names} are different in all {len(rows):,} rows"
     if clashes:
         why = f"{clashes:,} of {len(rows):,} different rows share {names} with another: ask the partner for an identifier"
-    elif any(map(_is_named_id, best)):
+    elif any(map(_is_id, best)):
         why = f"{different}, and not those of one column alone"
     else:
         why = f"no column is an identifier; {different}; where they are edited, the row looks new"
     return best, Guess("key", ", ".join(part.name for part in best), "unsure", why)
 
 
-def _singles(columns: Sequence[Column], ids: Sequence[Column]) -> Iterator[Column]:
-    """Yield the columns that may be a key alone: identifiers by name, then codes, then addresses of the event."""
-    yield from sorted(ids, key=lambda column: (column.is_counting, -column.roles.get(Role.ID, 0)))
-    usable = [column for column in columns if not (column.is_nameless or column.is_counting or Role.ASIDE in column.roles)]
-    yield from (column for column in usable if column.is_code and not column.is_number and not column.urls)
-    yield from (column for column in usable if column.urls >= 1 and Role.IMAGE not in column.roles and not column.pictures)
-
-
-def _is_named_id(column: Column) -> bool:
-    is_of_event = Role.ID in column.roles and Role.ASIDE not in column.roles
-    return is_of_event and not column.is_nameless and column.times is None and bool(column.filled)
+def _is_id(column: Column) -> bool:
+    is_named_so = Role.ID in column.roles and Role.ASIDE not in column.roles and not column.is_nameless
+    return is_named_so and column.times is None and bool(column.filled)
 
 
 def _single(column: Column) -> Guess:
@@ -190,28 +189,12 @@ def _single(column: Column) -> Guess:
     return Guess("key", column.name, "sure" if is_sure else "unsure", why)
 
 
-def _bases(ids: Sequence[Column], played: Mapping[Role, Column]) -> Iterator[tuple[Column, ...]]:
-    """Yield what a key of several columns may begin with, the best first: identifiers, the event's page, its title and day."""
-    if ids:
-        yield (max(ids, key=lambda column: len(column.counts)),)
-        return
-    if Role.URL in played and played[Role.URL].is_full:
-        yield (played[Role.URL],)
-    words = tuple(played[role] for role in (Role.TITLE, Role.START) if role in played)
-    if words:
-        yield words
-
-
-def _grown(base: tuple[Column, ...], played: Mapping[Role, Column], rows: Sequence[int]) -> tuple[Column, ...]:
-    """Add one distinguishing column after the other, as long as rows clash and the next makes some of them differ."""
-    parts, clashes = base, _clashes(base, rows)
+def _grown(parts: tuple[Column, ...], played: Mapping[Role, Column], rows: Sequence[int]) -> tuple[Column, ...]:
+    """Add one distinguishing column after the other, as long as the next makes more rows differ."""
     for role in _DISTINGUISHING:
-        if not clashes or len(parts) >= _MOST_PARTS:
-            break
-        if role in played and played[role] not in parts:
+        if role in played and len(parts) < _MOST_PARTS:
             longer = (*parts, played[role])
-            if (fewer := _clashes(longer, rows)) < clashes:
-                parts, clashes = longer, fewer
+            parts = longer if _clashes(longer, rows) < _clashes(parts, rows) else parts
     return parts
 
 

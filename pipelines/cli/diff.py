@@ -56,7 +56,7 @@ def diff(
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
         is_more = next(records, None) is not None
-        ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _DIFFERING)
+        ignored = sum(session.queries.count(session.scope, replace(which, is_ignored=True)) for which in _WAITING)
     edited = status.drifted - status.to_publish - status.cancelled - status.returned
     counts = dict(zip(_KINDS.values(), (edited, status.to_publish, status.cancelled, status.returned), strict=True))
     earlier = status.waiting.get(Waiting.EARLIER, 0)
@@ -122,7 +122,6 @@ class OneDifference(TypedDict):
 
 _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")
-_ONE = ("", "field", "delivered", "now")
 if IS_WORKING:
     _KINDS = {
         DriftKind.EDITED: "edited",
@@ -131,7 +130,6 @@ if IS_WORKING:
         DriftKind.RETURNED: "removed by hand, back in the source",
     }
     _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
-    _DIFFERING = (RowFilter(is_drifted=True), RowFilter(is_vanished=True), RowFilter(has_earlier=True))
 
 
 def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
@@ -145,17 +143,16 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
     event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
     output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
     lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
-    output.table(f"{session.scope.feed}: {record.row_key}", _ONE, lines)
+    output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
     return 0
 
 
 def _differing(session: FeedSession) -> Iterator[RowRecord]:
     """Yield what waits of each kind, then what a person has ignored; an entry of several kinds stands there once."""
     listed = set[int]()
-    for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _DIFFERING)):
-        is_of_vanished = which.is_vanished or which.waiting is Waiting.VANISHED
+    for which in (*_WAITING, *(replace(one, is_ignored=True) for one in _WAITING)):
         for record in session.queries.every_row(session.scope, which):
-            is_listed = record.entry_id in listed or (is_of_vanished and record.drift_kind is not None)
+            is_listed = record.entry_id in listed or (which.waiting is Waiting.VANISHED and record.drift_kind is not None)
             if record.earlier_event_ids:
                 listed.add(record.entry_id)
             if not is_listed:

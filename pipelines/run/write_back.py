@@ -131,8 +131,8 @@ def _differing(
     Without a column for problems, the status column has them too.
     """
     for row in rows:
-        key, texts = read_key(row.cells), dict[str, str]()
-        if isinstance(key, str) and (known := statuses.get(key)):
+        (key, reasons), texts = read_key(row.cells), dict[str, str]()
+        if not reasons and (known := statuses.get(key)):
             is_joined = known.problem and not columns.problem
             texts[columns.status] = f"{known.status}: {known.problem}" if is_joined else known.status
             texts |= {columns.event_id: ", ".join(map(str, known.event_ids)), columns.problem: known.problem}

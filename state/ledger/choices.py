@@ -1,4 +1,7 @@
-"""What a person may decide about an entry, and what becomes of it: a pure decision over closed unions."""
+"""What a person may decide about an entry, and what becomes of it: a pure decision over closed unions.
+
+The entry before the last decision is kept as chosen columns in JSON, so that it can be taken back.
+"""
 
 from __future__ import annotations
 

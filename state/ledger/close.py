@@ -54,8 +54,7 @@ _LISTED = case((ENTRY.c.decision == Decision.IGNORE.value, None), else_=ENTRY.c.
 _SETTLE = update(ENTRY).where(SOME, ENTRY.c.drift_kind == DriftKind.RETURNED.value).values(**NO_DRIFT)
 # Nothing is marked before its last answer; held rows are judged apart, and a superseded one has no event.
 _ABSENT = select(ENTRY.c.id, ENTRY.c.row_key, ENTRY.c.ends_at, MAY_BE_OUT.label("may_be_out")).where(
-    *(SOME, IS_IN_SOURCE),
-    ENTRY.c.state.not_in((EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value)),
+    *(SOME, IS_IN_SOURCE), ENTRY.c.state.not_in((EntryState.PENDING.value, EntryState.HELD.value, EntryState.SUPERSEDED.value))
 )
 _FORGET_MARKS = delete(DUPLICATE_MARK).where(
     tuple_(DUPLICATE_MARK.c.mark, DUPLICATE_MARK.c.entry_id).in_(select(MARK, ENTRY.c.id).where(SOME))

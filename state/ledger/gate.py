@@ -18,13 +18,7 @@ from mappings.reasons import ReasonCode
 from state.database import insert_if_new
 from state.enums import EntryState, GateState, Phase, ProblemKind
 from state.ledger.accounts import StagePolicy, StageReport, dump, load_report
-from state.ledger.entries import (
-    IS_IN_SOURCE,
-    IS_NEVER_SENT,
-    IS_SET_ASIDE,
-    count_entries,
-    let_out,
-)
+from state.ledger.entries import IS_IN_SOURCE, IS_NEVER_SENT, IS_SET_ASIDE, count_entries, let_out
 from state.ledger.lease import FencedTransaction
 from state.tables import ENTRY, PROBLEM, RUN, SCOPE, SIDE_BY_SIDE
 
@@ -220,12 +214,11 @@ def repeat_read(
         if last is None or not _follows(last, connection, run.scope_id, policy, refused):
             return None
         # What was new is unchanged or refused, and nothing more is missed.
-        account = last.account
-        unchanged = account.new + account.unchanged + account.still_refused - refused
+        said = last.account.new + last.account.unchanged + last.account.still_refused
         report = StageReport(
             run_id=run.run_id,
             is_whole=True,
-            account=replace(account, new=0, unchanged=unchanged, still_refused=refused),
+            account=replace(last.account, new=0, unchanged=said - refused, still_refused=refused),
             warnings=last.warnings,
             is_marking=policy.on_vanish == "report",
             known_before=_newest_and_count(connection, run.scope_id)[1],

@@ -1,4 +1,30 @@
-"""The outbox: what is owed is handed out oldest first, and an answer is durable before its slot takes the next row."""
+"""The outbox: what is owed is handed out oldest first, and an answer is durable before its slot takes the next row.
+
+What a verdict does to its entry is a pure decision over a closed union:
+
+| verdict     | state                 | the mark of an unanswered attempt                                    |
+|-------------|-----------------------|----------------------------------------------------------------------|
+| Receipt     | delivered             | cleared                                                              |
+| Unconfirmed | delivered_unconfirmed | cleared                                                              |
+| Refusal     | refused               | cleared                                                              |
+| Superseded  | pending, next key     | cleared: nothing was created under the old key, or it is a conflict  |
+| Blocked     | blocked               | as before, or set: where access is checked before the key, 403 proves nothing |
+| Uncertain   | uncertain             | kept                                                                 |
+| Conflict    | conflict              | as before                                                            |
+| Postponed   | pending               | as before, or set by this call                                       |
+
+A person's `retry` goes under the same key first. If that is refused for certain once more, it may be the stored answer sent
+again under another request id; nothing was created under the key either way, so the next one is due, once for each retry.
+
+An answer 429 proves nothing either: an entry whose unanswered attempts were all answered 429 keeps the mark, and
+`is_limited` beside it.
+
+Denied access (401, 403, 404) is no such refusal: the service may look at that before the key, so it proves nothing of
+what was created under the key before this ledger began. That very answer repeated, as its request id shows, is proof:
+it is what the service stored; access may long be back, and the old key would never show it. Without it the next key is a
+person's risk to take, by `resend`. A failure (5xx) that is repeated with its request id after a person's `resend` shows
+that the key is used up: the next one is due, once for each resend.
+"""
 
 from __future__ import annotations
 

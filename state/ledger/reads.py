@@ -3,6 +3,9 @@
 The digests by which the next read knows rows that are as they were, before it maps them (budget 2), are kept as sorted arrays,
 cut by their first byte, and found by bisection: 16 bytes a row. A database index of them would have to be fetched row by row
 (1 us each), and a Python set of a million would take half of the memory of budget 8.
+
+An index of the duplicate digests would be written all over, entry by entry, and cost more than the entries themselves (budget 4).
+So these are kept apart, as marks that are written many at a time in sorted order.
 """
 
 from __future__ import annotations

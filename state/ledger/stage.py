@@ -115,10 +115,7 @@ class Stage:
         return self._read.digests.unchanged(digests)
 
     def write(
-        self,
-        outcomes: Sequence[RowOutcome],
-        unchanged: Collection[int] = (),
-        map_all: Callable[[], Sequence[RowOutcome]] = list,
+        self, outcomes: Sequence[RowOutcome], unchanged: Collection[int] = (), map_all: Callable[[], Sequence[RowOutcome]] = list
     ) -> None:
         """Write one chunk of rows, about 2,000, in one transaction with the counts so far.
 

@@ -119,14 +119,18 @@ def dump_standing(standing: Standing) -> str:
     return json.dumps({kind: asdict(rows) for kind, rows in standing.rows.items()})
 
 
-def waits(kind: Waiting, scope_id: int, now: datetime | None) -> ColumnElement[bool]:
-    """Return the predicate on a feed's entries that wait for this reason. `now`: events that are over by then do not wait."""
+def waits(kind: Waiting, scope_id: int, now: datetime | None, *, is_ignored: bool = False) -> ColumnElement[bool]:
+    """Return the predicate on a feed's entries that wait for this reason, or would had a person not ignored them.
+
+    `now`: events that are over by then do not wait.
+    """
+    is_listed = IS_SET_ASIDE if is_ignored else ~IS_SET_ASIDE
     if kind is Waiting.EARLIER:  # the few entries with earlier events are found without an index of all entries
-        return and_(ENTRY.c.scope_id + 0 == scope_id, has_earlier(scope_id, now), ~IS_SET_ASIDE)
-    return and_(ENTRY.c.scope_id == scope_id, _is_kind(kind, scope_id, now), ~IS_SET_ASIDE)
+        return and_(ENTRY.c.scope_id + 0 == scope_id, _has_earlier(scope_id, now), is_listed)
+    return and_(ENTRY.c.scope_id == scope_id, _is_kind(kind, scope_id, now), is_listed)
 
 
-def has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
+def _has_earlier(scope_id: int, now: datetime | None) -> ColumnElement[bool]:
     """Return the predicate on entries with earlier events that a person still has to remove."""
     is_there = and_(EARLIER.c.event_id.is_not(None), EARLIER.c.removed_at.is_(None), is_to_come(EARLIER.c.ends_at, now))
     events = select(EARLIER.c.entry_id).join(ENTRY, ENTRY.c.id == EARLIER.c.entry_id)

@@ -14,7 +14,7 @@ from unit.state.world import World, answer, row
 
 from connectors.errors import KeyRefusedError, ScopeMissingError
 from connectors.event_api.delivery import EventApi
-from mappings.delivery import Denial, Postponed, Receipt, Superseded
+from mappings.delivery import Denial, Postponed, Receipt
 from mappings.errors import SyncError, TransientError
 from mappings.outcome import MappedRow
 from mappings.row_key import RowKey
@@ -194,13 +194,6 @@ def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_sa
             in entry.answer.message
         )
     assert len(set(service.asked)) == 1
-
-
-def test_a_conflict_after_a_denial_is_a_conflict_as_access_is_checked_before_the_key(world: World) -> None:
-    world.stage([row("a")])
-    world.publish(Postponed(answer(403, "req-1"), TransientError("the scope is missing")))
-    world.publish(Superseded(answer(409, "req-2")))
-    assert world.states() == {"a": "conflict"}
 
 
 def test_a_bare_409_for_a_row_whose_channel_was_denied_is_a_conflict_too(world: World) -> None:

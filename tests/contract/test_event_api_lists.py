@@ -290,8 +290,6 @@ EVENT_TROUBLES: dict[str, tuple[list[Scripted], type[Exception], str]] = {
     "a missing scope in other words": ([told(403, "forbidden")], ScopeMissingError, "ask the key's owner"),
     "a rejected key": ([told(401, "invalid_api_key")], KeyRefusedError, "EVENT_API_KEY"),
     "an invalid request": ([told(400, "invalid_request")], RequestRefusedError, "request id"),
-    "another host's page": ([page(200)], NotTheServiceError, "EVENT_API_BASE_URL"),
-    "a service that is down": ([told(500, "internal_error")], ServiceUnavailableError, "run again"),
 }
 
 
@@ -300,13 +298,3 @@ def test_a_list_of_events_that_is_refused_says_what_would_help(answers: list[Scr
     with pytest.raises(kind) as raised:
         read(Service(answers))
     assert hint in raised.value.hint  # type: ignore[attr-defined]
-
-
-def test_a_limit_on_reading_is_kept_and_everything_read() -> None:
-    listing, turns = Listing(list(range(1, 301))), iter([True, False, True, True, False])
-
-    async def answer(request: httpx.Request) -> httpx.Response:
-        limited = next(turns, False)
-        return told(429, "rate_limited", headers={"retry-after": "2"}) if limited else await listing(request)
-
-    assert sorted(read(answer).ids) == listing.ids

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import re
 import signal
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from mappings.errors import MappingFileError
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.spec.values import STEPS, AnyStep
-from mappings.steps.step import Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, Run, Step, StepExample
 from mappings.steps.text import Newlines
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
@@ -85,9 +84,13 @@ def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: S
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
 def test_every_step_promises_something_and_shows_it(step: type[Step]) -> None:
     assert (step.__doc__ or "").rstrip().endswith(".")
-    assert not inspect.isabstract(step)
     assert step.examples
     assert all(field.description for field in step.model_fields.values() if field.alias != step.name or field.is_required())
+
+
+def test_a_step_that_does_nothing_cannot_be_declared() -> None:
+    with pytest.raises(TypeError, match='the step "idle" does nothing'):
+        type("Idle", (Step,), {}, name="idle", family=Family.TEXT)
 
 
 ODD = st.one_of(

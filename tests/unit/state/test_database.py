@@ -1,4 +1,4 @@
-"""An interruption in the middle of a statement stays one, whatever the driver complains of while it cleans up."""
+"""The state DB itself: opening it, its transactions, texts that no database takes, and each trouble with what would help."""
 
 from __future__ import annotations
 
@@ -11,16 +11,30 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from postgres import Postgres
 from privileges import bound_by_permissions
-from sqlalchemy import Connection, event, inspect, text
+from sqlalchemy import Connection, event, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
+from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
 
-from mappings.errors import ConfigError
-from state.database import reading, writing
-from state.errors import StateUnavailableError
+from mappings.delivery import Answer, Refusal
+from mappings.errors import ConfigError, SyncError
+from mappings.outcome import Cover
+from mappings.row_key import FeedName
+from state.database import parse, reading, shown_url, writing
+from state.enums import ProblemKind
+from state.errors import Failure, StateBusyError, StateDamagedError, StateUnavailableError
+from state.ledger.ledger import Ledger
+from state.ledger.outbox import Settled
+from state.ledger.stage import open_stage
+from state.ledger.standing import FeedScope
 from state.migrations.upgrade import HEAD
 from state.opening import open_database
-from state.tables import METADATA
+from state.queries import LedgerQueries
+from state.tables import METADATA, storable
+from state.verify import examine
 
 MIGRATIONS = Path(sys.modules["state.migrations.upgrade"].__file__ or "").parent
 
@@ -183,3 +197,193 @@ def test_a_complaint_does_not_hide_the_interruption_that_caused_it(
     with pytest.raises(told), transaction(engine):
         pass
     engine.dispose()
+
+
+SECRET = "s3cret-0f-the-b00ks"
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "kind", "words"),
+    [
+        ("08006", StateBusyError, "cannot be reached"),
+        ("57P01", StateBusyError, "cannot be reached"),
+        ("57P03", StateBusyError, "cannot be reached"),
+        ("53300", StateBusyError, "no room for another connection"),
+        ("53200", StateBusyError, "no room for another connection or its work"),
+        ("40001", StateBusyError, "held by another process"),
+        ("40P01", StateBusyError, "held by another process"),
+        ("55P03", StateBusyError, "held by another process"),
+        ("57014", StateBusyError, "held by another process"),
+        ("53100", StateUnavailableError, "no room is left"),
+        ("25006", StateUnavailableError, "read-only"),
+        ("42501", StateUnavailableError, "does not let our role"),
+        ("58030", StateUnavailableError, "its disk fails"),
+        ("XX001", StateDamagedError, "is damaged"),
+        ("42P01", StateUnavailableError, "the tables that we expect"),
+        ("22021", StateUnavailableError, "cannot keep a value"),
+        ("P0001", StateUnavailableError, "cannot be used"),
+    ],
+)
+def test_what_a_server_says_is_told_by_its_sqlstate(emptied_url: str, sqlstate: str, kind: type[SyncError], words: str) -> None:
+    engine = open_database(emptied_url)
+    fail = text(f"DO $$ BEGIN RAISE EXCEPTION 'Nichts geht mehr' USING ERRCODE = '{sqlstate}'; END $$")
+    with pytest.raises(kind, match=words) as caught, writing(engine) as connection:
+        connection.execute(fail)
+    engine.dispose()
+    assert "Nichts geht mehr" in str(caught.value)
+    assert "the state DB postgresql+psycopg://" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused_before_it_is_used(postgres: Postgres) -> None:
+    url = make_url(postgres.fresh_url())
+    plain = open_database(url.render_as_string(hide_password=False))
+    with plain.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("CREATE DATABASE narrow ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"))
+    plain.dispose()
+    with pytest.raises(StateUnavailableError, match="its encoding is LATIN1") as caught:
+        open_database(url.set(database="narrow").render_as_string(hide_password=False))
+    assert "UTF8" in caught.value.hint
+
+
+def test_values_of_rows_never_reach_an_error(world: World) -> None:
+    with pytest.raises(StateUnavailableError) as caught, writing(world.engine) as connection:
+        connection.execute(text("INSERT INTO no_such_table VALUES (:body)"), {"body": "the partner's own"})
+    chain = f"{caught.value} {caught.value.hint} {caught.value.__cause__!r} {caught.value.__cause__}"
+    assert "the partner's own" not in chain
+
+
+def test_passwords_never_reach_a_name_or_an_error() -> None:
+    url = f"postgres://ana:{SECRET}@127.0.0.1:1/books?connect_timeout=2"
+    assert SECRET not in shown_url(url)
+    with pytest.raises(StateBusyError, match="cannot be reached") as caught:
+        open_database(url)
+    assert SECRET not in f"{caught.value} {caught.value.hint} {caught.value.__cause__}"
+
+
+@pytest.mark.parametrize("url", ["mysql://h/d", "postgresql+psycopg2://h/d", "sqlite+aiosqlite:///x"])
+def test_databases_and_drivers_that_we_do_not_know_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="EVENTSYNC_STATE_URL") as caught:
+        parse(url)
+    assert caught.value.hint
+
+
+def test_a_missing_driver_is_told_with_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from mappings.errors import ConfigError\n"
+        "from state.opening import open_database\n"
+        "try: open_database('postgresql://h/d')\n"
+        "except ConfigError as error: print(error, error.hint)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert 'pip install "eventsync[postgres]"' in said
+
+
+def test_a_wait_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="timeout is not a number"):
+        open_database(f"sqlite:///{tmp_path / 'state.db'}?timeout=soon")
+
+
+def test_a_process_with_too_many_files_open_is_told_so(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys\n"
+        "from state.opening import open_database\n"
+        "from state.errors import StateBusyError\n"
+        "open_database(sys.argv[1]).dispose()\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\n"
+        "held = open('/dev/null')\n"
+        "try: open_database(sys.argv[1])\n"
+        "except StateBusyError as error: sys.stdout.write(f'{error} {error.hint}')"
+    )
+    url = f"sqlite:///{tmp_path / 'state.db'}"
+    said = subprocess.run([sys.executable, "-c", code, url], capture_output=True, text=True, check=False)
+    assert "too many files open" in said.stdout, said.stderr
+    assert "ulimit -n" in said.stdout
+
+
+def test_a_file_that_was_moved_away_is_noticed_before_and_after_a_transaction(tmp_path: Path) -> None:
+    world = World(tmp_path / "state.db")
+    with pytest.raises(StateUnavailableError, match="deleted or replaced"), writing(world.engine):
+        (tmp_path / "state.db").rename(tmp_path / "elsewhere.db")
+    with pytest.raises(StateUnavailableError, match="deleted or replaced"):
+        world.stage([row("a")])
+    (tmp_path / "state.db").write_bytes((tmp_path / "elsewhere.db").read_bytes())
+    with pytest.raises(StateUnavailableError, match="another file lies there now"):
+        world.stage([row("a")])
+    world.engine.dispose()
+
+
+@pytest.mark.parametrize("trouble", Failure)
+def test_the_page_tells_each_trouble_with_its_exit_code(trouble: Failure) -> None:
+    kind, what, _ = trouble.value
+    code = 6 if issubclass(kind, StateBusyError) else 2
+    page = (Path(__file__).parents[3] / "docs" / "state.md").read_text("utf-8")
+    assert [line for line in page.splitlines() if line.startswith(f"| {what} | ") and line.endswith(f" | {code} |")], what
+
+
+BAD = "k\x00\udce9é"
+KEPT = "k\\x00\\udce9é"
+
+
+def test_a_row_with_such_a_key_goes_all_the_way_and_is_known_again(world: World) -> None:
+    odd = row(BAD, "Good title", place=f"{BAD}.csv:7")
+    assert world.stage([odd], [odd]).account.duplicate == 1
+    key = world.known(BAD).key
+    assert world.known(BAD).row_key == KEPT
+    outbox = world.outbox(keys=[BAD])
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.settle_and_claim([Settled(intent, receipt(intent))], 0)
+    assert world.stage([odd]).account.unchanged == 1
+    assert world.stage([rejection(BAD)]).vanished == 0
+    assert world.stage([skipped(BAD)]).vanished == 0
+    assert (world.known(BAD).state, world.known(BAD).key, world.known(BAD).origin) == ("delivered", key, f"{KEPT}.csv:7")
+    assert examine(world.engine).findings == ()
+
+
+def test_a_key_goes_on_to_its_next_revision_under_the_same_name(world: World) -> None:
+    world.stage([row(BAD, "first")])
+    world.publish(Refusal(answer(400, BAD)))
+    assert world.stage([row(BAD, "second")]).account.new == 1
+    assert world.known(BAD).state == "pending"
+    assert examine(world.engine).findings == ()
+
+
+def test_what_a_service_answers_is_kept_whatever_it_holds(world: World) -> None:
+    world.stage([row("a")])
+    said = Answer(400, BAD, BAD, BAD, BAD, BAD)
+    world.publish(Refusal(said))
+    assert world.known("a").answer == said
+
+
+def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:
+    ledger = Ledger(world.engine, DESTINATION + BAD, FeedName(FEED + BAD), namespace="tests", now=world.clock)
+    with ledger.acquire_lease(BAD) as lease:
+        ledger.begin_run("run-1", launched_by=BAD, dagster_run_id=BAD)
+        stage = open_stage(ledger.fence("run-1", lease.token), is_whole=True, stamp=BAD)
+        stage.write([row("a", cover=Cover(f"https://img.example/{BAD.replace(chr(0xDCE9), '')}", "omit"))])
+        stage.close(lambda _report: [BAD])
+        ledger.open_gate(BAD)
+        ledger.finish_run("run-1", outcome="done", exit_code=0, message=BAD)
+    (run,) = LedgerQueries(world.engine).runs()
+    assert (run.message, run.launched_by, run.dagster_run_id) == (KEPT, KEPT, KEPT)
+    assert KEPT in ledger.gate().reason
+
+
+def test_a_problem_at_such_a_place_is_listed_once(world: World) -> None:
+    world.stage([rejection(BAD, place=BAD)])
+    world.stage([rejection(BAD, place=BAD)])
+    (problem,) = LedgerQueries(world.engine).problems(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)
+    assert (problem.row_key, problem.origin) == (KEPT, KEPT)
+
+
+@pytest.mark.parametrize("state_url", ["sqlite", "postgresql"], indirect=True)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(key=st.text(st.characters(codec=None), min_size=1, max_size=12).filter(lambda key: "\\" not in key))
+def test_every_text_is_a_key(world: World, key: str) -> None:
+    before = len(world.states())
+    odd = row(key, place=f"{key} {before}")
+    is_known = storable(key) in world.states()
+    world.stage([odd], is_whole=False)
+    assert len(world.states()) == before + (not is_known)
+    assert world.stage([odd], is_whole=False).account.unchanged == 1

@@ -12,7 +12,7 @@ from unit.state.world import World, answer, body_of, row
 from mappings.delivery import Refusal, Uncertain
 from mappings.event import as_draft
 from mappings.outcome import Cover, MappedRow
-from state.enums import EntryState
+from state.enums import EntryState, Waiting
 from state.ledger.accounts import ReadAccount, StagePolicy, StageReport
 from state.queries import LedgerQueries, RowFilter
 from state.tables import EARLIER
@@ -35,7 +35,7 @@ def test_an_ignored_change_is_counted_once_and_not_listed(world: World, times: i
     delivered(world, row("a", "first"), row("b"))
     report = world.stage([*[row("a", "second")] * times, row("b")], policy=IGNORING)
     assert report.account == ReadAccount(read=times + 1, drifted=1, unchanged=1, duplicate=times - 1)
-    assert LedgerQueries(world.engine).rows(BOOK, RowFilter(is_drifted=True)) == ()
+    assert LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.DRIFT)) == ()
     assert LedgerQueries(world.engine).status()[0].drifted == 0
 
 

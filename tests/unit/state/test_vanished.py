@@ -1,17 +1,21 @@
-"""Rows that are gone from their source, that a rule leaves out or whose events are over: which of them have vanished."""
+"""Rows that are gone, left out or over, and what a person said: which have vanished, and what stays with its row."""
 
 from __future__ import annotations
 
 import pytest
-from unit.state.books import BOOK, OVER, TO_COME, column, delivered, event, put
+from sqlalchemy import update
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, column, delivered, event, put
 from unit.state.world import START, World, answer, row
 
-from mappings.delivery import Blocked, Conflict, Refusal, Uncertain, Verdict
+from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.outcome import MappedRow, RowLocation, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
-from state.enums import Waiting
-from state.ledger.accounts import ReadKind, StagePolicy, StageReport
+from state.database import writing
+from state.enums import Decision, DriftKind, EntryState, Waiting
+from state.ledger.accounts import ReadAccount, ReadKind, StagePolicy, StageReport
 from state.queries import LedgerQueries, RowFilter
+from state.tables import EARLIER
 
 STAYS, LASTS = row("stays"), event("stays", TO_COME)
 
@@ -102,7 +106,7 @@ def test_a_row_whose_event_is_over_is_past_and_any_other_has_vanished(
     assert (report.vanished, report.past, report.past_rows) == (vanished, past, past)
     (status,) = LedgerQueries(world.engine).status()
     assert (status.vanished, status.waiting.get("vanished", 0)) == (vanished, vanished)
-    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(is_vanished=True))) == vanished
+    assert len(LedgerQueries(world.engine).rows(BOOK, RowFilter(waiting=Waiting.VANISHED))) == vanished
 
 
 def test_a_row_that_is_past_is_counted_once_and_comes_back_as_known_as_it_was(world: World) -> None:
@@ -125,3 +129,104 @@ def test_a_read_that_a_brake_stops_marks_nothing_as_past(world: World) -> None:
     stopped = world.stage([LASTS], brakes=("shrink",))
     assert stopped.past == 1
     assert world.stage([LASTS]).past == 1
+
+
+A, B, C = row("a", "first"), row("a", "second"), row("a", "third")
+WARNED = (Reason(ReasonCode.TOO_LONG, "title", "TITLE", "a long title", "write a shorter one"),)
+
+
+def apply_by_hand(world: World, change: MappedRow) -> None:
+    baseline = {"baseline_body": change.body, "baseline_fingerprint": change.fingerprint}
+    put(world, "a", **baseline, drift_body=None, drift_fingerprint=None, drift_kind=None)
+
+
+def ignore(world: World, change: MappedRow) -> None:
+    put(world, "a", decision="ignore", ignored_fingerprint=change.fingerprint)
+
+
+def test_a_change_after_one_that_was_applied_is_drafted_beside_the_event_as_the_service_shows_it(world: World) -> None:
+    drafting = StagePolicy(on_change="create_draft_again")
+    delivered(world, A)
+    world.stage([B])
+    apply_by_hand(world, B)
+    assert world.stage([C], policy=drafting).redrafted == 1
+    assert world.stage([B], policy=drafting).account.new == 0
+    assert (world.known("a").state, world.known("a").shown) == (EntryState.DELIVERED, B.body)
+
+
+@pytest.mark.parametrize("state", ["conflict", "uncertain"])
+def test_an_ignored_row_is_listed_again_once_it_changes_at_its_source(world: World, state: str) -> None:
+    delivered(world, A)
+    put(world, "a", state=state, event_id=None)
+    ignore(world, A)
+    world.stage([A])
+    assert world.known("a").is_set_aside
+    world.stage([B])
+    assert not world.known("a").is_set_aside
+
+
+def test_a_row_that_comes_back_is_listed_again_unless_it_asks_for_what_was_ignored(world: World) -> None:
+    delivered(world, A)
+    world.stage([B])
+    ignore(world, B)
+    put(world, "a", vanished_at=world.clock())
+    world.stage([B])
+    assert (world.known("a").vanished_at, world.known("a").is_set_aside) == (None, True)
+
+
+@pytest.mark.parametrize("says", [A, B])
+def test_a_row_that_comes_back_after_its_event_was_removed_is_listed_as_returned(world: World, says: MappedRow) -> None:
+    delivered(world, A)
+    put(world, "a", removed_at=world.clock(), vanished_at=world.clock(), decision="removed")
+    assert world.stage([says]).account == ReadAccount(read=1, drifted=1)
+    entry = world.known("a")
+    assert (entry.drift_kind, entry.drift_body, entry.vanished_at) == (DriftKind.RETURNED, says.body, None)
+    assert world.stage([says]).account.drifted == 1
+
+
+def test_a_row_that_is_cancelled_after_its_event_was_removed_waits_for_nobody(world: World) -> None:
+    delivered(world, A)
+    put(world, "a", removed_at=world.clock(), decision="removed")
+    world.stage([A])
+    assert world.stage([CANCELLED]).account == ReadAccount(read=1, unchanged=1)
+    assert world.known("a").drift_kind is None
+
+
+def test_an_event_removed_while_a_draft_of_its_row_waits_stays_removed_when_the_draft_is_withdrawn(world: World) -> None:
+    delivered(world, A)
+    world.stage([B], policy=StagePolicy(on_change="create_draft_again"))
+    with writing(world.engine) as connection:
+        connection.execute(update(EARLIER).values(removed_at=world.clock()))
+    world.stage([])
+    assert world.known("a").state is EntryState.DELIVERED
+    assert world.known("a").removed_at is not None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "new"),
+    [
+        (Refusal(answer(400)), 1),
+        (Blocked(answer(403)), 1),
+        (Blocked(answer(403), is_unanswered=True), 0),
+        (Uncertain(answer(503)), 0),
+        (Conflict(answer(409)), 0),
+        (Unconfirmed(answer(409)), 0),
+        (Receipt(7, answer(201)), 0),
+    ],
+)
+def test_another_body_takes_the_place_of_the_one_sent_only_where_nothing_was_created(
+    world: World, verdict: Verdict, new: int
+) -> None:
+    world.stage([A])
+    world.publish(verdict)
+    account = world.stage([A]).account
+    assert account.unchanged + account.still_refused == 1
+    account = world.stage([B]).account
+    assert (account.new, account.drifted) == (new, 1 - new)
+
+
+def test_a_held_row_that_a_person_releases_is_sent(world: World) -> None:
+    delivered(world, row("old", twin="jazz"))
+    world.stage([row("old", twin="jazz"), row("new", twin="jazz")])
+    put(world, "new", decision=Decision.RELEASE.value)
+    assert world.stage([row("old", twin="jazz"), row("new", twin="jazz")]).account == ReadAccount(read=2, unchanged=1, new=1)

@@ -1,17 +1,20 @@
-"""What an answer makes of a row: its state, whether it may be out, the refusal or denial to know again, the next key."""
+"""What answers lead to: states, keys, attempts that were sent again, and failures that the service only repeats."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from unit.state.world import START, answer
+from unit.state.books import BOOK, resolve
+from unit.state.world import FEED, START, World, answer, row
 
-from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Answer, Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
 from mappings.errors import TransientError
-from mappings.row_key import IdempotencyKey, RowKey
-from state.enums import EntryState
+from mappings.row_key import IdempotencyKey, RowKey, idempotency_key
+from state.enums import Decision, EntryState
+from state.ledger.choices import Change, Instruction, Option, decide
 from state.ledger.outbox import Claim, effect_of
+from state.queries import LedgerQueries, RowFilter
 
 POSTPONED = Postponed(answer(401), TransientError("key refused"))
 
@@ -112,3 +115,154 @@ def test_a_row_goes_on_under_the_next_key_where_it_is_sure_that_nothing_was_crea
 )
 def test_an_answer_for_another_body_is_a_conflict_where_nothing_explains_it(status: int, request_id: str, before: Claim) -> None:
     assert effect_of(Superseded(answer(status, request_id)), before).state is EntryState.CONFLICT
+
+
+PAUSED = TransientError("come back later")
+
+
+def _resent(world: World) -> list[tuple[str, int]]:
+    rows = LedgerQueries(world.engine).every_row(BOOK, RowFilter(is_resent=True))
+    return [(row.row_key, row.copies) for row in rows]
+
+
+def test_a_row_that_was_sent_again_is_counted_and_stays_listed(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    account = world.publish(Receipt(1001, answer(201), attempts=2, copies=2))
+    assert (account.delivered, account.resent) == (2, 1)
+    assert account.imbalance() == 0
+    assert _resent(world) == [("a", 2)]
+    world.stage([row("a", title="Another title"), row("b")])
+    assert world.publish().resent == 0
+    assert _resent(world) == [("a", 2)]
+
+
+def test_a_row_that_ends_uncertain_after_being_sent_again_counts_once_in_each_run(world: World) -> None:
+    world.stage([row("a")])
+    for copies in (6, 12):
+        assert world.publish(Uncertain(answer(0), attempts=6, copies=6)).resent == 1
+        assert _resent(world) == [("a", copies)]
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [Postponed(answer(401), PAUSED, is_unanswered=True), Blocked(answer(403), is_unanswered=True)],
+    ids=["postponed", "blocked"],
+)
+def test_an_attempt_without_an_answer_stays_on_record_whatever_came_after_it(world: World, verdict: Verdict) -> None:
+    world.stage([row("a")])
+    world.publish(verdict)
+    assert world.known("a").unanswered_at is not None
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert intent.is_unanswered
+    assert intent.refused_request_id == ""
+
+
+def test_an_intent_knows_how_long_ago_its_first_unanswered_attempt_began(world: World) -> None:
+    world.stage([row("a")])
+    (first,) = world.outbox().settle_and_claim([], 1)
+    assert (first.is_unanswered, first.unanswered_s) == (False, 0.0)
+    world.crash()
+    (second,) = world.outbox().settle_and_claim([], 1)
+    assert second.is_unanswered
+    assert second.unanswered_s == pytest.approx(301, abs=2)
+    assert second.quiet_s == pytest.approx(301, abs=2)
+    world.crash()
+    (third,) = world.outbox().settle_and_claim([], 1)
+    assert third.unanswered_s == pytest.approx(602, abs=4)
+    assert third.quiet_s == pytest.approx(301, abs=2)
+
+
+def test_an_uncertain_row_knows_how_long_it_was_left_alone(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Uncertain(answer(0)))
+    world.clock.turn(hours=2)
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert again.quiet_s >= 7200
+    assert again.unanswered_s >= 7200
+
+
+def test_attempts_are_counted_over_runs_and_kills_before_they_leave(world: World) -> None:
+    world.stage([row("a")])
+    outbox = world.outbox()
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.begin_again(intent)
+    assert world.known("a").copies == 2
+    world.crash()
+    assert world.publish(Uncertain(answer(0), attempts=3, copies=3)).resent == 1
+    assert world.known("a").copies == 5
+    world.publish()
+    assert world.known("a").copies == 6
+
+
+def test_an_attempt_that_certainly_created_nothing_is_taken_back(world: World) -> None:
+    world.stage([row("a"), row("b")])
+    assert world.publish(Refusal(answer(400)), Postponed(answer(0), PAUSED, attempts=0)).resent == 0
+    assert [world.known(key).copies for key in "ab"] == [0, 0]
+    assert _resent(world) == []
+
+
+def test_a_row_that_only_met_limits_waits_for_no_person_however_long_ago_that_was(world: World) -> None:
+    world.stage([row("a")])
+    world.publish(Postponed(answer(429), PAUSED, attempts=0, is_limited=True))
+    world.stage([row("a", title="Another title")])
+    world.clock.turn(days=3)
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert (intent.is_unanswered, intent.is_limited, intent.unanswered_s) == (True, True, 0.0)
+    assert b"Title of a" in intent.body, "a retry is the same request"
+    world.crash()
+    (again,) = world.outbox().settle_and_claim([], 1)
+    assert (again.is_limited, again.unanswered_s) == (False, pytest.approx(301, abs=2))
+
+
+KEPT = answer(500, "req-1")
+
+
+def failed(world: World, last: Answer = KEPT) -> None:
+    """One row that the service failed at, that failed again in the same way, and that a person lets be sent again."""
+    world.stage([row("a")])
+    for _ in range(2):
+        world.publish(Uncertain(last))
+        assert (world.known("a").state, world.known("a").revision) == (EntryState.UNCERTAIN, 0)
+    resolve(world, "a", Instruction(Option.RESEND))
+
+
+def test_a_row_whose_kept_failure_is_repeated_after_a_persons_word_goes_out_under_its_next_key(world: World) -> None:
+    failed(world)
+    account = world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
+    entry = world.known("a")
+    assert (account.delivered, account.uncertain, entry.state, entry.event_id) == (1, 0, EntryState.DELIVERED, 7)
+    assert (entry.revision, entry.key) == (1, idempotency_key("tests", FEED, RowKey("a"), revision=1))
+
+
+def test_one_word_of_a_person_is_good_for_one_next_key(world: World) -> None:
+    failed(world)
+    account = world.publish(Uncertain(KEPT), Uncertain(KEPT))
+    entry = world.known("a")
+    assert (account.uncertain, entry.revision, entry.decision) == (1, 1, Decision.RESENT)
+    resolve(world, "a", Instruction(Option.RESEND))
+    world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
+    assert (world.known("a").state, world.known("a").revision) == (EntryState.DELIVERED, 2)
+
+
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [
+        pytest.param(KEPT, Uncertain(answer(500, "req-2")), id="another failure, which may be of this very attempt"),
+        pytest.param(answer(500, ""), Uncertain(answer(500, "")), id="no request id to know it by"),
+        pytest.param(answer(201, "req-1"), Uncertain(answer(201, "req-1")), id="a success that did not tell its id"),
+        pytest.param(KEPT, Uncertain(KEPT, attempts=0), id="nothing was asked"),
+    ],
+)
+def test_the_key_stays_where_nothing_shows_that_the_failure_is_a_kept_one(world: World, last: Answer, verdict: Verdict) -> None:
+    failed(world, last)
+    world.publish(verdict)
+    assert (world.known("a").state, world.known("a").revision) == (EntryState.UNCERTAIN, 0)
+
+
+@pytest.mark.parametrize(("last", "is_named"), [(KEPT, True), (answer(0), False)], ids=["a failure", "no answer"])
+def test_before_a_failed_row_goes_out_again_its_next_key_is_named(world: World, last: Answer, *, is_named: bool) -> None:
+    world.stage([row("a")])
+    world.publish(Uncertain(last))
+    change = decide(world.known("a"), Instruction(Option.RESEND))
+    assert isinstance(change, Change)
+    assert ("under the next one" in change.risk) is is_named

@@ -1,4 +1,4 @@
-"""Rate limiter of one route: when a request may leave.
+"""Rate limiter of one route: when a request may leave; and its concurrency limit: how many may be in flight (AIMD).
 
 The rate is CUBIC's (RFC 9438), as TCP uses it over the congestion window: a 429 is a pause and an estimate of the limit. The
 rate starts a little below the estimate, comes up to it, stays there for a time that grows with confidence, and then probes

@@ -1,4 +1,4 @@
-"""Retry with exponential backoff and full jitter, and what answers say of waiting: `Retry-After` and HTTP dates."""
+"""Retry with exponential backoff and full jitter; what answers say of waiting (`Retry-After`, HTTP dates), and pauses."""
 
 from __future__ import annotations
 

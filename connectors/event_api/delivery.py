@@ -1,4 +1,6 @@
-"""From one intent to its verdict: send, wait, send again, within the bounds of the policy, as the table of delivery.md says.
+"""The client of the service: its questions, and from one intent to its verdict.
+
+Send, wait, send again, within the bounds of the policy, as the table of delivery.md says.
 
 The circuit breaker stops sending when the service fails, and tries it with one row at a time. It counts attempts over all rows. A
 **failure** is an attempt after which nothing is known: 408, 425, 5xx, a timeout, no or a lost connection, an unreadable answer.

@@ -122,7 +122,6 @@ class OneDifference(TypedDict):
 
 _SHOWN = 100
 _LIST = ("what", "row key", "event", "field", "delivered", "now")
-_ONE = ("", "field", "delivered", "now")
 if IS_WORKING:
     _KINDS = {
         DriftKind.EDITED: "edited",
@@ -144,7 +143,7 @@ def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None
     event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
     output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
     lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
-    output.table(f"{session.scope.feed}: {record.row_key}", _ONE, lines)
+    output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
     return 0
 
 

@@ -65,7 +65,8 @@ def explain(feed: FeedOrFile, row: Row, as_json: AsJson = False) -> int:
         return 0
     if known.sentence:
         output.note(f"{known.sentence}\n")
-    output.table(f"{found.location}, step by step", _COLUMNS, _lines(explanation.steps))
+    columns = ("field", "step", "goes in", "comes out")
+    output.table(f"{found.location}, step by step", columns, _lines(explanation.steps))
     output.note(*(text for _, text in described))
     for entry in entries:
         event = f", event {entry['event_id']}" if entry["event_id"] is not None else ""
@@ -89,7 +90,6 @@ class Explained(TypedDict):
     ledger: Sequence[Entry]
 
 
-_COLUMNS = ("field", "step", "goes in", "comes out")
 _KEPT_KEYS = 50_000
 _LONGEST = 300
 

@@ -80,7 +80,7 @@ def report(
     if page["read_at"] is None:
         output.note(f"{name} was not read yet")
     rows = [(section.heading.title, section.total, section.new or "") for section in sections]
-    output.table(f"{name}: what became of its rows", _COLUMNS, rows)
+    output.table(f"{name}: what became of its rows", ("what", "rows", "new"), rows)
     kilobytes = (page["bytes"] or 0) / 1_000
     output.note(f"{html}: {kilobytes:,.0f} kB" if html else "--html FILE writes the page for the partner's editor")
     return 0
@@ -136,7 +136,6 @@ class Heading(NamedTuple):
 _PAGES = Path(__file__).parent / "output" / "pages"
 _WORDS: Mapping[str, Any] = tomllib.loads((_PAGES / "report.toml").read_text("utf-8"))
 HEADINGS = {SectionName(name): Heading(**words) for name, words in _WORDS["sections"].items()}
-_COLUMNS = ("what", "rows", "new")
 _LINK = re.compile(r"https?://[^\s\"'<>]*\{id\}[^\s\"'<>]*", re.ASCII)
 _LONGEST = 300
 """Characters of one text; an editor recognises a cell by its beginning."""

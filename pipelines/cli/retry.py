@@ -65,7 +65,9 @@ def retry(
     else:
         output.note(f"{name}: no row to retry")
     if left_alone:
-        output.table(f"{name}: left alone", _LEFT_ALONE, [(one.row_key, one.because) for one in left_alone])
+        output.table(
+            f"{name}: left alone", ("row key", "left alone, because"), [(one.row_key, one.because) for one in left_alone]
+        )
     return 0
 
 
@@ -83,6 +85,3 @@ class Retry(TypedDict):
     retried: RetriedCounts
     left_alone: Sequence[LeftAlone]
     to_send: str | None
-
-
-_LEFT_ALONE = ("row key", "left alone, because")

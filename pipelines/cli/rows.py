@@ -350,20 +350,15 @@ class CsvRow(NamedTuple):
     cells: Mapping[str, str]
 
 
-def csv_row(place: str, reasons: Sequence[Reason], cells: Mapping[str, str]) -> CsvRow:
-    """Put a rejected row's reasons into words."""
-    named = [(f"{reason.column}: " if reason.column else "", reason) for reason in reasons]
-    problems = " ".join(column + REASON_TEXTS[reason.code] for column, reason in named)
-    return CsvRow(place, problems, "; ".join(column + reason.hint for column, reason in named if reason.hint), cells)
-
-
 def _csv_of(row: ProblemRow | Entry) -> CsvRow:
     """Return a row as it stands in a CSV file: of a problem the partner's own cells, of an entry its key, state and event."""
     if "reasons" in row:
         problem = cast("ProblemRow", row)
-        line = csv_row(problem["place"], problem["reasons"], problem["cells"])
+        named = [(f"{reason.column}: " if reason.column else "", reason) for reason in problem["reasons"]]
+        says = " ".join(column + REASON_TEXTS[reason.code] for column, reason in named)
         online = "" if problem["event_id"] is None else "\nAn earlier version of this row is online."
-        return line._replace(problem=line.problem + online)
+        hint = "; ".join(column + reason.hint for column, reason in named if reason.hint)
+        return CsvRow(problem["place"], says + online, hint, problem["cells"])
     cells = {"row key": row["row_key"], "state": row["state"], "event": str(row["event_id"] or "")}
     cells |= {name: str(row["event"].get(name, "")) for name in ("title", "startAt", "status")}
     return CsvRow(row["place"], row["problem"], row["hint"], cells)

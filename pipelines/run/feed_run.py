@@ -79,17 +79,14 @@ class FeedRun:
 
     def run(self) -> RunResult:
         """Stage and publish as the options say, under one lease; every failure becomes the outcome, none is raised."""
-        published, outcome = None, RunOutcome("done", ExitCode.DONE)
+        published, outcome, goes_on = None, RunOutcome("done", ExitCode.DONE), not self.options.stage_only
         try:
             with faults_as_errors(lambda: "at work", self.identity.run_id), self._lease() as lease:
                 if not self.options.publish_only:
-                    staged = self._stage(lease)
-                    if staged.stopping:
-                        raise brake_error(staged.stopping, self.mapping.feed)
-                    outcome = self._outcome_of_stage(staged)
-                if not self.options.stage_only:
-                    published = self._publish(lease)
-                    outcome = outcome_of_publish(published, self.mapping)
+                    staged, outcome = self._stage(lease)
+                    goes_on = goes_on and not staged.stopping
+                if goes_on:
+                    published, outcome = self._publish(lease)
         except SyncError as error:
             outcome = outcome_of(error)
         except KeyboardInterrupt as interrupt:
@@ -103,7 +100,7 @@ class FeedRun:
             SyncError: as the source, the service's lists or the state DB fail.
         """
         with self._lease() as lease:
-            return self._stage(lease)
+            return self._stage(lease)[0]
 
     def publish(self) -> PublishReport:
         """Send what is owed.
@@ -112,7 +109,7 @@ class FeedRun:
             SyncError: a brake holds the feed, or the state DB fails.
         """
         with self._lease() as lease:
-            return self._publish(lease)
+            return self._publish(lease)[0]
 
     def open_outbox(self, lease: LeaseKeeper) -> Outbox:
         """Return what this run would send, as its options choose."""
@@ -157,7 +154,7 @@ class FeedRun:
                 structlog.get_logger().warning("the end of the run could not be written down", problem=str(problem))
             raise
 
-    def _stage(self, lease: LeaseKeeper) -> Staged:
+    def _stage(self, lease: LeaseKeeper) -> tuple[Staged, RunOutcome]:
         with self.context.telemetry.phase("stage"), self._closed_if_left("staging"):
             self._begin_phase("staging")
             staged = stage(self._stage_job(lease))
@@ -167,8 +164,9 @@ class FeedRun:
             if staged.stopping or self.options.stage_only:
                 self._write_back()
             self.context.telemetry.count(asdict(staged.report.account))
-            self._close(self._unless_missing(self._outcome_of_stage(staged)))
-            return staged
+            outcome = self._unless_missing(self._outcome_of_stage(staged))
+            self._close(outcome)
+            return staged, outcome
 
     def _stage_job(self, lease: LeaseKeeper) -> StageJob:
         """Ask the service for its lists, compile the mapping, find the source."""
@@ -193,7 +191,7 @@ class FeedRun:
         run_id = self.identity.run_id
         return StageJob(run_id, lease.token, mapping, source, mapper, ledger, options, advance, plan, notices, snapshot)
 
-    def _publish(self, lease: LeaseKeeper) -> PublishReport:
+    def _publish(self, lease: LeaseKeeper) -> tuple[PublishReport, RunOutcome]:
         context, mapping, run_id = self.context, self.mapping, self.identity.run_id
         settings, policy = context.settings, mapping.publish
         outbox: Outbox | None = None
@@ -228,8 +226,9 @@ class FeedRun:
             published = replace(published, written_back=self._write_back())
             self._warn(published.outlook.notices)
             put_pace(context.engine, settings.destination, mapping.feed, run_id, published.pace)
-            self._close(self._unless_missing(outcome_of_publish(published, mapping)), published.account)
-            return published
+            outcome = self._unless_missing(outcome_of_publish(published, mapping))
+            self._close(outcome, published.account)
+            return published, outcome
 
     def _outcome_of_stage(self, staged: Staged) -> RunOutcome:
         """Return the outcome of a stage: by its brakes and, where the run ends with it, by what waits for a person."""

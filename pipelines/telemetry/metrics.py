@@ -10,7 +10,7 @@ from datetime import datetime
 from importlib.metadata import version
 
 import structlog
-from prometheus_client import Metric, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, Metric, generate_latest, start_http_server
 from prometheus_client.registry import Collector
 
 from mappings.errors import ConfigError, SyncError
@@ -179,8 +179,10 @@ def serving_metrics(gauges: Callable[[], tuple[Gauge, ...]], host: str, port: in
     Raises:
         ConfigError: the address cannot be had.
     """
+    registry = CollectorRegistry()
+    registry.register(_Gauges(gauges))
     try:
-        server, thread = start_http_server(port, host, registry=_Gauges(gauges))
+        server, thread = start_http_server(port, host, registry=registry)
     except OSError as error:
         raise ConfigError(f"metrics cannot be served at {host}:{port}: {error.strerror}", hint="choose another port") from error
     try:

@@ -25,7 +25,7 @@ from urllib3 import HTTPResponse
 from connectors.masking import Mask
 from connectors.sources.contract import Clock, SourceRefusedError
 from connectors.sources.formats.sheet_grid import Area, SheetRow, spread
-from connectors.sources.google_sheets.client import GoogleClient, Login
+from connectors.sources.google_sheets.client import GoogleClient
 from connectors.sources.google_sheets.spreadsheet import GoogleCells, GoogleSpreadsheet, Tab, find_spreadsheet, plain_value
 from connectors.sources.rows import read_header
 from mappings.spec.source_words import Header
@@ -80,7 +80,9 @@ def _asks(uri: str, query: Mapping[str, list[str]]) -> bool:
 
 def replayed(name: str) -> tuple[GoogleSpreadsheet, Recording]:
     recording = Recording(name)
-    wire = GoogleClient(Login(AnonymousCredentials(), "reader@example.org"), "", Mask(), Clock(sleep=lambda _: None))  # type: ignore[no-untyped-call]
+    credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]
+    credentials.account = "reader@example.org"
+    wire = GoogleClient(credentials, "", Mask(), Clock(sleep=lambda _: None))
     wire.session.mount("https://", recording)
     ids = [
         urlsplit(one["uri"]).path.split("/")[3].partition(":")[0] for one in ANSWERS[name] if "/v4/spreadsheets/" in one["uri"]
@@ -219,7 +221,7 @@ def test_the_look_alike_answers_as_the_recordings_do() -> None:
     with google_on(Google()) as google:
         google.add(Book("1a-book-of-the-look-alike-for-replays", "t", [Sheet("Sheet1", typed)]))
         google.tokens["t"] = ("a", {"https://www.googleapis.com/auth/spreadsheets.readonly"})
-        login = Login(AnonymousCredentials())  # type: ignore[no-untyped-call]
+        login = AnonymousCredentials()  # type: ignore[no-untyped-call]
         wire = GoogleClient(login, google.base_url, Mask(), Clock())
         with wire.session:
             wire.session.headers["Authorization"] = "Bearer t"

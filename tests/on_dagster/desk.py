@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import httpx
+from integration import waiting
 
 from pipelines.definitions import build_definitions
 from pipelines.orchestration import names
@@ -23,6 +25,8 @@ from pipelines.settings import Settings, read_settings
 from sandbox.server import Announcement
 from state.queries import LedgerQueries, RunRecord
 
+until = partial(waiting.until, within_s=90.0)
+"""Waits for processes of Dagster, which take their time."""
 FEED = "town-hall"
 SECRET = "sk-dagster-3fKw9Qx7-0042"
 MAPPING = """\

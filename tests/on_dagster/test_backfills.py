@@ -6,8 +6,7 @@ import json
 
 import dagster as dg
 import pytest
-from integration.waiting import until
-from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line
+from on_dagster.desk import FEED, HEADER, MAPPING, Desk, ended, failure_of, line, until
 
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import load_feed

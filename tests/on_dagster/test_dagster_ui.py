@@ -22,8 +22,7 @@ import psutil
 import pytest
 from dagster._core.launcher import WorkerStatus
 from documents import surprises
-from integration.waiting import until
-from on_dagster.desk import Desk, ended, free_port, line, start
+from on_dagster.desk import Desk, ended, free_port, line, start, until
 from prometheus import samples
 
 from pipelines.orchestration.webserver import Webserver

@@ -22,8 +22,7 @@ import dagster as dg
 import httpx
 import pytest
 import yaml
-from integration.waiting import until
-from on_dagster.desk import FEED, SECRET, Desk, ended, free_port, line, shell_environ
+from on_dagster.desk import FEED, SECRET, Desk, ended, free_port, line, shell_environ, until
 from postgres import Postgres
 
 from sandbox.server import running

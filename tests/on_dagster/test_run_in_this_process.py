@@ -14,8 +14,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from integration.desk import Command, Said, WarmStart
-from integration.waiting import until
-from on_dagster.desk import FEED, HEADER, SECRET, Desk, ended, line, shell_environ
+from on_dagster.desk import FEED, HEADER, SECRET, Desk, ended, line, shell_environ, until
 
 from pipelines.before_serving import DAGSTER_YAML
 

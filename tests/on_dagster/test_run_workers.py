@@ -13,7 +13,7 @@ import psutil
 from dagster._core.events import EngineEventData
 from dagster._core.launcher import WorkerStatus
 from dagster._core.storage.tags import GRPC_INFO_TAG
-from integration.waiting import until
+from on_dagster.desk import until
 
 from pipelines.launcher import BORN_TAG, HOST_TAG, PID_TAG, PidCheckingRunLauncher, end_runs_of_the_dead, process_tags
 

@@ -183,7 +183,7 @@ def sent_unpacked(stream: BinaryIO, name: str, encoding: str) -> Iterator[tuple[
     if not is_packed:
         yield stream, False
         return
-    packed = UnpackedStream(stream, _gzip, name, os.fstat(stream.fileno()).st_size)
+    packed = UnpackedStream(stream, _inflate, name, os.fstat(stream.fileno()).st_size)
     with io.BufferedReader(packed, _BUFFER_BYTES) as unpacking, _copied(unpacking) as plain:
         yield plain, True
 
@@ -234,7 +234,7 @@ def opened_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, 
             return _CheckedStream(archive.open(member), name)
     # The methods of APPNOTE.TXT, section 4.4.5.
     methods: dict[int, Callable[[], Decompressor]] = {
-        zipfile.ZIP_DEFLATED: partial(_Inflate, -zlib.MAX_WBITS),
+        zipfile.ZIP_DEFLATED: partial(_inflate, -zlib.MAX_WBITS),
         zipfile.ZIP_BZIP2: _bzip2,
         zipfile.ZIP_LZMA: partial(_LzmaMember, member.file_size),
     }
@@ -267,31 +267,17 @@ def _one_member(archive: zipfile.ZipFile, name: str, pattern: str, stored_bytes:
 
 
 class Decompressor:
-    """One of Python's decompressors, by the interface that most of them have."""
+    """One of Python's decompressors. Most say what they need; zlib's keeps the input that is left in `unconsumed_tail`."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
     @property
     def needs_input(self) -> bool:
-        return bool(self.inner.needs_input)
+        return not self.inner.unconsumed_tail if hasattr(self.inner, "unconsumed_tail") else bool(self.inner.needs_input)
 
     def decompress(self, data: bytes, max_length: int) -> bytes:
-        return bytes(self.inner.decompress(data, max_length))
-
-
-class _Inflate(Decompressor):
-    """`zlib`, which keeps its rest in `unconsumed_tail`."""
-
-    def __init__(self, wbits: int) -> None:
-        super().__init__(zlib.decompressobj(wbits))
-
-    @property
-    def needs_input(self) -> bool:
-        return not self.inner.unconsumed_tail
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        return super().decompress(self.inner.unconsumed_tail + data, max_length)
+        return bytes(self.inner.decompress(getattr(self.inner, "unconsumed_tail", b"") + data, max_length))
 
 
 class _LzmaMember(Decompressor):
@@ -326,8 +312,8 @@ class _ZstandardFrame(Decompressor):
             raise ValueError(str(error)) from error
 
 
-def _gzip() -> Decompressor:
-    return _Inflate(zlib.MAX_WBITS + 16)
+def _inflate(wbits: int = zlib.MAX_WBITS + 16) -> Decompressor:
+    return Decompressor(zlib.decompressobj(wbits))
 
 
 def _bzip2() -> Decompressor:
@@ -347,7 +333,7 @@ def _zstandard() -> Decompressor:
     return _ZstandardFrame(zstd)
 
 
-_BY_HEAD = {b"\x1f\x8b": _gzip, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}
+_BY_HEAD = {b"\x1f\x8b": _inflate, b"BZh": _bzip2, b"\x28\xb5\x2f\xfd": _zstandard, b"\xfd7zXZ\x00": _xz}
 
 
 class _CheckedStream(io.RawIOBase):

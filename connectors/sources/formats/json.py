@@ -48,11 +48,7 @@ def _document_records(spec: JsonSource, file: OpenedFile) -> Generator[Record]:
     with decoded(file, spec.encoding or ("utf-8",)) as read:
         text = _JsonText(read, file.name)
         for number, (value, line) in enumerate(_walk(text, steps or [_EACH], is_certain=True), start=1):
-            origin = RowLocation(f"{file.name}:{line} (record {number})", number)
-            if isinstance(value, dict):
-                yield Record(origin, value, has_repeats=text.parser.take_repeats())
-            else:
-                yield Record(origin, {}, _NO_OBJECT, str(value))
+            yield _record(text.parser, RowLocation(f"{file.name}:{line} (record {number})", number), value)
         if text.peek():
             raise text.bad("something follows after the document's end")
 
@@ -70,7 +66,12 @@ def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
             lines.start = number + 1
             if not line.strip():
                 continue
-            record = _record(parser, RowLocation(f"{file.name}:{number}", number), line)
+            origin = RowLocation(f"{file.name}:{number}", number)
+            try:
+                record = _record(parser, origin, parser.parse(line), line)
+            except ValueError as error:
+                what = "cannot be read as one record" if isinstance(error, TooWideError) else "is not JSON"
+                record = Record(origin, {}, f"this line {what}: {error}", line)
             if record.problem and not is_any:
                 hint = "is it one document over several lines? Then say `kind: json`"
                 raise BadSourceError(str(record.origin), f"the first line is no JSON object ({record.problem})", hint=hint)
@@ -83,15 +84,10 @@ def _line_records(spec: NdjsonSource, file: OpenedFile) -> Generator[Record]:
         raise EmptySourceError(file.name, "the file is empty", hint="ask the partner for the whole file")
 
 
-def _record(parser: JsonParser, origin: RowLocation, line: str) -> Record:
-    try:
-        value = parser.parse(line)
-    except ValueError as error:
-        what = "cannot be read as one record" if isinstance(error, TooWideError) else "is not JSON"
-        return Record(origin, {}, f"this line {what}: {error}", line)
-    if not isinstance(value, dict):
-        return Record(origin, {}, _NO_OBJECT, line)
-    return Record(origin, value, has_repeats=parser.take_repeats())
+def _record(parser: JsonParser, origin: RowLocation, value: Any, line: str = "") -> Record:
+    if isinstance(value, dict):
+        return Record(origin, value, has_repeats=parser.take_repeats())
+    return Record(origin, {}, _NO_OBJECT, line or str(value))
 
 
 def _walk(text: _JsonText, steps: Sequence[str], *, is_certain: bool) -> Iterator[tuple[Any, int]]:

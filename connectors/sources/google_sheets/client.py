@@ -9,7 +9,6 @@ from __future__ import annotations
 import json as json_module
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -55,15 +54,7 @@ _LONGEST_MESSAGE = 300
 _LONG_PAUSE_S = 120.0
 
 
-@dataclass(frozen=True, slots=True)
-class Login:
-    """Credentials, and the address of their account, "" where they do not state it."""
-
-    credentials: Credentials
-    account: str = ""
-
-
-def google_login(access: GoogleAccess, *, writes: bool = False) -> Login:
+def google_login(access: GoogleAccess, *, writes: bool = False) -> Credentials:
     """Return our credentials with the fewest rights that suffice; no request is sent yet.
 
     The scope for the metadata of files covers a file's version and its title, never its content.
@@ -73,40 +64,42 @@ def google_login(access: GoogleAccess, *, writes: bool = False) -> Login:
     """
     scopes = (f"{_SCOPE}spreadsheets{'' if writes else '.readonly'}", f"{_SCOPE}drive.metadata.readonly")
     path = access.credentials
-    if path is None:
-        try:
-            credentials, _ = google.auth.default(scopes=scopes)
-        except GoogleAuthError as error:
-            hint = f"set {_NAMED} to the file of a service account; {_GUIDE}"
-            raise ConfigError("there are no credentials for Google", hint=hint) from error
-        account = str(getattr(credentials, "service_account_email", ""))
-        return Login(credentials, account if "@" in account else "")
     try:
+        if path is None:
+            credentials: Credentials = google.auth.default(scopes=scopes)[0]
+            return credentials
         content = json_module.loads(path.read_text("utf-8"))
+        return _file_login(content if isinstance(content, dict) else {}, scopes)
     except OSError as error:
         raise ConfigError(f"{_NAMED}: cannot read {path}: {error.strerror}", hint=_GUIDE) from error
-    except ValueError:
+    except (json_module.JSONDecodeError, UnicodeDecodeError):
         # Without its cause: that would hold the file's text, which is secret.
         raise ConfigError(f"{path} is no file of credentials: it is not JSON", hint=_GUIDE) from None
-    try:
-        return _file_login(content if isinstance(content, dict) else {}, scopes)
     except (ValueError, GoogleAuthError) as error:
+        if path is None:
+            hint = f"set {_NAMED} to the file of a service account; {_GUIDE}"
+            raise ConfigError("there are no credentials for Google", hint=hint) from error
         raise ConfigError(f"{path} is not a whole file of credentials: {error}", hint=_GUIDE) from error
 
 
-def _file_login(content: Mapping[str, Any], scopes: tuple[str, ...]) -> Login:
+def _file_login(content: Mapping[str, Any], scopes: tuple[str, ...]) -> Credentials:
     match content.get("type"):
         case "service_account":
-            account = ServiceAccount.from_service_account_info(content, scopes=scopes)  # type: ignore[no-untyped-call]
-            return Login(account, str(content.get("client_email", "")))
+            account: Credentials = ServiceAccount.from_service_account_info(content, scopes=scopes)  # type: ignore[no-untyped-call]
+            return account
         case "authorized_user" | None if "refresh_token" in content:
             user = UserCredentials.from_authorized_user_info(content)  # type: ignore[no-untyped-call]
             # Made anew without scopes: a refresh with other scopes than the user agreed to is refused.
-            secrets = {name: getattr(user, name) for name in ("refresh_token", "client_id", "client_secret")}
-            credentials = UserCredentials(None, token_uri=content.get("token_uri", user.token_uri), **secrets)  # type: ignore[no-untyped-call]
-            return Login(credentials, str(content.get("account", "")))
+            known = {name: getattr(user, name) for name in ("refresh_token", "client_id", "client_secret", "account")}
+            return UserCredentials(None, token_uri=content.get("token_uri", user.token_uri), **known)  # type: ignore[no-untyped-call]
         case kind:
             raise ValueError(f'its type is "{kind}", and should be "service_account" or "authorized_user"')
+
+
+def account_of(credentials: Credentials) -> str:
+    """Return the address of the credentials' account, "" where they do not state it."""
+    found = getattr(credentials, "service_account_email", "") or getattr(credentials, "account", "")
+    return str(found) if "@" in str(found) else ""
 
 
 class GridMovedError(SourceUnavailableError):
@@ -120,11 +113,11 @@ class GoogleClient(HTTPClient):
     here, as google-auth's own session asks a further service of Google's about each service account, in a thread of its own.
     """
 
-    def __init__(self, login: Login, api_url: str, mask: Mask, clock: Clock, name: str = "the spreadsheet") -> None:
-        super().__init__(login.credentials, ServiceSession())
+    def __init__(self, credentials: Credentials, api_url: str, mask: Mask, clock: Clock, name: str = "the spreadsheet") -> None:
+        super().__init__(credentials, ServiceSession())
         self.session.max_redirects = 0
         self.set_timeout(TIMEOUT_S)
-        self._login, self._api_url, self._mask, self._clock, self._name = login, api_url, mask, clock, name
+        self._credentials, self._api_url, self._mask, self._clock, self._name = credentials, api_url, mask, clock, name
         self._sent_s: deque[float] = deque(maxlen=_REQUESTS_A_MINUTE)
 
     def retry(self, read: Callable[[], T]) -> T:
@@ -161,8 +154,8 @@ class GoogleClient(HTTPClient):
         try:
             response = send()
             if response.status_code == 401:  # a token may end before its time
-                self._login.credentials.expiry = None
-                self._login.credentials.token = None
+                self._credentials.expiry = None
+                self._credentials.token = None
                 response = send()
         except TooManyRedirects as error:
             hint = "check EVENTSYNC_SHEETS_URL: our token is never carried elsewhere"
@@ -172,11 +165,11 @@ class GoogleClient(HTTPClient):
         except GoogleAuthError as error:
             raise _token_error(error, what) from error
         if not response.ok:
-            raise refusal_error(response, what, self._login.account, writes=method == "post")
+            raise refusal_error(response, what, account_of(self._credentials), writes=method == "post")
         return response
 
     def _send(self, what: str, method: str, endpoint: str, params: Any, json: Any) -> Response:
-        credentials, headers = self._login.credentials, dict[str, str]()
+        credentials, headers = self._credentials, dict[str, str]()
         if not credentials.valid:
             credentials.refresh(partial(Request(self.session), timeout=_TOKEN_TIMEOUT_S))  # type: ignore[no-untyped-call]
             self._mask.learn(str(credentials.token or ""))

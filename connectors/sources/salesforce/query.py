@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 from connectors.sources.contract import BadSourceError, MissingColumnsError
@@ -107,21 +108,18 @@ def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Col
     return parts
 
 
-@dataclass(slots=True)
 class Shapes:
-    """The shapes of one reading; `describe` requests each object once."""
+    """The shapes of one reading; `describe` is asked for each object once."""
 
-    describe: Callable[[str], Mapping[str, Any]]
-    _known: dict[str, Shape] = field(default_factory=dict)
+    def __init__(self, describe: Callable[[str], Mapping[str, Any]]) -> None:
+        self._describe = cache(describe)
 
     def of(self, name: str) -> Shape:
         """Return an object's shape."""
-        if name not in self._known:
-            try:
-                self._known[name] = Shape.of(self.describe(name))
-            except KeyError as error:
-                raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=NO_SALESFORCE) from error
-        return self._known[name]
+        try:
+            return Shape.of(self._describe(name))
+        except KeyError as error:
+            raise BadSourceError(name, f"Salesforce's answer about its fields lacks {error}", hint=NO_SALESFORCE) from error
 
     def find(self, shape: Shape, path: str) -> Column | None:
         """Return the field of a path in any case; None if there is none that we may see."""

@@ -121,7 +121,7 @@ def test_the_csv_file_repeats_the_partners_columns_and_no_cell_of_it_is_a_formul
     header, first, second = csv.reader((run_twice.folder / "out.csv").read_text("utf-8-sig").splitlines())
     assert said.code == 0
     assert header == ["ID", "TITLE", "DAY", "HOUR", "KIND", "GENRE", "place", "problem", "hint"]
-    assert first[6] == "events.csv:3"
+    assert (first[6], "DAY: This is not a date" in first[7]) == ("events.csv:3", True)
     assert second[1] == "'=HYPERLINK(1)"
     assert "This value is not in the agreed list." in second[7]
     run_twice.run("rows", "town-hall", "--state", "drift", "--csv", "out.csv")

@@ -64,9 +64,6 @@ def test_the_gravest_feed_comes_first_and_the_page_of_runs_last() -> None:
 )
 def test_the_tone_is_that_of_the_gravest(new: tuple[Concern, ...], tone: Tone) -> None:
     assert message_of([_news("agenda", *new, over=True)], "").tone is tone
-
-
-def test_that_all_is_well_again_is_said_in_the_title() -> None:
     assert message_of([_news("agenda", over=True), _news("crm", over=True)], "").title == "eventsync: over at 2 feeds"
 
 
@@ -105,11 +102,6 @@ def _channels(cwd: Path, **values: str) -> Channels:
 
 def _told(channels: Channels, owner: str = "", *notify: str) -> list[tuple[str, str]]:
     return [(one.name, one.address.get_secret_value()) for one in channels.recipients(owner, notify)]
-
-
-def test_an_address_without_a_name_hears_of_every_feed(tmp_path: Path) -> None:
-    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="json://a.example/x  json://b.example/y")
-    assert _told(channels) == [("all", "json://a.example/x"), ("all (2)", "json://b.example/y")]
 
 
 def test_a_channel_hears_of_the_feeds_that_name_it_or_whose_owner_is_called_so(tmp_path: Path) -> None:

@@ -167,14 +167,8 @@ def _repeated_element(text: str) -> tuple[str, int]:
 _BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 _WIDE = ("cp932", "cp949", "gb18030", "big5")
 _LIKELY = ("windows-1252", "windows-1250", *_WIDE, "windows-1251", "iso-8859-2", "koi8-r")
-_NAMES = {
-    "cp1252": "windows-1252",
-    "cp1250": "windows-1250",
-    "cp1251": "windows-1251",
-    **dict.fromkeys(("shift_jis", "shift_jis_2004", "shift_jisx0213"), "cp932"),
-}
-"""The encodings that files are in, for what resembles them: a later standard's Shift-JIS makes another letter of 髙, silently."""
-_LATIN = ("windows-125", "iso", "latin", "mac", "cp4", "cp7", "cp8", "cp10", "hp")
+"""The encodings that files are in; a later standard's Shift-JIS makes another letter of 髙, silently."""
+_LATIN = ("", "windows-1252", "windows-1250", "iso-8859-2")
 _WESTERN = frozenset("€‚„…‘’“”•–—™«»·°§©®´¡¿\u00a0")
 _FOUR_ODD_LETTERS = re.compile(r"[^\W\d_A-Za-z]{4}")
 _NO_TEXT = re.compile("[\uf8f0-\uf8f3]")
@@ -194,10 +188,10 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
     name = _best_encoding(first)
     if name in _WIDE and _decodes(head, name, is_whole=is_whole):
         return name, f"every byte is text in {name}, and reads as such", False
-    for wide in _WIDE if name in _WIDE or name not in _LIKELY else ():
+    for wide in _WIDE if name in ("", *_WIDE) else ():
         if faulty := _count_faulty_lines(first, wide):
             return wide, f"all but {faulty} lines are text in {wide}: what stands there must be mended at the source", False
-    if (not name or name.startswith(_LATIN)) and _reads_western(first):
+    if name in _LATIN and _reads_western(first):
         name = "windows-1252"
     fitting = (one for one in (name, *_LIKELY) if one and _decodes(head, one, is_whole=is_whole))
     chosen = next(fitting, "windows-1252")
@@ -206,8 +200,9 @@ def guess_encoding(head: bytes, *, is_whole: bool) -> tuple[str, str, bool]:
 
 def _best_encoding(content: bytes) -> str:
     """Return the encoding that charset-normalizer finds, "" if none; an East Asian one only for texts of East Asian words."""
-    best = from_bytes(content).best()
-    name = "" if best is None else _NAMES.get(best.encoding, best.encoding.replace("_", "-"))
+    names = {codecs.lookup(name).name.replace("-", "_"): name for name in _LIKELY}
+    best = from_bytes(content, cp_isolation=list(names)).best()
+    name = "" if best is None else names.get(best.encoding, "")
     if name not in _WIDE:
         return name
     text = content.decode(name, "replace")

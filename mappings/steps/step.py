@@ -86,10 +86,10 @@ class StepExample:
 class Step(Strict):
     """The base of all steps. A text step that meets a list works on each of its items.
 
-    The class line has the step's name and family, the kinds that it takes and gives, the kind of the items of a list that it
-    gives (`lists`). The docstring ends with its examples, one a
-    line, as `{step: parameter}: "what goes in" -> "what comes out"` in JSON, or the code of a refusal. What it does is its
-    `apply`; or, where something can be prepared once, its `function`; or, if it reads lookup files, its `compile`.
+    The class line has the step's name and family, the kinds that it takes and gives, and the kind of the items of a list that it
+    gives (`lists`). The docstring ends with its examples, one a line, as `{step: parameter}: "what goes in" -> "what comes out"`
+    in JSON, or the code of a refusal. What it does is its `apply`; or, where something can be prepared once, its `function`; or,
+    if it reads lookup files, its `compile`.
     """
 
     name: ClassVar[str]

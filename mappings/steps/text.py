@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 from mappings.lookup_table import INVISIBLE, SPACES, normaliser
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.steps.step import Family, Ignore, Kind, Run, Step, plain_step
-from mappings.strict import Strict, Switch, Text, Texts, mistake
+from mappings.strict import Strict, Text, Texts, mistake
 
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
@@ -178,7 +178,8 @@ class EmptyIf(Step, name="empty_if", family=Family.TEXT):
         return lambda text: "" if same(text) in empty else text
 
 
-class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
+@plain_step("fix_mojibake", Family.TEXT)
+def mend_mojibake(text: str) -> str:
     """Undo UTF-8 that was read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
@@ -188,14 +189,10 @@ class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
         fix_mojibake: "St. Patrickâ€™s CafÃ©" -> "St. Patrick’s Café"
         fix_mojibake: "«CAFÉ»" -> "«CAFÉ»"
     """
-
-    switch: Switch = Field(default=True, alias="fix_mojibake")
-
-    def apply(self, text: str) -> str:
-        fixed = fix_mojibake(text)
-        if fixed is not text:
-            raise Repair(fixed, "save the file in the encoding that is agreed for it")
-        return text
+    fixed = fix_mojibake(text)
+    if fixed is not text:
+        raise Repair(fixed, "save the file in the encoding that is agreed for it")
+    return text
 
 
 def fix_mojibake(text: str) -> str:

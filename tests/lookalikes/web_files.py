@@ -134,16 +134,21 @@ def web_server() -> Iterator[Web]:
         yield web
 
 
-def answering(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> Callable[[BaseHTTPRequestHandler], bool]:
-    """Return what answers every request the same."""
+def answering(
+    status: int, headers: dict[str, str] | None = None, body: bytes | Callable[[], bytes] = b"", *, ends: str = "length"
+) -> Callable[[BaseHTTPRequestHandler], bool]:
+    """Return what answers every request the same; `ends`: by a "length" that is told, by "chunks", or with the "connection"."""
 
     def answer(request: BaseHTTPRequestHandler) -> bool:
+        content = body if isinstance(body, bytes) else b"" if request.command == "HEAD" else body()
+        told = {"length": {"Content-Length": str(len(content))}, "chunks": {"Transfer-Encoding": "chunked"}}.get(ends, {})
         request.send_response_only(status)
-        for name, text in {"Content-Length": str(len(body)), **(headers or {})}.items():
+        for name, text in {**told, **(headers or {})}.items():
             request.send_header(name, text)
         request.end_headers()
         if request.command != "HEAD":
-            request.wfile.write(body)
+            request.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content) if ends == "chunks" else content)
+        request.close_connection = request.close_connection or ends == "connection"
         return True
 
     return answer
@@ -151,31 +156,12 @@ def answering(status: int, headers: dict[str, str] | None = None, body: bytes = 
 
 def untold(body: bytes | Callable[[], bytes], headers: dict[str, str] | None = None) -> Callable[[BaseHTTPRequestHandler], bool]:
     """Return what answers every request without saying how long the body is: its end is the end of the connection."""
-
-    def answer(request: BaseHTTPRequestHandler) -> bool:
-        request.send_response_only(200)
-        for name, text in (headers or {}).items():
-            request.send_header(name, text)
-        request.end_headers()
-        if request.command != "HEAD":
-            request.wfile.write(body if isinstance(body, bytes) else body())
-        request.close_connection = True
-        return True
-
-    return answer
+    return answering(200, headers, body, ends="connection")
 
 
 def chunked(body: bytes) -> Callable[[BaseHTTPRequestHandler], bool]:
     """Return what answers every request in chunks, to their last."""
-
-    def answer(request: BaseHTTPRequestHandler) -> bool:
-        request.send_response_only(200)
-        request.send_header("Transfer-Encoding", "chunked")
-        request.end_headers()
-        request.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
-        return True
-
-    return answer
+    return answering(200, None, body, ends="chunks")
 
 
 def breaking_after(*cuts: int) -> Callable[[BaseHTTPRequestHandler], bool]:

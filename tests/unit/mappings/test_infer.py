@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mappings.draft.columns import Role, read_columns, roles_by_name
 from mappings.draft.draft import SourceSample, draft_feed, feed_name, with_examples
-from mappings.draft.guesses import guess_roles, guess_zone
+from mappings.draft.guesses import Role, guess_roles, guess_zone, read_columns, roles_by_name
 from mappings.draft.source import SourceGuess, guess_source
 from mappings.draft.times import find_times
 from mappings.examples import run_examples

@@ -554,9 +554,9 @@ def _compile_operand(compiler: Compiler, value: Value, spot: ValuePosition, want
         return CompiledValue(lambda _row: constant, Flow(wanted.kinds[0]), compiled.column)
     if compiled.flow.is_list or compiled.flow.kind not in wanted.kinds:
         return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", wanted.hint)
-    policies = [(key, getattr(value, key, None)) for key in ("on_empty", "on_error")] if wanted.read is not None else []
-    for key, policy in policies:
-        if isinstance(policy, UsePolicy):
+    for key in ("on_empty", "on_error"):
+        policy = getattr(value, key, None)
+        if wanted.read is not None and isinstance(policy, UsePolicy):
             try:  # what stands in is the file's own text, and must be readable as well
                 wanted.read(policy.use if isinstance(policy.use, str) else "")
             except Refusal:

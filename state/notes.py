@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Engine, Select, delete, func, or_, select, update
 
 from mappings.row_key import FeedName
 from state.database import insert_if_new, put, reading, writing
@@ -132,6 +132,9 @@ class Notice:
         return self.told_at is None or self.is_over
 
 
+_NOTICES = select(*(NOTICE_SENT.c[each.name] for each in fields(Notice)))
+
+
 class NoticesSent:
     """The notices about the feeds of one destination."""
 
@@ -142,10 +145,10 @@ class NoticesSent:
 
     def all(self) -> tuple[Notice, ...]:
         """Return all that is open or still to be sent, by feed, recipient and cause."""
-        which = select(NOTICE_SENT).where(NOTICE_SENT.c.destination == self._destination)
+        which = _NOTICES.where(NOTICE_SENT.c.destination == self._destination)
         with reading(self._engine) as connection:
-            rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause)).all()
-        return tuple(map(_notice, rows))
+            rows = connection.execute(which.order_by(NOTICE_SENT.c.feed, NOTICE_SENT.c.recipient, NOTICE_SENT.c.cause))
+            return tuple(Notice(*row) for row in rows)
 
     def unfinished(self) -> frozenset[FeedName]:
         """Return the feeds with notices that are still to be sent."""
@@ -179,10 +182,10 @@ class NoticesSent:
         """Return what is still to be sent to a recipient about a feed; no other process gets it meanwhile."""
         which = (*self._ours(feed, recipient), _IS_DUE, self._is_free())
         with writing(self._engine) as connection:
-            due = connection.execute(select(NOTICE_SENT).where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
+            due = connection.execute(_NOTICES.where(*which).order_by(NOTICE_SENT.c.cause).with_for_update()).all()
             until = self._now() + timedelta(seconds=CLAIM_S)
             connection.execute(update(NOTICE_SENT).where(*which).values(claimed_until=until))
-        return tuple(map(_notice, due))
+        return tuple(Notice(*row) for row in due)
 
     def settle(self, sent: Collection[Notice]) -> None:
         """Record that these were sent; one whose end was sent is forgotten, unless it has begun anew since."""
@@ -220,10 +223,6 @@ class NoticesSent:
         """It is not claimed, or was too long ago; or the clock was set back since, so that the claim would last too long."""
         now, until = self._now(), NOTICE_SENT.c.claimed_until
         return or_(until.is_(None), until <= now, until > now + timedelta(seconds=CLAIM_S))
-
-
-def _notice(row: Row[*tuple[Any, ...]]) -> Notice:
-    return Notice(FeedName(row.feed), row.recipient, row.cause, row.words, row.noted_at, row.told_at, row.is_over)
 
 
 @dataclass(frozen=True, slots=True)

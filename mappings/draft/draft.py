@@ -13,10 +13,11 @@ import orjson
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from mappings.compiler.mapper import compile_with_problems
-from mappings.draft.columns import Column, Role, read_columns
 from mappings.draft.guesses import (
     UNKNOWN,
+    Column,
     Guess,
+    Role,
     RoleGuess,
     Surety,
     agreed_order,
@@ -25,6 +26,7 @@ from mappings.draft.guesses import (
     guess_key,
     guess_roles,
     guess_zone,
+    read_columns,
 )
 from mappings.draft.source import SourceGuess
 from mappings.draft.times import ColumnTimes

@@ -34,21 +34,10 @@ _NAMED_DAYS = (
     *("%A, %d %B %Y", "%A, %B %d, %Y", "%A, %d. %B %Y", "%a, %d %b %Y", "%a %d %b %Y", "%A %d %B %Y", "%a, %b %d, %Y"),
     *("%A, %d de %B de %Y", "%a, %d.%m.%Y", "%a %d.%m.%Y", "%A, %d.%m.%Y", "%A %d.%m.%Y", "%a, %d/%m/%Y", "%a %d/%m/%Y"),
 )
-_USUAL_CLOCKS = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p")
-_OTHER_CLOCKS = {
-    "%I.%M%p": ".",
-    "%I.%M %p": ".",
-    "%Hh%M": "h",
-    "%Hh": "h",
-    "%H h": "h",
-    "%H h %M": "h",
-    "%H時%M分": "時",
-    "%H:%M Uhr": "Uhr",
-    "%H.%M Uhr": "Uhr",
-    "%H Uhr": "Uhr",
-    "%H.%M": ".",
-}
-"""Clocks that stand behind a day only where this sign or word is in the cells."""
+_CLOCKS = (
+    *("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M%p", "%I:%M:%S %p", "%I %p", "%I%p", "%I.%M%p", "%I.%M %p"),
+    *("%Hh%M", "%Hh", "%H h", "%H h %M", "%H時%M分", "%H:%M Uhr", "%H.%M Uhr", "%H Uhr", "%H.%M"),
+)
 _EIGHT_DIGITS = re.compile(r"\d{8}(?!\d)")
 _PROBED = 60
 _MOST_FORMATS = 5
@@ -98,9 +87,9 @@ def _forms_of_one(texts: Sequence[str]) -> Iterator[TimeForm]:
 
 
 def _candidates(probed: Sequence[str]) -> Iterator[TimeForm]:
-    for clock in (*_USUAL_CLOCKS, *_OTHER_CLOCKS):
-        yield _form("time", clock)
-    clocks = [*_USUAL_CLOCKS, *(clock for clock, sign in _OTHER_CLOCKS.items() if any(sign in text for text in probed))]
+    signs = set("".join(probed).casefold())
+    clocks = [clock for clock in _CLOCKS if signs.issuperset(re.sub(r"%.|\s", "", clock).casefold())]
+    yield from (_form("time", clock) for clock in clocks)
     days = [*_DAYS, _COMPACT_DAY] if all(map(_EIGHT_DIGITS.match, probed)) else _DAYS
     has_names = any(char.isalpha() for text in probed for char in text if char not in "TZ")
     for locale, spellings in [("en", days), *((locale, _NAMED_DAYS) for locale in LANGUAGES if has_names)]:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, RootModel
 
 from mappings.lookup_table import Ignorable
 from mappings.positions import Loc
-from mappings.steps import dates, letters, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
+from mappings.steps import dates, lists, lookups, numbers, text, times, urls, zones  # noqa: F401 - declare steps
 from mappings.steps.lookups import Search, check_columns
 from mappings.steps.step import FAMILIES, Step
 from mappings.steps.urls import check_address

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, islice
 from operator import methodcaller
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
+import yaml
 from babel import Locale, UnknownLocaleError
 from babel.core import get_global
 from babel.languages import get_official_languages
@@ -229,6 +231,11 @@ class _Lookup(Step):
         return self.on_error if self.on_miss is None or self.on_miss == "keep" else self.on_miss
 
     @property
+    def leaves_refusals(self) -> bool:
+        """What a list does not know may be kept."""
+        return self.policy is None and not self.keeps
+
+    @property
     def keeps(self) -> bool:
         """Whether a value that is not in the list stays as it is."""
         return self.on_miss == "keep"
@@ -363,19 +370,6 @@ ALPHA_3: Mapping[str, str] = {
     and not re.fullmatch("Q[M-Z].|X..", three)
 } | {"XKX": "XK"}
 """ISO 3166-1: the code of two letters for each code of three. Kosovo has none there; XK is what the CLDR and the EU write."""
-_ALSO_CALLED = """
-en: GB=UK, Great Britain, England, Scotland, Wales, Northern Ireland; US=United States of America; IE=Republic of Ireland
-en: NL=Holland, The Netherlands; CZ=Czech Republic; SK=Slovak Republic; TR=Turkey; RU=Russian Federation; HK=Hong Kong
-en: KR=Republic of Korea, Korea Republic of; VN=Viet Nam; MO=Macao, Macau; CI=Ivory Coast; CV=Cape Verde; PS=Palestine
-en: MM=Myanmar, Burma; MK=Macedonia; SZ=Swaziland
-pt: GB=Inglaterra, Escócia; US=EUA; NL=Holanda; CZ=República Checa; CV=Cabo Verde
-es: GB=Inglaterra, Escocia; US=EE. UU., EEUU; NL=Holanda; CZ=República Checa
-fr: GB=Angleterre, Écosse; NL=Hollande; CZ=République tchèque; US=Etats-Unis d'Amérique
-de: GB=England, Schottland, Großbritannien; NL=Holland; CZ=Tschechische Republik
-it: GB=Inghilterra, Scozia; NL=Olanda; CZ=Repubblica Ceca
-pl: GB=Anglia, Szkocja; US=USA; CZ=Republika Czeska
-"""
-"""Names beside those of the Unicode CLDR, by language and country."""
 LOCAL = "local"
 """The languages that a country itself uses officially."""
 same_country = normaliser(("case", "accents", "punctuation", "spaces"))
@@ -445,10 +439,10 @@ def _names(languages: Sequence[str]) -> Iterator[tuple[str, str]]:
                 name = _territories(each).get(two)
                 if name:
                     yield name, two
-    for line in filter(None, _ALSO_CALLED.splitlines()):
-        language, _, countries = line.partition(": ")
-        for two, _, also in (country.partition("=") for country in countries.split("; ") if language in languages):
-            yield from ((name, two) for name in also.split(", "))
+    also_called = yaml.load(Path(__file__).with_name("countries.yaml").read_text("utf-8"), yaml.BaseLoader)  # noqa: S506 - texts only
+    for language in languages:
+        for two, names in also_called.get(language, {}).items():
+            yield from ((name, two) for name in names.split(", "))
 
 
 @lru_cache(maxsize=512)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
+import yaml
 from babel.core import get_global
 from pydantic import Field, field_validator, model_validator
 
@@ -63,97 +65,26 @@ class Round(Step, name="round", family=Family.NUMBERS, takes=Kind.NUMBER, gives=
             raise Refusal(ReasonCode.NOT_A_NUMBER, "a number of at most 15 digits would be accepted") from None
 
 
-def _phrases(texts: str) -> tuple[str, ...]:
-    return tuple(texts.split(", "))
-
-
 _USES = chain.from_iterable(get_global("territory_currencies").values())
 CURRENCY_CODES = frozenset(code for code, _, end, is_tender in _USES if is_tender and not end) | {"SVC"}
 """ISO 4217 by the CLDR, without funds, metals and codes for testing."""
-WORDS_TOO = frozenset({"ALL", "CUP", "GEL", "LAK", "MAD", "MOP", "PEN", "TOP", "TRY"})
-"""Codes that are words as well: they count only where the author names them as the feed's currency."""
-WHOLE_ONLY = frozenset(
-    ["BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "VND", "VUV", "XAF", "XOF", "XPF"]
-)
-"""Currencies without a smaller unit: a sign before three digits can only group them."""
-_DOLLARS = ("USD", "AUD", "CAD", "NZD", "HKD", "SGD", "TWD", "MXN", "ARS", "CLP", "COP", "UYU", "JMD", "TTD", "BBD", "BSD", "FJD")
-_POUNDS = ("GBP", "EGP", "FKP", "GIP", "LBP", "SHP", "SYP")
-_CROWNS = ("SEK", "NOK", "DKK", "ISK")
-_PESOS = ("MXN", "ARS", "CLP", "COP", "CUP", "DOP", "PHP", "UYU")
-_RUPEES = ("INR", "LKR", "MUR", "NPR", "PKR", "SCR")
-_FRANCS = ("CHF", "XAF", "XOF", "XPF", "BIF", "DJF", "GNF", "KMF", "RWF")
-_OWN_SIGNS = _phrases(
-    "us$ USD, au$ AUD, a$ AUD, ca$ CAD, c$ CAD, nz$ NZD, hk$ HKD, s$ SGD, nt$ TWD, mx$ MXN, r$ BRL, € EUR, 円 JPY, 원 KRW, "
-    "₩ KRW, ₹ INR, ₽ RUB, ₺ TRY, ₪ ILS, ₴ UAH, ฿ THB, ₫ VND, ₱ PHP, ₦ NGN, ₡ CRC, ₲ PYG, ₸ KZT, ₾ GEL, zł PLN, kč CZK"
-)
-CURRENCY_SIGNS: Mapping[str, tuple[str, ...]] = {
-    **{sign: (code,) for sign, code in map(str.split, _OWN_SIGNS)},
-    **dict.fromkeys(("$", "＄"), _DOLLARS),
-    **dict.fromkeys(("¥", "￥"), ("JPY", "CNY")),
-    "£": _POUNDS,
-    "元": ("CNY", "TWD", "HKD"),
-}
-"""Signs, in small letters; one that several currencies share names them all."""
-_CURRENCY_WORDS = """
-EUR = euro, euros, eur, €uro, evro, евро, ευρώ
-PLN = zl, pln, złoty, złote, złotych, zloty, zlotych
-RUB = rub, руб, рубль, рубля, рублей
-BRL = real, reais
-CZK = koruna, koruny, korun
-HUF = ft, forint
-CHF = franken, sfr
-RON MDL = lei, leu
-BGN = lv, лв, лева
-UAH = грн, гривень, гривні
-JPY = yen
-CNY = yuan, rmb
-KRW = won
-TRY = lira, tl
-ILS = shekel, shekels, nis
-ZAR = rand
-THB = baht
-"""
-CURRENCY_WORDS: Mapping[str, tuple[str, ...]] = {
-    **{
-        word: tuple(codes.split())
-        for codes, _, words in (line.partition(" = ") for line in _CURRENCY_WORDS.split("\n")[1:-1])
-        for word in _phrases(words)
-    },
-    **{code.lower(): (code,) for code in _phrases("USD, GBP, CHF, CAD, AUD, NZD, JPY, BRL, SEK, NOK, DKK, CZK, HUF, MXN")},
-    **dict.fromkeys(("dollar", "dollars", "dólar", "dólares", "dollari", "доллар", "доллара", "долларов"), _DOLLARS),
-    **dict.fromkeys(("pound", "pounds", "libra", "libras", "livre sterling", "livres sterling"), _POUNDS),
-    **dict.fromkeys(("kr", "krona", "kronor", "krone", "kroner", "króna", "krónur"), _CROWNS),
-    **dict.fromkeys(("franc", "francs", "franco", "franchi", "fr"), _FRANCS),
-    **dict.fromkeys(("peso", "pesos"), _PESOS),
-    **dict.fromkeys(("rupee", "rupees", "rs"), _RUPEES),
-}
-"""Words, in small letters, as whole words only."""
-FREE = _phrases(
-    "free, free entry, free admission, free of charge, no charge, gratis, gratuito, gratuita, grátis, gratuitos, "
-    "gratuit, gratuite, gratuït, entrada libre, acceso libre, entrada livre, entrada franca, entrée libre, "
-    "accès libre, ingresso libero, ingresso gratuito, kostenlos, kostenfrei, eintritt frei, freier eintritt, "
-    "wstęp wolny, wstęp bezpłatny, bezpłatne, bezpłatny, bezpłatnie, zdarma, vstup volný, ingyenes, fri entré, "
-    "gratis entré, vapaa pääsy, ilmainen, бесплатно, вход свободный, безкоштовно, 무료, 無料, 免費, 免费"
-)
-"""Nothing to pay."""
-DONATION = _phrases(
-    "donation, donations, by donation, donativo, donativos, donación, doação, doações, don libre, prix libre, "
-    "participation libre, offerta libera, spende, spenden, auf spendenbasis, pay what you can, pay what you want, "
-    "pay as you can, pwyc, pwyw, co łaska, taquilla inversa, a la gorra"
-)
-"""Everyone pays what they like."""
-LEAST = _phrases("from, starting at, starting from, at least, desde, a partir de, à partir de, dès, ab, od, da, vanaf")
-"""Before an amount: the price goes up from there."""
-UP_TO = ("up to", "até", "ate", "hasta", "bis", "do", "tot", "till", "jusqu'à")
-"""Between two amounts, or before one: the price goes no further."""
-BETWEEN = ("to", "a", "à", "al")
-"""Between two amounts only: alone they mean other things."""
 Sign = Literal[".", ",", "either"]
 _LONGEST_PRICE = 2_000
 _NUMBER = r"\d{1,9}(?:(?:[.,'’]|[\u00a0\u202f ](?=\d{3}(?!\d)))\d{1,9}){0,4}(?:[.,][-–—]{1,2})?"
 _AMOUNT = re.compile(r"(?P<whole>\d{1,3}(?P<group>[.,' ])\d{3}(?:(?P=group)\d{3})*|\d+)(?:(?P<sign>[.,])(?P<decimals>\d{1,2}))?")
 _Token = tuple[str, str]
 """What it is, by the name of its group in the scanner, and its text."""
+
+
+@cache
+def _vocabulary() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """Return the signs and words of prices by what they mean, each with the codes of its currencies."""
+    sections = yaml.load(Path(__file__).with_name("prices.yaml").read_text("utf-8"), yaml.BaseLoader)  # noqa: S506 - makes texts only
+    by_codes = {name: section if isinstance(section, dict) else {"": section} for name, section in sections.items()}
+    return {
+        name: {word: tuple(codes.split()) for codes, words in section.items() for word in words.split(", ")}
+        for name, section in by_codes.items()
+    }
 
 
 class _Number(NamedTuple):
@@ -195,7 +126,7 @@ def _read_amount(digits: str, sign: Sign, currency: str | None) -> Decimal:
     if found["sign"]:
         return Decimal(f"{whole}.{found['decimals']}")
     may_be_decimals = plain.count(group) == 1 if group and sign == "either" else group == sign
-    if group in (".", ",") and may_be_decimals and currency not in WHOLE_ONLY:
+    if group in (".", ",") and may_be_decimals and currency not in _vocabulary()["whole_only"]:
         raise _not_a_price(f"{digits} may be two numbers: write it without the sign, or with two decimals")
     return Decimal(whole)
 
@@ -210,13 +141,14 @@ def _scanner(codes: frozenset[str], free: tuple[str, ...]) -> re.Pattern[str]:
 
     It repeats nothing without a bound but letters, one after the other, and so takes time in proportion to the text.
     """
-    signs, words = _either(CURRENCY_SIGNS), _words(CURRENCY_WORDS)
+    known = _vocabulary()
+    signs, words = _either(known["signs"]), _words(known["words"])
     return re.compile(
         rf"(?P<number>{_NUMBER})"
-        rf"|(?P<free>{_words(free)})|(?P<donation>{_words(DONATION)})|(?P<least>{_words(LEAST)})"
+        rf"|(?P<free>{_words(free)})|(?P<donation>{_words(known['donation'])})|(?P<least>{_words(known['least'])})"
         rf"|(?P<currency>{signs}|{words}|(?<![^\W\d_])(?-i:{_either(codes)})(?![^\W\d_]))"
-        rf"|(?P<up_to>{_words(UP_TO)})"
-        rf"|(?P<dash>[-–—~〜～/]|{_words(BETWEEN)})"
+        rf"|(?P<up_to>{_words(known['up_to'])})"
+        rf"|(?P<dash>[-–—~〜～/]|{_words(known['between'])})"
         r"|(?P<word>[^\W\d_]+|%)",
         re.IGNORECASE,
     )
@@ -280,7 +212,8 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         return _KINDS.get(self.take[0], Kind.NUMBER)
 
     def function(self) -> Run:
-        scan = _scanner(CURRENCY_CODES - (WORDS_TOO - {self.currency}), (*FREE, *self.free)).finditer
+        known = _vocabulary()
+        scan = _scanner(CURRENCY_CODES - (known["words_too"].keys() - {self.currency}), (*known["free"], *self.free)).finditer
         take: tuple[str, ...] = self.take or get_args(PricePart)
 
         @lru_cache(maxsize=4096)  # a file has few different ones
@@ -342,8 +275,8 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         return found.pop()
 
     def _code_of(self, unit: str) -> str:
-        small = unit.casefold()
-        candidates = (unit,) if unit in CURRENCY_CODES else CURRENCY_SIGNS.get(small) or CURRENCY_WORDS[small]
+        small, known = unit.casefold(), _vocabulary()
+        candidates = (unit,) if unit in CURRENCY_CODES else known["signs"].get(small) or known["words"][small]
         if len(candidates) == 1:
             return candidates[0]
         if self.currency in candidates:

@@ -1,9 +1,11 @@
-"""Steps on one text: spaces, beginnings and ends, length, damaged encodings, HTML and Markdown; and any value as a text."""
+"""Steps on one text: spaces, beginnings and ends, length, damaged encodings, HTML, Markdown, and its letters."""
 
 from __future__ import annotations
 
+import hashlib
 import html
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, Self
@@ -15,7 +17,7 @@ from pydantic import Field, model_validator
 from mappings.lookup_table import INVISIBLE, SPACES, normaliser
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.steps.step import Family, Ignore, Kind, Run, Step, plain_step
-from mappings.strict import Strict, Text, Texts, mistake
+from mappings.strict import Strict, Switch, Text, Texts, mistake
 
 _BLANKS = re.compile(rf"[\s{INVISIBLE}]+")
 _LINES = re.compile(rf"(?<![ \t])[ \t]*+(?:\r\n|[\n\r\v\f\x85\u2028\u2029])[\s{INVISIBLE}]*")
@@ -34,7 +36,7 @@ _LONGEST_MARKDOWN = 50_000
 _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 
-@plain_step("trim", Family.TEXT)
+@plain_step("trim", Family.TEXT, refuses=False)
 def trim(text: str) -> str:
     r"""Remove white space of every kind (also no-break and zero-width) from both ends.
 
@@ -44,7 +46,7 @@ def trim(text: str) -> str:
     return text.strip(SPACES)
 
 
-@plain_step("collapse", Family.TEXT)
+@plain_step("collapse", Family.TEXT, refuses=False)
 def collapse(text: str) -> str:
     r"""Turn every run of white space, line ends included, into one space, and trim.
 
@@ -58,7 +60,7 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(Step, name="newlines", family=Family.TEXT):
+class Newlines(Step, name="newlines", family=Family.TEXT, refuses=False):
     r"""Replace every line end (with the space around it) by a text.
 
     Examples:
@@ -72,7 +74,7 @@ class Newlines(Step, name="newlines", family=Family.TEXT):
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(Step, name="strip_prefix", family=Family.TEXT):
+class StripPrefix(Step, name="strip_prefix", family=Family.TEXT, refuses=False):
     """Remove the first of these texts that the value begins with.
 
     Examples:
@@ -85,7 +87,7 @@ class StripPrefix(Step, name="strip_prefix", family=Family.TEXT):
         return next((text.removeprefix(prefix) for prefix in self.prefixes if text.startswith(prefix)), text)
 
 
-class StripSuffix(Step, name="strip_suffix", family=Family.TEXT):
+class StripSuffix(Step, name="strip_suffix", family=Family.TEXT, refuses=False):
     """Remove the first of these texts that the value ends with.
 
     Examples:
@@ -98,7 +100,7 @@ class StripSuffix(Step, name="strip_suffix", family=Family.TEXT):
         return next((text.removesuffix(suffix) for suffix in self.suffixes if text.endswith(suffix)), text)
 
 
-@plain_step("strip_control", Family.TEXT)
+@plain_step("strip_control", Family.TEXT, refuses=False)
 def strip_control(text: str) -> str:
     r"""Remove control characters, except tab and line ends.
 
@@ -108,7 +110,7 @@ def strip_control(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-class Replace(Step, name="replace", family=Family.TEXT):
+class Replace(Step, name="replace", family=Family.TEXT, refuses=False):
     """Replace every occurrence of a text by another.
 
     Examples:
@@ -122,7 +124,7 @@ class Replace(Step, name="replace", family=Family.TEXT):
         return text.replace(self.old, self.new)
 
 
-class Truncate(Step, name="truncate", family=Family.TEXT):
+class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis.
 
     Examples:
@@ -141,7 +143,7 @@ class Truncate(Step, name="truncate", family=Family.TEXT):
         return (whole_words.rstrip(" ,;:-–") + self.ellipsis)[: self.length]
 
 
-class Default(Step, name="default", family=Family.TEXT):
+class Default(Step, name="default", family=Family.TEXT, refuses=False):
     """Use this text where the value is empty by now.
 
     Examples:
@@ -160,7 +162,7 @@ class Default(Step, name="default", family=Family.TEXT):
         return True
 
 
-class EmptyIf(Step, name="empty_if", family=Family.TEXT):
+class EmptyIf(Step, name="empty_if", family=Family.TEXT, refuses=False):
     """Take these texts for an empty value: how this partner writes that there is nothing.
 
     Examples:
@@ -178,8 +180,7 @@ class EmptyIf(Step, name="empty_if", family=Family.TEXT):
         return lambda text: "" if same(text) in empty else text
 
 
-@plain_step("fix_mojibake", Family.TEXT)
-def mend_mojibake(text: str) -> str:
+class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
     """Undo UTF-8 that was read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
@@ -189,10 +190,19 @@ def mend_mojibake(text: str) -> str:
         fix_mojibake: "St. Patrickâ€™s CafÃ©" -> "St. Patrick’s Café"
         fix_mojibake: "«CAFÉ»" -> "«CAFÉ»"
     """
-    fixed = fix_mojibake(text)
-    if fixed is not text:
-        raise Repair(fixed, "save the file in the encoding that is agreed for it")
-    return text
+
+    switch: Switch = Field(default=True, alias="fix_mojibake")
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """A text that was changed is used, unless the step itself says otherwise."""
+        return False
+
+    def apply(self, text: str) -> str:
+        fixed = fix_mojibake(text)
+        if fixed is not text:
+            raise Repair(fixed, "save the file in the encoding that is agreed for it")
+        return text
 
 
 def fix_mojibake(text: str) -> str:
@@ -207,7 +217,7 @@ def fix_mojibake(text: str) -> str:
     return text
 
 
-class Prefix(Step, name="prefix", family=Family.TEXT):
+class Prefix(Step, name="prefix", family=Family.TEXT, refuses=False):
     """Put a text before the value, unless it begins with it already.
 
     Examples:
@@ -221,7 +231,7 @@ class Prefix(Step, name="prefix", family=Family.TEXT):
         return text if text.startswith(self.text) else self.text + text
 
 
-class Suffix(Step, name="suffix", family=Family.TEXT):
+class Suffix(Step, name="suffix", family=Family.TEXT, refuses=False):
     """Put a text after the value, unless it ends with it already.
 
     Examples:
@@ -234,7 +244,7 @@ class Suffix(Step, name="suffix", family=Family.TEXT):
         return text if text.endswith(self.text) else text + self.text
 
 
-class Pad(Step, name="pad", family=Family.TEXT):
+class Pad(Step, name="pad", family=Family.TEXT, refuses=False):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier.
 
     Examples:
@@ -285,7 +295,7 @@ class Length(Step, name="length", family=Family.TEXT):
         raise Refusal(code, f"{wanted} characters would be accepted, and there are {len(text)}")
 
 
-@plain_step("html_unescape", Family.MARKUP)
+@plain_step("html_unescape", Family.MARKUP, refuses=False)
 def unescape(text: str) -> str:
     """Undo HTML's character references, however many times over they were escaped.
 
@@ -305,7 +315,7 @@ def unescape(text: str) -> str:
     return text
 
 
-@plain_step("html_to_text", Family.MARKUP)
+@plain_step("html_to_text", Family.MARKUP, refuses=False)
 def html_to_text(text: str) -> str:
     r"""Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines.
 
@@ -341,7 +351,7 @@ def _markdown_renderer() -> Callable[[str], str]:
     return MarkdownIt("commonmark").render
 
 
-class Unescape(Step, name="unescape", family=Family.MARKUP):
+class Unescape(Step, name="unescape", family=Family.MARKUP, refuses=False):
     r"""Undo one more way of writing characters that another program would misread.
 
     `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
@@ -363,7 +373,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return _LETTERS.get(escape[2], escape[2])
 
 
-class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN):
+class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
     """Take one part of what a lookup or a price has found.
 
     Examples:
@@ -375,3 +385,169 @@ class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind
 
     def apply(self, found: Mapping[str, Any]) -> Any:
         return found.get(self.part, "")
+
+
+Turkic = Literal["az", "tr"]
+"""The languages whose letters i and ı are two, each with its own capital; all others share Unicode's rules."""
+_TO_LOWER = str.maketrans({"I": "ı", "İ": "i"})
+_TO_UPPER = str.maketrans({"i": "İ", "ı": "I"})
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
+_BEGINNING = re.compile(r"(?:^|[.!?…]\s)\W{0,5}[^\W\d_]")
+_PLAIN = str.maketrans({"ł": "l", "ø": "o", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ħ": "h"})
+"""Letters that Unicode does not take apart, as they are written where they are not known."""
+_BETWEEN = re.compile(r"[\W_]+")
+_QUOTES = re.compile(r"['’`]")
+_without_accents = normaliser(("accents",))
+
+
+class _Case(Step):
+    locale: Turkic | None = Field(default=None, description="Only for languages with a dotless i: tr or az.")
+
+    def lowered(self, text: str) -> str:
+        """Return a text in the small letters of the language."""
+        return (text.translate(_TO_LOWER) if self.locale else text).lower()
+
+    def uppered(self, text: str) -> str:
+        """Return a text in the capitals of the language."""
+        return (text.translate(_TO_UPPER) if self.locale else text).upper()
+
+
+class Lower(_Case, name="lower", family=Family.LETTERS, refuses=False):
+    """Write in lower case.
+
+    Examples:
+        lower: "JAZZ" -> "jazz"
+        {lower: true, locale: tr}: "IŞIK" -> "ışık"
+    """
+
+    switch: Switch = Field(default=True, alias="lower")
+
+    def function(self) -> Run:
+        return self.lowered if self.locale else str.lower
+
+
+class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
+    """Write in upper case.
+
+    Examples:
+        upper: "jazz" -> "JAZZ"
+        {upper: true, locale: tr}: "izmir" -> "İZMİR"
+    """
+
+    switch: Switch = Field(default=True, alias="upper")
+
+    def function(self) -> Run:
+        return self.uppered if self.locale else str.upper
+
+
+class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
+    """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word.
+
+    Examples:
+        title: "THE DEVIL'S VIOLIN" -> "The Devil's Violin"
+        {title: true, locale: tr}: "İSTANBUL ŞENLİĞİ" -> "İstanbul Şenliği"
+    """
+
+    switch: Switch = Field(default=True, alias="title")
+
+    def apply(self, text: str) -> str:
+        return _WORD.sub(self._capitalised, text)
+
+    def _capitalised(self, word: re.Match[str]) -> str:
+        return self.uppered(word[0][0]) + self.lowered(word[0][1:]) if self.locale else word[0].capitalize()
+
+
+class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
+    """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout.
+
+    Examples:
+        sentence: "JAZZ AND BLUES. «LIVE» ON STAGE!" -> "Jazz and blues. «Live» on stage!"
+    """
+
+    switch: Switch = Field(default=True, alias="sentence")
+
+    def apply(self, text: str) -> str:
+        return _BEGINNING.sub(lambda found: self.uppered(found[0]), self.lowered(text))
+
+
+class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False):
+    """Remove these characters from both ends of a text, as often as they stand there.
+
+    Examples:
+        {strip_chars: "*-# "}: "*** Jazz -- live #" -> "Jazz -- live"
+    """
+
+    chars: Text = Field(alias="strip_chars", min_length=1, description="The characters, one after the other.")
+
+    def apply(self, text: str) -> str:
+        return text.strip(self.chars)
+
+
+class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=False):
+    r"""Replace single characters wherever they stand; one that becomes nothing is removed.
+
+    Examples:
+        {map_characters: {"“": '"', "”": '"', "•": ""}}: "• “Jazz”" -> " \"Jazz\""
+    """
+
+    table: dict[str, Text] = Field(alias="map_characters", min_length=1, description="The characters, and what each becomes.")
+
+    @model_validator(mode="after")
+    def _check_single(self) -> Self:
+        for char in self.table:
+            if len(char) != 1:
+                raise mistake(f'"{char}" is not one character', "the step replace replaces longer texts")
+        return self
+
+    def function(self) -> Run:
+        table = str.maketrans(self.table)
+        return lambda text: text.translate(table)
+
+
+class Normalize(Step, name="normalize", family=Family.LETTERS, refuses=False):
+    """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones.
+
+    Examples:
+        {normalize: NFKC}: "Ｊａｚｚ ﬁnale ①" -> "Jazz finale 1"
+        {normalize: NFC}: "Ｊａｚｚ" -> "Ｊａｚｚ"
+    """
+
+    form: Literal["NFC", "NFKC"] = Field(alias="normalize", description="The form; every text is sent in NFC anyway.")
+
+    def apply(self, text: str) -> str:
+        return text if text.isascii() else unicodedata.normalize(self.form, text)
+
+
+class Slugify(Step, name="slugify", family=Family.LETTERS):
+    """Write a text as a name for an address or an identifier: small letters and digits without accents, joined by a sign.
+
+    Letters of other scripts stay as they are.
+
+    Examples:
+        slugify: "Ópera & Łódź: l'été!" -> "opera-lodz-lete"
+        {slugify: "_"}: "Große Halle" -> "grosse_halle"
+        slugify: "!?" -> bad_text
+    """
+
+    separator: Literal["-", "_"] = Field(default="-", alias="slugify", description="What joins the words: - or _.")
+
+    def apply(self, text: str) -> str:
+        plain = _without_accents(_QUOTES.sub("", text).casefold()).translate(_PLAIN)
+        slug = _BETWEEN.sub(self.separator, plain).strip(self.separator)
+        if not slug:
+            raise Refusal(ReasonCode.BAD_TEXT, "a text with letters or digits would be accepted")
+        return slug
+
+
+class Hash(Step, name="hash", family=Family.LETTERS, refuses=False):
+    """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever.
+
+    Examples:
+        {hash: 12}: "Jazz and the blues" -> "e90d6ff8629f"
+    """
+
+    digits: int = Field(alias="hash", ge=8, le=64, description="How many digits, 8 to 64; fewer than 16 may meet by chance.")
+
+    def apply(self, text: str) -> str:
+        encoded = unicodedata.normalize("NFC", text).encode("utf-8", "surrogatepass")
+        return hashlib.blake2b(encoded, digest_size=32).hexdigest()[: self.digits]

@@ -17,8 +17,8 @@ from mappings.compiler.mapper import RowMapper, compile_with_problems
 from mappings.errors import FileProblem, MappingFileError, SyncError
 from mappings.event import Directory
 from mappings.examples import ExampleFailure, run_examples
-from mappings.lint.lookups import LookupUse, has_lists
 from mappings.lint.mistakes import find_missing_columns
+from mappings.lint.warnings import LookupUse, has_lists
 from mappings.outcome import MappedRow, Rejection
 from mappings.outgoing import Drift
 from mappings.positions import MappingProblem

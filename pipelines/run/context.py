@@ -115,8 +115,9 @@ class LeaseKeeper:
         while not self._is_over.wait(self._beat_s):
             try:
                 self._renew()
-            except LeaseLostError:
-                self._renewed_at = -inf  # nothing leaves any more: the next request asks, and learns who has the feed
+            except LeaseLostError as lost:
+                self._renewed_at = -inf  # the next request asks, and learns who has the feed
+                structlog.get_logger().warning("the lease was lost: nothing leaves any more", problem=str(lost))
                 return
             except SyncError as problem:
                 structlog.get_logger().warning("the lease could not be renewed; it is tried again", problem=str(problem))

@@ -227,7 +227,7 @@ class OtherEntry:
 
     def __str__(self) -> str:
         of_feed = f" of {self.feed}" if self.feed else ""
-        return f"{self.row_key}{of_feed}{f' in namespace {self.namespace}' if self.namespace else ''}"
+        return f"{self.row_key}{of_feed}" + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,24 @@
-"""The table of delivery.md, answer by answer: what the service says, what the worker asks again, what it concludes."""
+"""The table of delivery.md, answer by answer: what the service says, what the worker asks again, what it concludes.
+
+Also what bounds a row's retries: the budget, the service's memory of keys, a 409 that says that the first attempt is under way.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from unit.connectors_api.wired import SECRET, Scripted, Service, answers_to, ask, created, deliver, intent, page, told
-from virtual_time import EPOCH
+from unit.pipelines.publishing import published
+from unit.state.world import World, row
+from virtual_time import EPOCH, clock
 
 from connectors.errors import (
     KeyRefusedError,
@@ -42,7 +51,6 @@ RESET = httpx.ReadError("connection reset")
 NO_CONNECTION = httpx.ConnectError("connection refused")
 CONFLICT = told(409, "conflict", request_id="req_c")
 ELSEWHERE = httpx.Response(307, headers={"location": "https://elsewhere.example/x"})
-A_DAYS_PAUSE = told(429, "rate_limited", headers={"retry-after": "86400"})
 UNREADABLE = [
     httpx.Response(201, content=b""),
     httpx.Response(204),
@@ -78,11 +86,23 @@ AT_WORK = httpx.Response(
     409, json={"error": {"code": "conflict", "message": "The first request with this Idempotency-Key is still in progress."}}
 )
 LONG_AGO = intent(is_unanswered=True, quiet_s=7200.0)
+UNDER_WAY = told(409, "conflict", headers={"retry-after": "5"})
 ASKED = 7
 """How often a bare 409 is met, at growing intervals, until an attempt can be at work no longer."""
 WATCHED = 8
 """How often one that tells of a request under way is met, until patience is over."""
+OLD = intent(is_unanswered=True, unanswered_s=50, quiet_s=50)
+LIMITED = replace(intent(is_unanswered=True, unanswered_s=90_000), is_limited=True)
 DIFFERENT = [told(500, "internal_error", request_id=f"req_{number}") for number in range(5)]
+
+
+def limited(seconds: int) -> httpx.Response:
+    return told(429, "rate_limited", headers={"retry-after": str(seconds)})
+
+
+def patient(**bounds: float) -> RetryPolicy:
+    """Patience with a service that remembers keys for a minute."""
+    return RetryPolicy(**{"key_memory_s": 60, **bounds})  # type: ignore[arg-type]  # attempts is whole
 
 
 @dataclass(frozen=True)
@@ -94,6 +114,10 @@ class Row:
     requests: int
     intent: Intent = FIRST
     cause: type[Exception] | None = None
+    policy: RetryPolicy = RetryPolicy()  # noqa: RUF009  # frozen
+    has: Mapping[str, Any] = field(default_factory=dict)
+    """What else the verdict says."""
+    ends_by_s: float = math.inf
 
 
 SIX = RetryPolicy().attempts
@@ -117,7 +141,7 @@ TABLE = {
     "a redirect postpones": Row([ELSEWHERE], Postponed, 1, cause=RedirectRefusedError),
     "not modified postpones as well": Row([httpx.Response(304)], Postponed, 1),
     "a page that forbids, on first contact, is another host": Row([page(403)], Postponed, 1, cause=NotTheServiceError),
-    "a limit of a day postpones": Row([A_DAYS_PAUSE], Postponed, 1, cause=PausedError),
+    "a limit of a day postpones": Row([limited(86_400)], Postponed, 1, cause=PausedError),
     "a conflict without a past is a conflict": Row([CONFLICT], Conflict, 1),
     "a conflict after a timeout of ours is asked about, then unconfirmed": Row([TIMEOUT, CONFLICT], Unconfirmed, 1 + ASKED),
     "a conflict after a reset that ends in the document is delivered": Row([RESET, CONFLICT, CONFLICT, created()], Receipt, 4),
@@ -174,28 +198,82 @@ TABLE = {
         f"{status} is asked again": Row([told(status, "x"), created()], Receipt, 2)
         for status in (101, 408, 425, 460, 499, 500, 501, 502, 503, 504, 505, 507, 508, 511, 520, 522, 529, 599, 999)
     },
+    "limits do not count as attempts": Row(
+        [*[limited(2)] * 20, TIMEOUT, created(981_273)], Receipt, 22, policy=RetryPolicy(attempts=2), has={"event_id": 981_273}
+    ),
+    "maintenance beyond the patience ends the asking, and the row stays pending as unanswered": Row(
+        [told(503, "down", headers={"retry-after": "7200"})], Postponed, 1, cause=PausedError, has={"is_unanswered": True}
+    ),
+    "the budget of time ends the asking before the attempts do": Row(
+        [TIMEOUT], Uncertain, 5, policy=RetryPolicy(attempts=100, budget_s=60, first_wait_s=8, longest_wait_s=16), ends_by_s=60
+    ),
+    "a pause is not charged to the row's budget": Row(
+        [TIMEOUT, limited(500), TIMEOUT, created()], Receipt, 4, policy=RetryPolicy(budget_s=30)
+    ),
+    "no request leaves once the first unanswered one may be forgotten": Row(
+        [TIMEOUT], Uncertain, 3, policy=patient(attempts=100, budget_s=600, first_wait_s=16), ends_by_s=59.9
+    ),
+    "an attempt of an earlier run counts from its own beginning": Row(
+        *([TIMEOUT], Uncertain, 2, intent(is_unanswered=True, unanswered_s=50, quiet_s=50)),
+        policy=patient(attempts=100, first_wait_s=4),
+        ends_by_s=9.9,
+    ),
+    "a pause that outlasts the memory ends in uncertain without another request": Row(
+        [TIMEOUT, limited(300), created()], Uncertain, 2, policy=patient(), has={"code": "key_memory"}
+    ),
+    "a pause before the first request costs nothing": Row([limited(300), created()], Receipt, 2, policy=patient()),
+    "a request that certainly was not carried out has nothing to be forgotten": Row(
+        [*[NO_CONNECTION] * 4, created()], Receipt, 5, policy=patient(key_memory_s=1), has={"copies": 1}
+    ),
+    "a row that only ever met limits is sent again after any time": Row([created()], Receipt, 1, LIMITED, policy=patient()),
+    "a 409 for a row that only ever met limits is unconfirmed": Row([CONFLICT], Unconfirmed, 4, LIMITED, policy=patient()),
+    "a redirect may have been carried out": Row([ELSEWHERE], Postponed, 1, has={"is_unanswered": True, "copies": 1}),
+    "a pause beyond the patience leaves a row that met a limit": Row(
+        [limited(7200)], Postponed, 1, has={"is_unanswered": False, "is_limited": True, "copies": 0}
+    ),
+    **{
+        f"{what} is no possible copy" if copies == 1 else f"{what} is a possible copy": Row(
+            [says, created()], Receipt, 2, has={"copies": copies}
+        )
+        for copies, says, what in [
+            *((2, TIMEOUT, "silence"), (2, told(502, "x"), "502"), (2, httpx.Response(201), "an empty success")),
+            *((1, limited(1), "a limit"), (1, told(421, "x"), "a misdirected request"), (1, NO_CONNECTION, "no connection")),
+        ]
+    },
+    **{
+        f"an attempt under way is delivered in the end, though it was asked about {times} times": Row(
+            [RESET, *[UNDER_WAY] * times, created()], Receipt, times + 2
+        )
+        for times in (4, 12)
+    },
+    "an attempt that came to nothing is made again": Row(
+        [RESET, *[UNDER_WAY] * 5, told(500, "internal_error"), created()], Receipt, 8
+    ),
+    "an attempt under way that is none of ours is a conflict all the same": Row([UNDER_WAY], Conflict, 25),
     **{f"{status} to the end is uncertain": Row([page(status)], Uncertain, SIX) for status in (408, 425, 500, 503)},
     **{f"an unreadable success is uncertain ({n})": Row([body], Uncertain, SIX) for n, body in enumerate(UNREADABLE)},
     **{f"an unreadable success is asked again ({n})": Row([body, created()], Receipt, 2) for n, body in enumerate(UNREADABLE)},
 }
 
 
-@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE.keys())
-def test_every_answer_leads_to_its_verdict_by_repeating_one_request(row: Row) -> None:
-    verdict, service = answers_to(*row.says, row=row.intent)
-    assert isinstance(verdict, row.verdict), verdict
-    assert len(service.requests) == row.requests
-    if row.cause:
+@pytest.mark.parametrize("case", TABLE.values(), ids=TABLE.keys())
+def test_every_answer_leads_to_its_verdict_by_repeating_one_request(case: Row) -> None:
+    verdict, service = answers_to(*case.says, row=case.intent, policy=case.policy)
+    assert isinstance(verdict, case.verdict), verdict
+    assert len(service.requests) == case.requests
+    if case.cause:
         assert isinstance(verdict, Postponed)
-        assert isinstance(verdict.cause, row.cause)
+        assert isinstance(verdict.cause, case.cause)
         assert verdict.cause.hint
-    limited = sum(isinstance(one, httpx.Response) and one.status_code == 429 for one in row.says)
-    assert verdict.attempts == row.requests - limited, "attempts count what was not paced away"
+    limits = sum(isinstance(one, httpx.Response) and one.status_code == 429 for one in case.says)
+    assert verdict.attempts == case.requests - limits, "attempts count what was not paced away"
+    assert {name: getattr(verdict if hasattr(verdict, name) else verdict.answer, name) for name in case.has} == case.has
+    assert service.times[-1] <= case.ends_by_s
     sent = {
         (one.method, str(one.url), one.headers["idempotency-key"], one.headers["authorization"], one.content)
         for one in service.requests
     }
-    expected = ("POST", "https://events.example.org/api/public/v1/events", row.intent.key, f"Bearer {SECRET}", row.intent.body)
+    expected = ("POST", "https://events.example.org/api/public/v1/events", case.intent.key, f"Bearer {SECRET}", case.intent.body)
     assert sent == {expected}
 
 
@@ -231,23 +309,15 @@ def test_once_acquainted_a_proxys_page_is_no_other_host(status: int, verdict: ty
 
 
 def test_a_pause_beyond_the_feeds_patience_says_when_to_come_back() -> None:
-    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "3600"}), max_pause_s=900)
+    verdict, service = answers_to(limited(3600), max_pause_s=900)
     assert isinstance(verdict, Postponed)
     assert isinstance(verdict.cause, PausedError)
     assert (verdict.cause.resume_at - EPOCH).total_seconds() == pytest.approx(3600)
     assert len(service.requests) == 1
 
 
-def test_limits_do_not_count_as_attempts() -> None:
-    many = [told(429, "rate_limited", headers={"retry-after": "2"})] * 20
-    verdict, service = answers_to(*many, TIMEOUT, created(981_273), policy=RetryPolicy(attempts=2))
-    assert isinstance(verdict, Receipt)
-    assert (verdict.attempts, verdict.event_id) == (2, 981_273)
-    assert len(service.requests) == 22
-
-
 def test_a_service_that_only_ever_limits_is_given_up_within_the_patience() -> None:
-    verdict, service = answers_to(told(429, "rate_limited", headers={"retry-after": "0"}), max_pause_s=600)
+    verdict, service = answers_to(limited(0), max_pause_s=600)
     assert isinstance(verdict, Postponed)
     assert isinstance(verdict.cause, PausedError)
     assert service.times[-1] <= 600 + 60
@@ -260,30 +330,10 @@ def test_maintenance_announced_by_a_503_pauses_the_route() -> None:
     assert service.times[1] == pytest.approx(120)
 
 
-def test_maintenance_beyond_the_patience_ends_the_asking_and_the_row_stays_pending_as_unanswered() -> None:
-    verdict, service = answers_to(told(503, "down", headers={"retry-after": "7200"}))
-    assert isinstance(verdict, Postponed)
-    assert verdict.is_unanswered
-    assert isinstance(verdict.cause, PausedError)
-    assert len(service.requests) == 1
-
-
-def test_the_budget_of_time_ends_the_asking_before_the_attempts_do() -> None:
-    verdict, service = answers_to(TIMEOUT, policy=RetryPolicy(attempts=100, budget_s=60, first_wait_s=8, longest_wait_s=16))
-    assert isinstance(verdict, Uncertain)
-    assert service.times[-1] <= 60
-
-
 def test_waits_grow_and_are_bounded() -> None:
     _, service = answers_to(RESET, policy=RetryPolicy(attempts=7, budget_s=900, first_wait_s=1, longest_wait_s=10))
     waits = [after - before for before, after in pairwise(service.times)]
     assert waits == pytest.approx([1, 2, 4, 8, 10, 10])
-
-
-def test_a_pause_is_not_charged_to_the_rows_budget() -> None:
-    limited = told(429, "rate_limited", headers={"retry-after": "500"})
-    verdict, _ = answers_to(TIMEOUT, limited, TIMEOUT, created(), policy=RetryPolicy(budget_s=30))
-    assert isinstance(verdict, Receipt)
 
 
 def test_a_cancelled_delivery_is_cancelled_and_nothing_else() -> None:
@@ -342,3 +392,58 @@ def test_another_host_that_refuses_everything_stops_the_route_and_is_not_given_t
     verdicts = deliver(host, intent(number=1), intent(number=2))
     assert [type(verdict) for verdict in verdicts] == [Postponed, Postponed]
     assert sum("authorization" in request.headers for request in asked) == 1
+
+
+@pytest.mark.parametrize(("wait_s", "ends_after_s", "ends_by_s"), [(5, 60.0, 120.0), (3600, -1.0, 1.0)])
+def test_an_attempt_that_never_ends_is_uncertain_and_a_wait_beyond_the_budget_is_left_to_a_later_run(
+    wait_s: int, ends_after_s: float, ends_by_s: float
+) -> None:
+    async def timed(api: EventApi) -> tuple[Verdict, float]:
+        return await api.deliver(intent(is_unanswered=True)), clock()
+
+    verdict, took_s = ask(Service([told(409, "conflict", headers={"retry-after": str(wait_s)})]), timed)
+    assert isinstance(verdict, Uncertain)
+    assert ends_after_s < took_s <= ends_by_s
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "state.db")
+    yield made
+    made.engine.dispose()
+
+
+@pytest.mark.parametrize("rows", [1, 24])
+def test_rows_whose_first_answers_were_lost_wait_for_their_409_side_by_side(rows: int, world: World) -> None:
+    """Each is asked about for as long as its lost attempt may be at work; none of them holds a slot meanwhile."""
+    seen, ended_at = set[str](), [0.0]
+    world.stage([row(str(number)) for number in range(rows)])
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        key, ended_at[0] = request.headers["idempotency-key"], clock()
+        if key not in seen:
+            seen.add(key)
+            raise RESET
+        return CONFLICT
+
+    assert published(world, service, in_flight=4) is None
+    assert set(world.states().values()) == {"delivered_unconfirmed"}
+    assert ended_at[0] < RetryPolicy().at_work_s + 15
+
+
+def test_other_rows_go_on_while_a_row_waits_for_its_409(world: World) -> None:
+    order: list[str] = []
+    world.stage([row(str(number)) for number in range(20)])
+
+    async def service(request: httpx.Request) -> httpx.Response:
+        is_first = b"Title of 0" in request.content
+        order.append("first" if is_first else "other")
+        if not is_first:
+            return created(len(order))
+        if order.count("first") == 1:
+            raise RESET
+        return UNDER_WAY if order.count("first") < 4 else created(999)
+
+    assert published(world, service, in_flight=1) is None
+    assert set(world.states().values()) == {"delivered"}
+    assert order[-1] == "first"

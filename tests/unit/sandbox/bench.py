@@ -11,7 +11,8 @@ import httpx
 from starlette.applications import Starlette
 
 SECRET = "sandbox-secret-for-tests-4321"
-EVENTS = "/api/public/v1/events"
+API = "/api/public/v1/"
+EVENTS = f"{API}events"
 
 
 @dataclass
@@ -47,8 +48,6 @@ class InProcess(httpx.BaseTransport):
 
 @dataclass
 class Bench:
-    """The service as its caller sees it, with the admin door beside it."""
-
     http: httpx.Client
     clock: Clock
     app: Starlette
@@ -56,6 +55,10 @@ class Bench:
     def create(self, payload: object, *, key: str = "", **headers: str) -> httpx.Response:
         extra = {"Idempotency-Key": key} if key else {}
         return self.http.post(EVENTS, json=payload, headers={**extra, **headers})
+
+    def get(self, path: str, secret: str = "", **params: object) -> httpx.Response:
+        headers = self.as_key(secret) if secret else {}
+        return self.http.get(API + path, params=params or None, headers=headers)  # type: ignore[arg-type]  # numbers and texts
 
     def as_key(self, secret: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {secret}"}
@@ -68,14 +71,32 @@ class Bench:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def allow(self, channel: str, *, allowed: bool) -> None:
+        self.admin("channels/access", {"channel": channel, "allowed": allowed})
+
     def stored(self) -> list[dict[str, Any]]:
         return list(self.http.get("/_sandbox/events").json()["events"])
 
     def requests(self, route: str = "events") -> list[dict[str, Any]]:
         return list(self.http.get("/_sandbox/requests", params={"route": route}).json()["requests"])
 
+    def agenda(self, query: str = "") -> str:
+        """The page of the channel that events are created in."""
+        answer = self.http.get(f"/channels/city-agenda{query}")
+        assert answer.status_code == 200
+        return answer.text
+
     def close(self) -> None:
         self.app.state.sandbox.close()
+
+
+def refusal(answer: httpx.Response) -> tuple[int, str]:
+    """The status and the code of an error envelope."""
+    error = answer.json()["error"]
+    assert set(error) <= {"code", "message", "requestId", "details"}
+    assert error["message"]
+    assert error["requestId"].startswith("req_")
+    return answer.status_code, error["code"]
 
 
 Open = Callable[..., Bench]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import httpx
@@ -19,22 +20,14 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Reading the trusted certificates would take most of a test's time."""
 PATIENCE_S = 60.0
 TELLS: dict[str, tuple[int, str]] = {
-    "error_408": (408, "internal_error"),
-    "error_425": (425, "internal_error"),
+    **{f"error_{status}": (status, "internal_error") for status in (408, 425, 500, 503)},
+    **{f"error_{status}": (status, "<!doctype html>") for status in (502, 504, 520)},
+    **dict.fromkeys(["reset", "reset_midway", "late"], (0, "ReadError")),
+    **dict.fromkeys(["closed", "truncated"], (0, "RemoteProtocolError")),
     "error_429": (429, "rate_limited"),
-    "error_500": (500, "internal_error"),
-    "error_502": (502, "<!doctype html>"),
-    "error_503": (503, "internal_error"),
-    "error_504": (504, "<!doctype html>"),
-    "error_520": (520, "<!doctype html>"),
     "stored_500": (500, "internal_error"),
-    "reset": (0, "ReadError"),
-    "reset_midway": (0, "ReadError"),
-    "closed": (0, "RemoteProtocolError"),
-    "late": (0, "ReadError"),
     "hang": (0, "ReadTimeout"),
     "drip": (0, "blanks"),
-    "truncated": (0, "RemoteProtocolError"),
     "twice": (201, '"doc"'),
     "empty": (201, ""),
     "no_content": (204, ""),
@@ -47,19 +40,19 @@ TELLS: dict[str, tuple[int, str]] = {
 }
 
 
+@dataclass(frozen=True)
 class Caller:
-    """Posts one event under one key, over one connection that is kept; looks at the sandbox over others."""
+    """Posts one event under one key, over one connection that is kept; asks the sandbox over others."""
 
-    def __init__(self, base_url: str, event: Event, http: httpx.Client) -> None:
-        self._base_url = base_url
-        self._event = event
-        self._http = http
+    base_url: str
+    event: Event
+    http: httpx.Client
 
     def post(self, key: str = "k1", *, silence_s: float = PATIENCE_S) -> tuple[int, str]:
         headers = {"Authorization": "Bearer k", "Idempotency-Key": key}
         timeout = httpx.Timeout(PATIENCE_S, read=silence_s)
         try:
-            with self._http.stream("POST", EVENTS, json=self._event, headers=headers, timeout=timeout) as answer:
+            with self.http.stream("POST", EVENTS, json=self.event, headers=headers, timeout=timeout) as answer:
                 text = b""
                 for chunk in answer.iter_raw():
                     text += chunk
@@ -69,10 +62,9 @@ class Caller:
         except httpx.TransportError as broken:
             return 0, type(broken).__name__
 
-    def look(self, what: str) -> list[dict[str, Any]]:
-        return list(
-            httpx.get(f"{self._base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS, timeout=PATIENCE_S).json()[what]
-        )
+    def kept(self, what: str) -> list[dict[str, Any]]:
+        answer = httpx.get(f"{self.base_url}/_sandbox/{what}", trust_env=False, verify=NO_TLS, timeout=PATIENCE_S)
+        return list(answer.json()[what])
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +77,7 @@ def base_url() -> Iterator[str]:
 def caller(base_url: str, event: Event, *words: str) -> Iterator[Caller]:
     with httpx.Client(base_url=base_url, trust_env=False, verify=NO_TLS, timeout=PATIENCE_S) as http:
         http.post("/_sandbox/reset", json={})
-        http.post("/_sandbox/switches", json=format_switches(parse_switches(words)))
+        http.post("/_sandbox/switches", json=format_switches(parse_switches(("fault_per_mille=1000", *words))))
         yield Caller(base_url, event, http)
 
 
@@ -98,43 +90,39 @@ def test_every_fault_is_tried_here() -> None:
 def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
     base_url: str, event: Event, kind: str, moment: str
 ) -> None:
-    words = ("fault_per_mille=1000", f"faults={kind}", f"fault_moment={moment}", "fault_attempts=1", "fault_hold_ms=0")
+    words = (f"faults={kind}", f"fault_moment={moment}", "fault_attempts=1", "fault_hold_ms=0")
     with caller(base_url, event, *words) as posting:
         status, text = posting.post(silence_s=0.3 if kind == "hang" else PATIENCE_S)
         if kind == "hang":  # the caller may leave before the sandbox has begun
-            until(lambda: posting.look("requests"), what="the request that is never answered")
-        kept = len(posting.look("events"))
+            until(lambda: posting.kept("requests"), what="the request that is never answered")
+        kept = len(posting.kept("events"))
         copied = posting.post() if kind == "twice" else None
         again = posting.post()
-        events, requests = posting.look("events"), posting.look("requests")
+        events, requests = posting.kept("events"), posting.kept("requests")
     expected, sign = TELLS[f"{kind} {moment}"] if kind == "redirect" else TELLS[kind]
     assert (status, sign in text) == (expected, True), text
     if kind != "late":  # whose work goes on
         assert kept == (moment == "after")
     assert [one["fault"] for one in requests] == [f"{kind} {moment}", *[""] * (1 + (kind == "twice"))]
-    assert copied in {None, (status, text)}, "the copy is taken for the next answer by whoever does not look"
+    assert copied in {None, (status, text)}, "the copy is taken for the next answer"
     if kind == "stored_500":
-        assert again == (500, text)
-        assert len(events) == (moment == "after")
+        assert (again, len(events)) == ((500, text), moment == "after")
     else:
-        assert again[0] == 201
-        assert len(events) == 1
+        assert (again[0], len(events)) == (201, 1)
 
 
 def test_work_that_goes_on_after_a_reset_holds_its_key_meanwhile(base_url: str, event: Event) -> None:
-    words = ("fault_per_mille=1000", "faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=2000")
+    words = ("faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=2000")
     with caller(base_url, event, *words) as posting:
         assert posting.post() == (0, "ReadError")
         status, text = posting.post()
         assert (status, "in progress" in text) == (409, True)
-        until(lambda: posting.look("events"), every_s=0.05, what="the work to be done")
+        until(lambda: posting.kept("events"), every_s=0.05, what="the work to be done")
         assert posting.post()[0] == 201
-        assert len(posting.look("events")) == 1
+        assert len(posting.kept("events")) == 1
 
 
 def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(base_url: str, event: Event) -> None:
-    with caller(
-        base_url, event, "fault_per_mille=1000", "faults=error_500", "fault_moment=before", "fault_attempts=2"
-    ) as posting:
+    with caller(base_url, event, "faults=error_500", "fault_moment=before", "fault_attempts=2") as posting:
         assert [posting.post("k3")[0] for _ in range(4)] == [500, 500, 201, 201]
         assert [posting.post("k4")[0] for _ in range(3)] == [500, 500, 201]

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from unit.sandbox.bench import Event, Open
+from unit.sandbox.bench import EVENTS, Event, Open
 
 from sandbox.server import Address, running, serve
 from sandbox.store import StateInUseError
 from sandbox.switches import Switches, parse_switches
 
-EVENTS = "/api/public/v1/events"
 Spawn = Callable[..., tuple[subprocess.Popen[str], httpx.Client]]
 
 
@@ -87,21 +86,18 @@ def test_what_was_created_switched_off_and_used_survives_a_restart(open_bench: O
     before = open_bench(state=tmp_path)
     first = before.create(event, key="k1")
     before.admin("keys/reader/state", {"state": "revoked"})
-    before.admin("channels/access", {"channel": "members-only", "allowed": True})
+    before.allow("members-only", allowed=True)
     before.close()
     after = open_bench(state=tmp_path)
     assert after.create(event, key="k1").content == first.content
     assert after.create(event | {"channelId": 105}).json()["doc"]["id"] > first.json()["doc"]["id"]
-    assert after.http.get("/api/public/v1/channels", headers=after.as_key("sandbox-key-reader")).status_code == 401
+    assert after.get("channels", "sandbox-key-reader").status_code == 401
 
 
 def test_another_secret_for_the_default_key_replaces_the_old_one(open_bench: Open, tmp_path: Path) -> None:
     open_bench(state=tmp_path, secret="old-secret").close()
     bench = open_bench(state=tmp_path, secret="new-secret")
-    statuses = [
-        bench.http.get("/api/public/v1/channels", headers=bench.as_key(key)).status_code for key in ("old-secret", "new-secret")
-    ]
-    assert statuses == [401, 200]
+    assert [bench.get("channels", key).status_code for key in ("old-secret", "new-secret")] == [401, 200]
 
 
 def test_two_sandboxes_cannot_share_a_state_folder(open_bench: Open, tmp_path: Path) -> None:
@@ -110,7 +106,7 @@ def test_two_sandboxes_cannot_share_a_state_folder(open_bench: Open, tmp_path: P
         open_bench(state=tmp_path)
 
 
-def test_an_address_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_an_address_that_is_taken_is_an_error(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
         serve(Address("127.0.0.1", taken.getsockname()[1]), tmp_path, Switches())
 
@@ -132,16 +128,14 @@ def test_faults_are_the_same_in_every_run_and_a_retry_gets_past_them(event: Even
     assert {201, 500} <= set(runs[0])
 
 
-def test_a_client_that_leaves_before_its_body_is_whole_harms_nobody(event: Event) -> None:
+def test_a_client_that_leaves_before_its_body_is_whole_does_no_harm(event: Event) -> None:
     lines = ("POST /api/public/v1/events HTTP/1.1", "Host: x", "Authorization: Bearer k", "Content-Type: application/json")
     head = "\r\n".join((*lines, "Content-Length: 99", "", "{")).encode()
     with running(None, Switches(), "k") as announced, opened(announced.base_url) as http:
         host, port = announced.base_url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as connection:
             connection.sendall(head)
-        answer = http.post(EVENTS, json=event, headers={"Authorization": "Bearer k"})
-        requests = http.get("/_sandbox/requests").json()["requests"]
-    assert answer.status_code == 201
-    outcomes = [one["outcome"] for one in requests]
+        assert http.post(EVENTS, json=event, headers={"Authorization": "Bearer k"}).status_code == 201
+        outcomes = [one["outcome"] for one in http.get("/_sandbox/requests").json()["requests"]]
     assert outcomes.count("created") == 1
     assert set(outcomes) <= {"created", "refused"}

@@ -26,16 +26,11 @@ def test_every_switch_can_be_read_back_as_it_is_written() -> None:
     [
         ("latency=20", "did you mean `latency_ms`?"),
         ("latency_ms", "has no value"),
-        ("latency_ms=", "a whole number from 0"),
-        ("latency_ms=-1", "a whole number from 0"),
-        ("latency_ms=1.5", "a whole number from 0"),
-        ("latency_ms=٣", "a whole number from 0"),
+        *((f"latency_ms={text}", "a whole number from 0") for text in ("", "-1", "1.5", "٣")),
         ("fault_per_mille=1001", "from 0 to 1000"),
-        ("success_status=202", "one of `201`, `200`"),
+        ("success_status=202", "one of `200`, `201`"),
         ("retry_after=second", "did you mean `seconds`?"),
-        ("rate_events=50", "`off` or a rate"),
-        ("rate_events=0/s", "`off` or a rate"),
-        ("rate_events=5/d", "`off` or a rate"),
+        *((f"rate_events={text}", "`off` or a rate") for text in ("50", "0/s", "5/d")),
         ("faults=reset+rset", "did you mean `reset`?"),
         ("faults=", "one or several"),
     ],
@@ -43,10 +38,10 @@ def test_every_switch_can_be_read_back_as_it_is_written() -> None:
 def test_a_word_that_is_no_switch_is_refused_with_what_would_be(word: str, says: str) -> None:
     with pytest.raises(SwitchError) as refused:
         parse_switches([word])
-    assert says in str(refused.value).replace("`200`, `201`", "`201`, `200`")
+    assert says in str(refused.value)
 
 
-def test_all_wrong_words_are_told_at_once() -> None:
+def test_all_wrong_words_are_named_at_once() -> None:
     with pytest.raises(SwitchError) as refused:
         parse_switches(["a=1", "latency_ms=20", "b=2"])
     assert len(refused.value.problems) == 2

@@ -1,18 +1,20 @@
-"""A file that is as it was: known again without a row of it, and read all the same where a row may come to something else."""
+"""A file that is as it was, or was exported anew: known again without its rows, and read where they may say something else."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import pytest
-from file_desks import BRAKES, Desk, Feed, write_rows
+from file_desks import BRAKES, COLUMNS, Cells, Desk, Feed, write_rows
 from unit.state.world import World
 
 from connectors.sources.contract import Clock
 from connectors.sources.files.choice import take_snapshot
+from mappings.compiler.mapper import RowMapper
+from mappings.outcome import RowOutcome, SourceRow
 from pipelines.run.options import RunOptions
 from state.ledger.choices import Instruction, Option
 
@@ -20,9 +22,9 @@ ROWS = [("a", "one", "", "x", ""), ("b", "two", "", "x", ""), ("c", "", "", "", 
 CANCELLED = Feed(rows="{cancelled: {column: STATE, equals: off}}")
 
 
-def delivered(world: World, folder: Path, feed: Feed | None = None) -> Desk:
-    """A feed of two rows that were delivered and one that is rejected."""
-    write_rows(folder, ROWS)
+def delivered(world: World, folder: Path, feed: Feed | None = None, rows: Sequence[Cells] = ROWS) -> Desk:
+    """A feed whose rows were delivered; two of `ROWS`, whose third is rejected."""
+    write_rows(folder, rows)
     desk = Desk(world, folder, feed=feed or Feed())
     desk.stage()
     desk.publish()
@@ -220,3 +222,83 @@ def test_a_change_that_a_person_has_set_aside_is_looked_at_in_every_run(desk: De
     desk.decide("a", Instruction(Option.IGNORE))
     assert desk.stage().report.account.drifted == 0
     assert not is_passed_over(desk)
+
+
+SIX = [(key, title, "", "x", "") for key, title in zip("abcdef", ("one", "two", "three", "four", "five", "six"), strict=True)]
+
+
+@dataclass(frozen=True)
+class Watched(RowMapper):
+    """A mapper that records where the rows stand that it maps."""
+
+    places: list[str] = field(default_factory=list)
+
+    def over(self, rows: Iterable[SourceRow]) -> Iterator[RowOutcome]:
+        return RowMapper.over(self, map(self._noted, rows))
+
+    def _noted(self, row: SourceRow) -> SourceRow:
+        self.places.append(row.location.place)
+        return row
+
+
+@pytest.fixture
+def six(world: World, tmp_path: Path) -> Desk:
+    """A feed of six rows, all delivered."""
+    return delivered(world, tmp_path, rows=SIX)
+
+
+def mapped_of(desk: Desk, rows: list[tuple[str, str, str, str, str]]) -> set[str]:
+    """Export these rows, run once, and return the places of the rows that were mapped."""
+    write_rows(desk.folder, rows)
+    return mapped(desk)
+
+
+def mapped(desk: Desk) -> set[str]:
+    watched: list[Watched] = []
+
+    def watch(mapper: RowMapper) -> RowMapper:
+        watched.append(Watched(**{each.name: getattr(mapper, each.name) for each in fields(mapper)}))
+        return watched[-1]
+
+    desk.watch = watch
+    account = desk.stage().report.account
+    assert account.imbalance() == 0
+    return set(watched[0].places)
+
+
+def test_only_rows_that_differ_are_mapped_and_they_keep_their_numbers(six: Desk) -> None:
+    assert mapped_of(six, [*SIX[:3], ("d", "other", "", "x", ""), *SIX[4:]]) == {"rows.csv:5"}
+
+
+def test_rows_in_another_order_are_as_they_were(six: Desk) -> None:
+    assert mapped_of(six, [*SIX[3:], ("g", "new", "", "x", ""), *SIX[:3]]) == {"rows.csv:5"}
+    assert mapped_of(six, SIX[::-1]) == set()
+
+
+def test_rows_that_swap_what_they_say_are_both_mapped(six: Desk) -> None:
+    rows = [("a", "two", "", "x", ""), ("b", "one", "", "x", ""), *SIX[2:]]
+    assert mapped_of(six, rows) == {"rows.csv:2", "rows.csv:3"}
+
+
+def test_a_decision_of_a_person_has_every_row_mapped_again(six: Desk) -> None:
+    write_rows(six.folder, [("a", "other", "", "x", ""), *SIX[1:]])
+    six.stage()
+    six.decide("a", Instruction(Option.IGNORE))
+    assert len(mapped_of(six, [*SIX[1:], ("a", "other", "", "x", "")])) == len(SIX)
+
+
+def test_columns_in_another_order_change_no_row(six: Desk) -> None:
+    lines = (",".join(row[::-1]) + "\n" for row in [COLUMNS, *SIX])
+    (six.folder / "rows.csv").write_text("".join(lines), encoding="utf-8")
+    assert mapped(six) == set()
+
+
+def test_rows_are_all_mapped_where_their_numbers_are_part_of_their_events(world: World, tmp_path: Path) -> None:
+    six = delivered(world, tmp_path, Feed(more="{meta: row, do: [to_text]}"), SIX)
+    assert len(mapped_of(six, SIX[::-1])) == len(SIX)
+
+
+def test_rows_after_cells_of_several_lines_keep_their_numbers(six: Desk) -> None:
+    rows = [("g", "two\nlines", "", "x", ""), *SIX[:2], ("h", "new", "", "x", ""), *SIX[2:]]
+    assert mapped_of(six, rows) == {"rows.csv:2", "rows.csv:6"}
+    assert mapped_of(six, rows[::-1]) == {"rows.csv:6", "rows.csv:9"}

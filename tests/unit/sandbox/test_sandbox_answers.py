@@ -1,0 +1,257 @@
+"""The routes that list, the page of the contract and its drift, and rate limits: how they count and when to come back."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.sandbox.bench import Bench, Event, Open, refusal
+
+from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
+from sandbox.switches import Rate
+
+PAGE = "/api/developer/openapi/public-api-v1"
+
+
+def _contract(bench: Bench) -> dict[str, Any]:
+    answer = bench.http.get(PAGE)
+    assert answer.headers["content-type"].startswith("application/yaml")
+    document: dict[str, Any] = yaml.safe_load(answer.text)
+    return document
+
+
+def test_channels_come_in_the_full_envelope_in_pages_and_without_those_of_other_owners(bench: Bench) -> None:
+    docs = bench.get("channels").json()["docs"]
+    assert [set(doc) for doc in docs] == [{"id", "name", "slug"}] * 4
+    assert "members-only" not in {doc["slug"] for doc in docs}
+    page = bench.get("channels", page=2, limit=3).json()
+    assert [doc["slug"] for doc in page.pop("docs")] == ["kids-workshops"]
+    assert page == {"page": 2, "limit": 3, "totalDocs": 4, "totalPages": 2, "hasNextPage": False, "hasPrevPage": True}
+    beyond = bench.get("channels", page=9)
+    assert (beyond.status_code, beyond.json()["docs"]) == (200, [])
+
+
+@pytest.mark.parametrize("route", ["channels", "events"])
+def test_the_limit_is_capped_at_100(bench: Bench, route: str) -> None:
+    assert bench.get(route, limit=500).json()["limit"] == 100
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=-1", "limit=ten", "page=0", "page=1.5", "page=", "page=٣"])
+def test_a_page_or_limit_that_is_no_whole_number_is_refused_by_its_name(bench: Bench, query: str) -> None:
+    answer = bench.get(f"channels?{query}")
+    assert refusal(answer) == (400, "invalid_request")
+    assert answer.json()["error"]["details"]["field"] == query.partition("=")[0]
+
+
+def test_classifications_have_a_version_in_date_form_and_need_no_key(bench: Bench) -> None:
+    del bench.http.headers["Authorization"]
+    found = bench.get("classifications").json()
+    assert [len(part) for part in found["version"].split("-")] == [4, 2, 2]
+    assert {"music", "workshop", "culture"} <= {doc["slug"] for doc in found["docs"]}
+    assert all(set(doc) == {"slug", "name", "description"} for doc in found["docs"])
+
+
+def test_events_are_listed_in_the_minimal_envelope_newest_first(bench: Bench, event: Event) -> None:
+    for title in ("one", "two", "three"):
+        bench.create(event | {"title": title})
+    page = bench.get("events", limit=2).json()
+    assert [doc["title"] for doc in page.pop("docs")] == ["three", "two"]
+    assert page == {"totalDocs": 3, "limit": 2, "page": 1}
+
+
+def test_event_items_may_be_full_and_oldest_first(open_bench: Open, event: Event) -> None:
+    bench = open_bench("event_items=full", "event_order=oldest", "created_doc=full")
+    created = bench.create(event | {"note": "kept"}).json()["doc"]
+    bench.create(event | {"title": "later"})
+    first = bench.get("events").json()["docs"][0]
+    assert first == created
+    assert first.items() >= (event | {"note": "kept"}).items()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "expected"),
+    [
+        ("GET", "nothing", (404, "not_found")),
+        ("GET", "events/", (404, "not_found")),
+        ("GET", "events/100001", (404, "not_found")),
+        ("DELETE", "events", (405, "invalid_request")),
+        ("POST", "channels", (405, "invalid_request")),
+    ],
+)
+def test_what_does_not_exist_is_refused_in_the_error_envelope(
+    bench: Bench, method: str, path: str, expected: tuple[int, str]
+) -> None:
+    answer = bench.http.request(method, f"/api/public/v1/{path}")
+    assert refusal(answer) == expected
+    assert (expected[0] == 405) == ("allow" in answer.headers)
+
+
+def test_the_openapi_page_names_the_fields_that_are_required(bench: Bench, event: Event) -> None:
+    schemas = _contract(bench)["components"]["schemas"]
+    required = set(schemas["EventCreate"]["required"])
+    for name in event.keys() | required:
+        answer = bench.create({field: value for field, value in event.items() if field != name})
+        assert (answer.status_code == 400) == (name in required), name
+    city = event["approxLocation"]["city"]
+    for name in city:
+        rest = {field: value for field, value in city.items() if field != name}
+        answer = bench.create(event | {"approxLocation": {"city": rest}})
+        assert (answer.status_code == 400) == (name in schemas["City"]["required"]), name
+
+
+def test_the_openapi_page_describes_every_route_and_every_reference_leads_somewhere(bench: Bench) -> None:
+    document = _contract(bench)
+    for path, methods in document["paths"].items():
+        for method in methods:
+            answer = bench.http.request(method, document["servers"][0]["url"] + path)
+            assert str(answer.status_code) in methods[method]["responses"], (method, path)
+    for outer, kind, name in re.findall(r'"\$ref": "#/(\w+)/(\w+)/(\w+)"', json.dumps(document)):
+        assert document[outer][kind][name]
+
+
+@pytest.mark.parametrize(
+    ("contract", "field", "issue"),
+    [
+        ("new_required_field", "organizer", "is required"),
+        ("renamed_field", "headline", "is required"),
+        ("shorter_titles", "title", "must not be longer than 40 characters"),
+    ],
+)
+def test_a_drifted_contract_is_on_the_page_and_in_force(
+    bench: Bench, event: Event, contract: str, field: str, issue: str
+) -> None:
+    long = event | {"title": "A title of more than forty characters, all told"}
+    assert bench.create(long).status_code == 201
+    bench.switch(contract=contract)
+    refused = bench.create(long)
+    assert refused.status_code == 400
+    assert refused.json()["error"]["details"] == {"field": field, "issue": issue}
+    schema = _contract(bench)["components"]["schemas"]["EventCreate"]
+    assert schema["properties"][field]["type"] == "string"
+    assert (field in schema["required"]) or schema["properties"]["title"]["maxLength"] == 40
+    assert bench.create(event | {"organizer": "The town", "headline": "Jazz"}).status_code == 201
+
+
+def test_the_page_alone_may_drift(bench: Bench, event: Event) -> None:
+    bench.switch(contract="new_required_field", contract_rules="as_specified")
+    assert "organizer" in _contract(bench)["components"]["schemas"]["EventCreate"]["required"]
+    assert bench.create(event).status_code == 201
+    bench.switch(contract="moved")
+    assert "url: /api/public/v2" in bench.http.get(PAGE).text
+    assert bench.create(event).status_code == 201
+
+
+def test_an_unchanged_page_is_not_sent_again(bench: Bench) -> None:
+    tag = bench.http.get(PAGE).headers["etag"]
+    again = bench.http.get(PAGE, headers={"If-None-Match": tag})
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    bench.switch(contract="renamed_field")
+    assert bench.http.get(PAGE, headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_there_may_be_a_web_page_or_nothing_in_its_place(bench: Bench) -> None:
+    bench.switch(contract_page="html")
+    assert "Sign in" in bench.http.get(PAGE).text
+    bench.switch(contract_page="absent")
+    assert bench.http.get(PAGE).json()["error"]["code"] == "not_found"
+
+
+def test_a_revised_list_of_classifications_is_in_force_at_once(bench: Bench, event: Event) -> None:
+    first = bench.get("classifications").json()
+    bench.switch(classification_list="revised")
+    revised = bench.get("classifications").json()
+    before, after = ({one["slug"] for one in listed["docs"]} for listed in (first, revised))
+    assert (before - after, after - before) == ({"workshop", "nightlife"}, {"workshops", "podcast"})
+    assert first["version"] < revised["version"]
+    assert bench.create(event | {"classifications": ["workshop"]}).status_code == 400
+    assert bench.create(event | {"classifications": ["workshops"]}).status_code == 201
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (("rate_events=2/s", "rate_burst=3"), [(0, [201, 201, 201, 429], "1"), (0.5, [201, 429], "1")]),
+        (("rate_events=2/m", "rate_kind=window"), [(59, [201, 201, 429], "1"), (1, [201, 201, 429], "60")]),
+        (("rate_events=2/m", "rate_kind=sliding"), [(0, [201], ""), (30, [201, 429], "30"), (30, [201, 429], "30")]),
+    ],
+    ids=[
+        "a bucket lets a burst through",
+        "a fixed window opens with the clock",
+        "a sliding window counts any stretch of a period",
+    ],
+)
+def test_a_limit_counts_as_switched(
+    open_bench: Open, event: Event, words: tuple[str, ...], steps: list[tuple[float, list[int], str]]
+) -> None:
+    bench = open_bench(*words)
+    for seconds, statuses, retry_after in steps:
+        bench.clock.now += seconds
+        answers = [bench.create(event) for _ in statuses]
+        assert [answer.status_code for answer in answers] == statuses
+        assert answers[-1].headers.get("retry-after", "") == retry_after
+    assert refusal(answers[-1]) == (429, "rate_limited")
+    assert len(bench.stored()) == sum(statuses.count(201) for _, statuses, _ in steps)
+
+
+def test_each_route_and_each_key_has_a_limit_of_its_own(open_bench: Open, event: Event) -> None:
+    bench = open_bench("rate_events=1/m", "rate_lists=1/m")
+    assert [bench.create(event).status_code for _ in range(2)] == [201, 429]
+    assert bench.create(event, **bench.as_key("sandbox-key-starter")).status_code == 201
+    for route in ("channels", "classifications", "events"):
+        assert [bench.get(route).status_code for _ in range(2)] == [200, 429], route
+
+
+@pytest.mark.parametrize(
+    ("style", "expected"),
+    [
+        ("seconds", ["3"]),
+        ("fraction", ["2.500"]),
+        ("absent", []),
+        ("garbage", ["soon"]),
+        ("negative", ["-1"]),
+        ("absurd", ["31536000"]),
+        ("several", ["0", "3"]),
+        *((style, None) for style in ("date", "rfc850_date", "asctime_date")),
+    ],
+)
+def test_retry_after_is_written_as_switched_and_a_date_is_never_too_early(
+    open_bench: Open, event: Event, style: str, expected: list[str] | None
+) -> None:
+    bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
+    bench.create(event)
+    written = bench.create(event).headers.get_list("retry-after")
+    if expected is None:
+        (date,) = written
+        assert parsedate_to_datetime(date).replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
+    else:
+        assert written == expected
+
+
+def test_what_is_left_may_be_shown_beside_every_answer(open_bench: Open, event: Event) -> None:
+    bench = open_bench("rate_events=2/m", "rate_kind=window", "rate_headers=x-ratelimit")
+    assert [bench.create(event).headers["x-ratelimit-remaining"] for _ in range(3)] == ["1", "0", "0"]
+    bench.switch(rate_headers="ratelimit")
+    assert bench.create(event).headers["ratelimit"].startswith('"default";r=0;t=')
+
+
+RATES = st.builds(Rate, st.integers(1, 50), st.sampled_from(["s", "m"]))
+METERS = st.builds(FixedWindow, RATES) | st.builds(SlidingWindow, RATES) | st.builds(TokenBucket, RATES, st.integers(1, 20))
+
+
+@given(meter=METERS, gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60))
+def test_a_caller_that_waits_as_long_as_asked_is_admitted(meter: Meter, gaps: list[float]) -> None:
+    now = 1_800_000_000.0
+    for gap in gaps:
+        now += gap
+        wait_s = meter.take(now)
+        if wait_s > 0:
+            now += wait_s + 1e-6
+            assert meter.take(now) == 0

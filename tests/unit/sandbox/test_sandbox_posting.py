@@ -1,0 +1,285 @@
+"""What POST /events accepts, how it names what it does not, and what a used Idempotency-Key is answered."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from unit.sandbox.bench import EVENTS, Bench, Event, Open, refusal
+
+from sandbox.server import app_of
+from sandbox.service import Environment, open_sandbox
+from sandbox.switches import Switches
+
+CITY = "approxLocation.city"
+REFUSED = [
+    *(
+        ({name: ...}, name, "is required")
+        for name in ("channelId", "title", "startAt", "timezone", "classifications", "approxLocation")
+    ),
+    ({"channelId": None}, "channelId", "integer"),
+    ({"channelId": "101"}, "channelId", "integer"),
+    ({"channelId": True}, "channelId", "integer"),
+    ({"title": 7}, "title", "string"),
+    ({"title": " \t"}, "title", "blank"),
+    ({"title": "x" * 301}, "title", "300"),
+    ({"startAt": 1}, "startAt", "string"),
+    ({"startAt": "2026-05-01"}, "startAt", "offset"),
+    ({"startAt": "2026-05-01T19:30:00"}, "startAt", "offset"),
+    ({"startAt": "2026-05-01 19:30:00+02:00"}, "startAt", "offset"),
+    ({"startAt": "2026-05-01T19:30:00+0200"}, "startAt", "offset"),
+    ({"startAt": "2026-02-30T19:30:00+02:00"}, "startAt", "exists"),
+    ({"startAt": "2026-05-01T25:30:00+02:00"}, "startAt", "exists"),
+    ({"endAt": None}, "endAt", "string"),
+    ({"endAt": "2026-05-01T19:29:59+02:00"}, "endAt", "before"),
+    ({"timezone": "CEST/Warsaw"}, "timezone", "IANA"),
+    ({"timezone": "+02:00"}, "timezone", "IANA"),
+    ({"timezone": 2}, "timezone", "string"),
+    ({"status": "public"}, "status", "draft"),
+    ({"classifications": "music"}, "classifications", "array"),
+    ({"classifications": ["music", 3]}, "classifications", "array"),
+    ({"classifications": []}, "classifications", "at least one"),
+    ({"classifications": ["music", "polka"]}, "classifications", "polka"),
+    ({"approxLocation": "Kraków"}, "approxLocation", "object"),
+    ({"approxLocation": {}}, CITY, "required"),
+    ({"approxLocation": {"city": None}}, CITY, "object"),
+    ({"approxLocation": {"city": {"name": "Kraków"}}}, f"{CITY}.placeId", "required"),
+    ({"approxLocation": {"city": {"placeId": ""}}}, f"{CITY}.placeId", "blank"),
+    ({"approxLocation": {"city": {"placeId": "krk", "name": 1}}}, f"{CITY}.name", "string"),
+    ({"approxLocation": {"city": {"placeId": "krk", "countryCode": "pl"}}}, f"{CITY}.countryCode", "uppercase"),
+    ({"locationName": ["Piec Art"]}, "locationName", "string"),
+    ({"coverImage": "5001"}, "coverImage", "integer"),
+    ({"coverImage": 5001}, "coverImage", "5001"),
+    ({"coverImage": 2**63}, "coverImage", "media"),
+    ({"offers": {}}, "offers", "array"),
+    ({"offers": ["free"]}, "offers[0]", "object"),
+    ({"offers": [{}, {"name": 1}]}, "offers[1].name", "string"),
+    ({"offers": [{"url": "javascript:alert(1)"}]}, "offers[0].url", "http"),
+    ({"offers": [{"url": "https://"}]}, "offers[0].url", "http"),
+    ({"offers": [{"availability": "sold out"}]}, "offers[0].availability", "available"),
+    ({"offers": [{}] * 51}, "offers", "50"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "issue"), REFUSED)
+def test_a_field_that_is_wrong_or_missing_is_refused_by_its_path_with_the_issue(
+    bench: Bench, event: Event, change: Event, field: str, issue: str
+) -> None:
+    answer = bench.create({name: value for name, value in (event | change).items() if value is not ...})
+    assert refusal(answer) == (400, "invalid_request")
+    details = answer.json()["error"]["details"]
+    assert (details["field"], issue in details["issue"]) == (field, True)
+    assert bench.stored() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"startAt": "2026-05-01T17:30Z"},
+        {"startAt": "2026-05-01T19:30:00.123456789+02:00"},
+        {"endAt": "2026-05-01T17:30:00Z"},
+        {"timezone": "Asia/Kathmandu"},
+        {"timezone": "UTC"},
+        {"offers": []},
+        {"offers": [{}]},
+        {"approxLocation": {"city": {"placeId": "krk"}}},
+        {"description": {"anything": ["goes"]}},
+        {"title": "雪まつり ❄️ — «кириллица»"},
+    ],
+)
+def test_what_the_specification_allows_is_accepted_and_kept_as_it_came(bench: Bench, event: Event, change: Event) -> None:
+    answer = bench.create(event | change, **{"Content-Type": "application/json; charset=utf-8"})
+    assert answer.status_code == 201, answer.text
+    (stored,) = bench.stored()
+    assert stored["payload"] == event | change
+    assert answer.json() == {"doc": {"id": stored["id"], "title": stored["title"]}}
+
+
+JSON_TYPE = "application/json"
+
+
+@pytest.mark.parametrize(
+    ("content", "declared", "status", "issue"),
+    [
+        *((content, JSON_TYPE, 400, "JSON") for content in (b"", b"{", b"\xff{}", b'{"a": NaN}')),
+        *((content, JSON_TYPE, 400, "object") for content in (b"[]", b"null")),
+        *(
+            (b"{}", declared, 415, "")
+            for declared in ("", "text/plain", "application/x-www-form-urlencoded", "application/jsonx")
+        ),
+        (b"x" * 501, JSON_TYPE, 413, ""),
+        ([b"x" * 300, b"x" * 300], JSON_TYPE, 413, ""),
+    ],
+)
+def test_a_body_that_is_no_json_object_or_too_large_is_refused(
+    open_bench: Open, content: bytes | list[bytes], declared: str, status: int, issue: str
+) -> None:
+    answer = open_bench("max_body_bytes=500").http.post(EVENTS, content=content, headers={"Content-Type": declared})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, "invalid_request")
+    if issue:
+        details = answer.json()["error"]["details"]
+        assert (details["field"], issue in details["issue"]) == ("body", True)
+
+
+@pytest.mark.parametrize(
+    ("word", "change", "status"),
+    [
+        ("unknown_fields=refused", {"description": "x"}, 400),
+        ("unknown_fields=refused", {}, 201),
+        ("null_fields=omitted", {"endAt": None, "offers": None, "status": None, "coverImage": None, "locationName": None}, 201),
+        ("null_fields=omitted", {"title": None}, 400),
+        ("empty_classifications=accepted", {"classifications": []}, 201),
+        ("availability=any", {"offers": [{"availability": "sold out"}]}, 201),
+        ("max_title_chars=5", {"title": "longer"}, 400),
+        ("max_offers=0", {}, 400),
+    ],
+)
+def test_what_the_specification_leaves_open_is_a_switch(
+    open_bench: Open, event: Event, word: str, change: Event, status: int
+) -> None:
+    assert open_bench(word).create(event | change).status_code == status
+
+
+@pytest.mark.parametrize("default", ["draft", "published"])
+def test_an_event_without_a_status_gets_the_switched_one(open_bench: Open, event: Event, default: str) -> None:
+    bench = open_bench(f"default_status={default}", "success_status=200")
+    del event["status"]
+    assert bench.create(event).status_code == 200
+    assert bench.stored()[0]["status"] == default
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_value_of_any_field_makes_the_service_fail(bench: Bench, event: Event, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted({*event, "coverImage", "unknown"})))
+    answer = bench.create(event | {name: data.draw(JSON)})
+    assert answer.status_code in {201, 400, 403, 404}
+
+
+def test_the_same_request_again_gets_the_stored_answer_or_refusal_and_creates_nothing(bench: Bench, event: Event) -> None:
+    for payload, key, status in ((event, "k1", 201), (event | {"title": ""}, "k2", 400)):
+        first, second = bench.create(payload, key=key), bench.create(payload, key=key)
+        assert (first.status_code, first.content) == (status, second.content)
+    assert len(bench.stored()) == 1
+    assert [request["outcome"] for request in bench.requests()][:2] == ["created", "replayed"]
+    assert bench.create(event, key="k2").status_code == 409
+
+
+def test_another_body_under_a_used_key_is_a_conflict_or_given_the_first_ones_answer(bench: Bench, event: Event) -> None:
+    first, other = bench.create(event, key="k1"), event | {"title": "other"}
+    answer = bench.create(other, key="k1")
+    assert refusal(answer) == (409, "conflict")
+    bench.switch(idempotency_other_body="replay")
+    assert bench.create(other, key="k1").content == first.content
+    assert len(bench.stored()) == 1
+
+
+def test_a_key_counts_for_one_api_key_and_one_route(bench: Bench, event: Event) -> None:
+    bench.create(event, key="k1")
+    assert bench.create(event, key="k1", **bench.as_key("sandbox-key-starter")).status_code == 201
+    headers = {"Content-Type": "image/png", "Idempotency-Key": "k1"}
+    upload = bench.http.post("/api/public/v1/media", content=b"\x89PNG\r\n\x1a\n", headers=headers)
+    assert upload.status_code == 201
+    assert len(bench.stored()) == 2
+
+
+@pytest.mark.parametrize(("word", "second", "kept"), [("refuse", 409, 1), ("ignore", 201, 2)])
+def test_a_service_may_refuse_any_reuse_of_a_key_or_ignore_keys(
+    open_bench: Open, event: Event, word: str, second: int, kept: int
+) -> None:
+    bench = open_bench(f"idempotency={word}")
+    assert [bench.create(event, key="k1").status_code for _ in range(2)] == [201, second]
+    assert [stored["idempotencyKey"] for stored in bench.stored()] == ["k1"] * kept
+
+
+def test_a_key_is_forgotten_after_its_time(open_bench: Open, event: Event) -> None:
+    bench = open_bench("idempotency_memory_s=60")
+    bench.create(event, key="k1")
+    bench.clock.now += 59
+    bench.create(event, key="k1")
+    assert len(bench.stored()) == 1
+    bench.clock.now += 1
+    assert bench.create(event | {"title": "other"}, key="k1").status_code == 201
+    assert bench.create(event | {"title": "other"}, key="k1").status_code == 201
+    assert len(bench.stored()) == 2
+
+
+@pytest.mark.parametrize(("word", "refused", "denied"), [("none", 201, 201), ("validation", 409, 201), ("all", 409, 409)])
+def test_which_refusals_use_up_a_key_is_a_switch(open_bench: Open, event: Event, word: str, refused: int, denied: int) -> None:
+    bench = open_bench(f"stored_refusals={word}")
+    bench.create(event | {"title": ""}, key="refused")
+    assert bench.create(event, key="refused").status_code == refused
+    bench.create(event | {"channelId": 105}, key="denied")
+    assert bench.create(event, key="denied").status_code == denied
+
+
+def test_a_401_a_403_for_the_scope_and_a_429_never_use_up_a_key(open_bench: Open, event: Event) -> None:
+    bench = open_bench("rate_events=1/m", "stored_refusals=all")
+    bench.create(event, key="k1", Authorization="Bearer wrong")
+    bench.create(event)
+    assert bench.create(event, key="k1").status_code == 429
+    bench.clock.now += 60
+    assert bench.create(event, key="k1").status_code == 201
+
+
+@pytest.mark.parametrize(("key", "status"), [("x" * 20, 201), ("x" * 21, 400), (" ", 400)])
+def test_a_key_that_is_blank_or_too_long_is_refused(open_bench: Open, event: Event, key: str, status: int) -> None:
+    answer = open_bench("key_max_chars=20").create(event, key=key)
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.json()["error"]["details"]["field"] == "Idempotency-Key"
+
+
+def answers_to_two_at_once(event: Event, switches: Switches) -> list[httpx.Response]:
+    """Send one request, the same again while the first is in progress, and once more after it."""
+
+    async def scene() -> list[httpx.Response]:
+        arrived, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def sleep(_: float) -> None:
+            arrived.set()
+            await may_go_on.wait()
+
+        app = app_of(open_sandbox(None, switches, "secret", Environment(sleep=sleep)))
+        transport, headers = httpx.ASGITransport(app), {"Authorization": "Bearer secret", "Idempotency-Key": "k1"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
+            first = asyncio.create_task(http.post(EVENTS, json=event))
+            await arrived.wait()
+            second = await http.post(EVENTS, json=event)
+            may_go_on.set()
+            answers = [await first, second, await http.post(EVENTS, json=event)]
+        app.state.sandbox.close()
+        return answers
+
+    return asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("switches", "retry_after"),
+    [
+        (Switches(latency_ms=5), None),
+        (Switches(latency_ms=5, in_progress="retry_after", retry_after="fraction"), "0.200"),
+    ],
+    ids=["without a time", "with a time"],
+)
+def test_while_the_first_request_is_in_progress_the_second_is_a_conflict(
+    event: Event, switches: Switches, retry_after: str | None
+) -> None:
+    first, second, third = answers_to_two_at_once(event, switches)
+    assert (first.status_code, second.status_code, third.status_code) == (201, 409, 201)
+    assert first.content == third.content
+    assert second.headers.get("retry-after") == retry_after

@@ -346,7 +346,8 @@ def remembered(get: Getter, settle: Callable[[Any], Any], columns: frozenset[str
 class CompiledValue:
     """A compiled value: what gives it, of what kind, the column a person would look at, its text if it is constant.
 
-    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does.
+    `is_cell`: it is that column's raw text. `reads`: the columns whose cells alone decide it, None where more does. `refuses`:
+    it may be there and unusable, as far as the file says.
     """
 
     get: Getter
@@ -355,6 +356,7 @@ class CompiledValue:
     constant: str | None = None
     is_cell: bool = False
     reads: frozenset[str] | None = None
+    refuses: bool = True
 
     @property
     def is_constant(self) -> bool:
@@ -371,7 +373,7 @@ def combined(get: Getter, parts: Sequence[CompiledValue], flow: Flow | None = No
     """Return the value that a function makes of others."""
     flows = {part.flow for part in parts}
     common = flows.pop() if len(flows) == 1 else ANYTHING
-    return CompiledValue(get, flow or common, first_column(parts))
+    return CompiledValue(get, flow or common, first_column(parts), refuses=any(part.refuses for part in parts))
 
 
 _REPORTED = {"first_of", "choose", "at", "in_zone", "lookup", "join", "channel"}
@@ -444,7 +446,7 @@ class Compiler:
         """Return the value of a column's raw text."""
         self.columns.add(name)
         self._reads.add(name)
-        return CompiledValue(lambda row: nfc(row.cells.get(name, "")), Flow(Kind.TEXT), name, is_cell=True)
+        return CompiledValue(lambda row: nfc(row.cells.get(name, "")), Flow(Kind.TEXT), name, is_cell=True, refuses=False)
 
     def reference(self, name: str, spot: ValuePosition) -> CompiledValue:
         """Return a named value, computed once a row; compiled at its first use."""
@@ -482,20 +484,28 @@ class Compiler:
     def finish(self, value: Valued, source: CompiledValue, spot: ValuePosition, name: str = "") -> CompiledValue:
         """Pass what a value reads through its steps and the author's choices; what refuses a source is the step `name`."""
         compiled: list[CompiledStep] = []
-        flow, steps = source.flow, getattr(value, "do", ())
-        for position, step in enumerate(steps):
+        flow, refuses, steps = source.flow, source.refuses, getattr(value, "do", None)
+        for position, step in enumerate(steps or ()):
+            is_known = flow.kind is not Kind.ANY
+            refuses = refuses or step.leaves_refusals or (not is_known and step.policy is None)
             why = step.misfit(flow.kind)
-            if not why and step.takes not in (Kind.LIST, Kind.ANY, flow.kind) and flow.kind is not Kind.ANY:
+            if not why and is_known and step.takes not in (Kind.LIST, Kind.ANY, flow.kind):
                 why = f"it works on a {step.takes}, and would get a {flow.kind}"
             if why:
                 return self.misfit(spot.inner("do", position), f'the step "{step.name}" cannot be used here: {why}')
             one, flow = compile_step(step, flow, self.tables, spot.path, self.watch)
             compiled.append(one)
+            if step.on_error is not None and not step.refuses and is_known:
+                message = f'on_error never applies: the step "{step.name}" refuses nothing'
+                self.misfit(spot.inner("do", position, "on_error"), message, "leave it out")
+        if value.on_error is not None and not refuses:
+            hint = "leave it out" if steps else "on_empty says what becomes of nothing"
+            self.misfit(spot.inner("on_error"), "on_error never applies: nothing can refuse this value", hint)
         read: Getter | str = source.column if source.is_cell else source.get
         if source.is_cell and self.watch is not None:
             read = _watched(source.get, f"from {source.column}", spot.path, self.watch, is_step=False)
         get = stepped(read, tuple(compiled), self.policies(value, spot, source.column), name)
-        return CompiledValue(get, flow, source.column)
+        return CompiledValue(get, flow, source.column, refuses=refuses and (steps is None or value.on_error is None))
 
 
 def unknown_name(name: str) -> str:
@@ -511,7 +521,7 @@ def nothing(_row: RowState) -> Any:
 def constant(text: str) -> CompiledValue:
     """Return a value that is the same for every row."""
     text = nfc(text)
-    return CompiledValue(lambda _row: text, Flow(Kind.TEXT), constant=text)
+    return CompiledValue(lambda _row: text, Flow(Kind.TEXT), constant=text, refuses=False)
 
 
 def is_reference(text: str) -> bool:

@@ -41,6 +41,7 @@ from mappings.spec.values import Condition, TestName, Value
 from mappings.steps.lookups import part_missed, split_columns, table_finder
 from mappings.steps.step import Kind, short_enough, text_of
 from mappings.steps.zones import localiser
+from mappings.strict import UsePolicy
 from mappings.zones import EndOfDay, TimeOfDay, find_zone
 
 Check = Callable[[Any, RowState], bool]
@@ -193,7 +194,7 @@ def _from(compiler: Compiler, value: spec.From, spot: ValuePosition) -> Compiled
 def _items(compiler: Compiler, value: spec.Items, spot: ValuePosition) -> CompiledValue:
     parts = compiler.values(value.root, spot)
     items = combined(lambda row: present([part.get(row) for part in parts]), parts)
-    return replace(items, flow=Flow(items.flow.kind, is_list=True))
+    return replace(items, flow=Flow(items.flow.kind, is_list=True), refuses=True)
 
 
 def _meta(compiler: Compiler, value: spec.Meta, spot: ValuePosition) -> CompiledValue:
@@ -233,6 +234,9 @@ def _first_of(compiler: Compiler, value: spec.FirstOf, spot: ValuePosition) -> C
         found = (get(row) for get in getters)
         return next((one for one in found if one is not None), None)
 
+    if value.on_empty is not None and any(part.constant is not None for part in parts):
+        message = "on_empty never applies: one of these values is the same in every row"
+        compiler.misfit(spot.inner("on_empty"), message, "leave it out")
     return compiler.finish(value, combined(first, parts), spot)
 
 
@@ -255,7 +259,7 @@ def _choose(compiler: Compiler, value: spec.Choose, spot: ValuePosition) -> Comp
             return policies.apply(row, refusal) if refusal.is_final or not may_end_empty else policies.on_error(row, refusal)
         return found if may_end_empty or not is_empty(found) else policies.on_empty(row, required(chosen.column))
 
-    return replace(chosen, get=choose)
+    return replace(chosen, get=choose, refuses=True)
 
 
 def _table_value(compiler: Compiler, value: spec.TableValue, spot: ValuePosition) -> CompiledValue:
@@ -313,6 +317,9 @@ def _channel(compiler: Compiler, value: spec.ChannelValue, spot: ValuePosition) 
         channel_id = _find_channel(slug.constant, channels)
     except Refusal as refusal:
         return compiler.misfit(spot.inner("channel"), f'the key has no channel "{slug.constant}"', refusal.hint)
+    for key in ("on_empty", "on_error"):
+        if getattr(value, key) is not None:
+            compiler.misfit(spot.inner(key), f"{key} never applies: the channel is the same in every row", "leave it out")
     return CompiledValue(lambda _row: channel_id, _NUMBER)
 
 
@@ -547,6 +554,13 @@ def _compile_operand(compiler: Compiler, value: Value, spot: ValuePosition, want
         return CompiledValue(lambda _row: constant, Flow(wanted.kinds[0]), compiled.column)
     if compiled.flow.is_list or compiled.flow.kind not in wanted.kinds:
         return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", wanted.hint)
+    for key in ("on_empty", "on_error"):
+        policy = getattr(value, key, None)
+        if wanted.read is not None and isinstance(policy, UsePolicy):
+            try:  # what stands in is the file's own text, and must be readable as well
+                wanted.read(policy.use if isinstance(policy.use, str) else "")
+            except Refusal:
+                compiler.misfit(spot.inner(key), f'"{policy.use}" cannot stand in here', wanted.hint)
     return compiled
 
 

@@ -17,7 +17,7 @@ from mappings.strict import Pattern, Text, Texts, mistake
 _without_accents = normaliser(("accents", "case"))
 
 
-class Split(Step, name="split", family=Family.LISTS, gives=Kind.LIST):
+class Split(Step, name="split", family=Family.LISTS, gives=Kind.LIST, refuses=False):
     """Cut a text at every separator; the parts are trimmed, empty ones are dropped unless they keep other lists in step.
 
     Examples:
@@ -67,7 +67,7 @@ class Nth(Step, name="nth", family=Family.LISTS, takes=Kind.LIST, gives=Kind.ANY
             raise Refusal(ReasonCode.BAD_TEXT, f"part {self.position} is asked for, and there are {len(parts)}") from None
 
 
-@plain_step("first", Family.LISTS, takes=Kind.LIST, gives=Kind.ANY)
+@plain_step("first", Family.LISTS, takes=Kind.LIST, gives=Kind.ANY, refuses=False)
 def first(parts: list[Any]) -> Any:
     """Take the first part of a list; an empty list gives an empty value.
 
@@ -77,7 +77,7 @@ def first(parts: list[Any]) -> Any:
     return parts[0] if parts else ""
 
 
-@plain_step("last", Family.LISTS, takes=Kind.LIST, gives=Kind.ANY)
+@plain_step("last", Family.LISTS, takes=Kind.LIST, gives=Kind.ANY, refuses=False)
 def last(parts: list[Any]) -> Any:
     """Take the last part of a list; an empty list gives an empty value.
 
@@ -87,7 +87,7 @@ def last(parts: list[Any]) -> Any:
     return parts[-1] if parts else ""
 
 
-class JoinParts(Step, name="join", family=Family.LISTS, takes=Kind.LIST):
+class JoinParts(Step, name="join", family=Family.LISTS, takes=Kind.LIST, refuses=False):
     """Put the parts of a list together, with a text between them.
 
     Examples:
@@ -118,7 +118,7 @@ class Span(Step):
         return itemgetter(slice(start, end or None))
 
 
-class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind.LIST):
+class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False):
     """Keep only some parts of a list, counted from 1; negative numbers count from the end.
 
     Examples:
@@ -130,7 +130,7 @@ class Slice(Span, name="slice", family=Family.LISTS, takes=Kind.LIST, gives=Kind
     last: int | None = Field(default=None, alias="to", ge=-1000, le=1000, description="The last one (default: the end).")
 
 
-class Characters(Span, name="characters", family=Family.TEXT):
+class Characters(Span, name="characters", family=Family.TEXT, refuses=False):
     """Keep only some of a text's characters, counted from 1; negative numbers count from the end.
 
     Examples:
@@ -143,7 +143,7 @@ class Characters(Span, name="characters", family=Family.TEXT):
     last: int | None = Field(default=None, alias="to", ge=-100_000, le=100_000, description="The last one (default: the end).")
 
 
-@plain_step("count", Family.LISTS, takes=Kind.LIST, gives=Kind.NUMBER)
+@plain_step("count", Family.LISTS, takes=Kind.LIST, gives=Kind.NUMBER, refuses=False)
 def count(parts: list[Any]) -> int:
     """Count the parts of a list.
 
@@ -153,7 +153,7 @@ def count(parts: list[Any]) -> int:
     return len(parts)
 
 
-@plain_step("sort", Family.LISTS, takes=Kind.LIST, gives=Kind.LIST)
+@plain_step("sort", Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False)
 def sort(parts: list[Any]) -> list[Any]:
     """Put the parts of a list in order; capitals and accents do not count.
 
@@ -163,7 +163,7 @@ def sort(parts: list[Any]) -> list[Any]:
     return sorted(parts, key=lambda part: (_without_accents(text_of(part)), text_of(part)))
 
 
-@plain_step("unique", Family.LISTS, takes=Kind.LIST, gives=Kind.LIST)
+@plain_step("unique", Family.LISTS, takes=Kind.LIST, gives=Kind.LIST, refuses=False)
 def unique(parts: list[Any]) -> list[Any]:
     """Drop the parts that already stand earlier in the list.
 

@@ -231,6 +231,11 @@ class _Lookup(Step):
         return self.on_error if self.on_miss is None or self.on_miss == "keep" else self.on_miss
 
     @property
+    def leaves_refusals(self) -> bool:
+        """What a list does not know may be kept."""
+        return self.policy is None and not self.keeps
+
+    @property
     def keeps(self) -> bool:
         """Whether a value that is not in the list stays as it is."""
         return self.on_miss == "keep"

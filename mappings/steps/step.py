@@ -86,19 +86,20 @@ class StepExample:
 class Step(Strict):
     """The base of all steps. A text step that meets a list works on each of its items.
 
-    The class line has the step's name and family, the kinds that it takes and gives, and the kind of the items of a list that it
-    gives (`lists`). The docstring ends with its examples, one a line, as `{step: parameter}: "what goes in" -> "what comes out"`
-    in JSON, or the code of a refusal. What it does is its `apply`; or, where something can be prepared once, its `function`; or,
-    if it reads lookup files, its `compile`.
+    The class line has the step's name and family, the kinds that it takes and gives, the kind of the items of a list that it
+    gives (`lists`), and whether it may refuse a value of the kind that it takes. The docstring ends with its examples, one a
+    line, as `{step: parameter}: "what goes in" -> "what comes out"` in JSON, or the code of a refusal. What it does is its
+    `apply`; or, where something can be prepared once, its `function`; or, if it reads lookup files, its `compile`.
     """
 
     name: ClassVar[str]
     takes: ClassVar[Kind] = Kind.TEXT
     gives: ClassVar[Kind] = Kind.TEXT
     lists: ClassVar[Kind] = Kind.TEXT
+    refuses: ClassVar[bool] = True
     examples: ClassVar[tuple[StepExample, ...]]
 
-    def __init_subclass__(
+    def __init_subclass__(  # noqa: PLR0913 - the words of a class line
         cls,
         *,
         name: str = "",
@@ -106,10 +107,11 @@ class Step(Strict):
         takes: Kind = Kind.TEXT,
         gives: Kind = Kind.TEXT,
         lists: Kind = Kind.TEXT,
+        refuses: bool = True,
         apply: Run | None = None,
     ) -> None:
         super().__init_subclass__()
-        cls.name, cls.takes, cls.gives, cls.lists = name, takes, gives, lists
+        cls.name, cls.takes, cls.gives, cls.lists, cls.refuses = name, takes, gives, lists, refuses
         if apply is not None:
             cls.apply = staticmethod(apply)  # type: ignore[method-assign, assignment] # a step without parameters
         if family is not None:
@@ -166,6 +168,11 @@ class Step(Strict):
         return self.on_error
 
     @property
+    def leaves_refusals(self) -> bool:
+        """Whether the policy of the value decides about a value that this step refuses."""
+        return self.refuses and self.policy is None
+
+    @property
     def works_on_empty(self) -> bool:
         """Whether it has a result for an empty value."""
         return False
@@ -176,16 +183,19 @@ def _parse_example(text: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def plain_step(name: str, family: Family, *, takes: Kind = Kind.TEXT, gives: Kind = Kind.TEXT) -> Callable[[_Plain], _Plain]:
+def plain_step(
+    name: str, family: Family, *, takes: Kind = Kind.TEXT, gives: Kind = Kind.TEXT, refuses: bool = True
+) -> Callable[[_Plain], _Plain]:
     """Declare a function as a step without parameters; its docstring is that of the step."""
 
     def declare(function: _Plain) -> _Plain:
+        kinds = {"takes": takes, "gives": gives, "refuses": refuses}
         create_model(
             name.title().replace("_", ""),
             __base__=Step,
             __doc__=function.__doc__,
             __module__=function.__module__,
-            __cls_kwargs__={"name": name, "family": family, "takes": takes, "gives": gives, "apply": function},
+            __cls_kwargs__={"name": name, "family": family, "apply": function, **kinds},
             switch=(Switch, Field(default=True, alias=name)),
         )
         return function

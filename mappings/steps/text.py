@@ -36,7 +36,7 @@ _LONGEST_MARKDOWN = 50_000
 _MANY_LINES = re.compile(r"(?<![^\S\n])[^\S\n]*+\n\s*")
 
 
-@plain_step("trim", Family.TEXT)
+@plain_step("trim", Family.TEXT, refuses=False)
 def trim(text: str) -> str:
     r"""Remove white space of every kind (also no-break and zero-width) from both ends.
 
@@ -46,7 +46,7 @@ def trim(text: str) -> str:
     return text.strip(SPACES)
 
 
-@plain_step("collapse", Family.TEXT)
+@plain_step("collapse", Family.TEXT, refuses=False)
 def collapse(text: str) -> str:
     r"""Turn every run of white space, line ends included, into one space, and trim.
 
@@ -60,7 +60,7 @@ def collapse(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-class Newlines(Step, name="newlines", family=Family.TEXT):
+class Newlines(Step, name="newlines", family=Family.TEXT, refuses=False):
     r"""Replace every line end (with the space around it) by a text.
 
     Examples:
@@ -74,7 +74,7 @@ class Newlines(Step, name="newlines", family=Family.TEXT):
         return lambda text: _LINES.sub(by, text.strip(SPACES))
 
 
-class StripPrefix(Step, name="strip_prefix", family=Family.TEXT):
+class StripPrefix(Step, name="strip_prefix", family=Family.TEXT, refuses=False):
     """Remove the first of these texts that the value begins with.
 
     Examples:
@@ -87,7 +87,7 @@ class StripPrefix(Step, name="strip_prefix", family=Family.TEXT):
         return next((text.removeprefix(prefix) for prefix in self.prefixes if text.startswith(prefix)), text)
 
 
-class StripSuffix(Step, name="strip_suffix", family=Family.TEXT):
+class StripSuffix(Step, name="strip_suffix", family=Family.TEXT, refuses=False):
     """Remove the first of these texts that the value ends with.
 
     Examples:
@@ -100,7 +100,7 @@ class StripSuffix(Step, name="strip_suffix", family=Family.TEXT):
         return next((text.removesuffix(suffix) for suffix in self.suffixes if text.endswith(suffix)), text)
 
 
-@plain_step("strip_control", Family.TEXT)
+@plain_step("strip_control", Family.TEXT, refuses=False)
 def strip_control(text: str) -> str:
     r"""Remove control characters, except tab and line ends.
 
@@ -110,7 +110,7 @@ def strip_control(text: str) -> str:
     return _CONTROLS.sub("", text)
 
 
-class Replace(Step, name="replace", family=Family.TEXT):
+class Replace(Step, name="replace", family=Family.TEXT, refuses=False):
     """Replace every occurrence of a text by another.
 
     Examples:
@@ -124,7 +124,7 @@ class Replace(Step, name="replace", family=Family.TEXT):
         return text.replace(self.old, self.new)
 
 
-class Truncate(Step, name="truncate", family=Family.TEXT):
+class Truncate(Step, name="truncate", family=Family.TEXT, refuses=False):
     """Shorten to at most so many characters, at a word's end where there is one, with an ellipsis.
 
     Examples:
@@ -143,7 +143,7 @@ class Truncate(Step, name="truncate", family=Family.TEXT):
         return (whole_words.rstrip(" ,;:-–") + self.ellipsis)[: self.length]
 
 
-class Default(Step, name="default", family=Family.TEXT):
+class Default(Step, name="default", family=Family.TEXT, refuses=False):
     """Use this text where the value is empty by now.
 
     Examples:
@@ -162,7 +162,7 @@ class Default(Step, name="default", family=Family.TEXT):
         return True
 
 
-class EmptyIf(Step, name="empty_if", family=Family.TEXT):
+class EmptyIf(Step, name="empty_if", family=Family.TEXT, refuses=False):
     """Take these texts for an empty value: how this partner writes that there is nothing.
 
     Examples:
@@ -180,8 +180,7 @@ class EmptyIf(Step, name="empty_if", family=Family.TEXT):
         return lambda text: "" if same(text) in empty else text
 
 
-@plain_step("fix_mojibake", Family.TEXT)
-def mend_mojibake(text: str) -> str:
+class FixMojibake(Step, name="fix_mojibake", family=Family.TEXT):
     """Undo UTF-8 that was read as windows-1252, up to three times over.
 
     Only a text that becomes UTF-8 as a whole is changed; any other is left as it is. A row whose text was changed is
@@ -191,10 +190,19 @@ def mend_mojibake(text: str) -> str:
         fix_mojibake: "St. Patrickâ€™s CafÃ©" -> "St. Patrick’s Café"
         fix_mojibake: "«CAFÉ»" -> "«CAFÉ»"
     """
-    fixed = fix_mojibake(text)
-    if fixed is not text:
-        raise Repair(fixed, "save the file in the encoding that is agreed for it")
-    return text
+
+    switch: Switch = Field(default=True, alias="fix_mojibake")
+
+    @property
+    def leaves_refusals(self) -> bool:
+        """A text that was changed is used, unless the step itself says otherwise."""
+        return False
+
+    def apply(self, text: str) -> str:
+        fixed = fix_mojibake(text)
+        if fixed is not text:
+            raise Repair(fixed, "save the file in the encoding that is agreed for it")
+        return text
 
 
 def fix_mojibake(text: str) -> str:
@@ -209,7 +217,7 @@ def fix_mojibake(text: str) -> str:
     return text
 
 
-class Prefix(Step, name="prefix", family=Family.TEXT):
+class Prefix(Step, name="prefix", family=Family.TEXT, refuses=False):
     """Put a text before the value, unless it begins with it already.
 
     Examples:
@@ -223,7 +231,7 @@ class Prefix(Step, name="prefix", family=Family.TEXT):
         return text if text.startswith(self.text) else self.text + text
 
 
-class Suffix(Step, name="suffix", family=Family.TEXT):
+class Suffix(Step, name="suffix", family=Family.TEXT, refuses=False):
     """Put a text after the value, unless it ends with it already.
 
     Examples:
@@ -236,7 +244,7 @@ class Suffix(Step, name="suffix", family=Family.TEXT):
         return text if text.endswith(self.text) else text + self.text
 
 
-class Pad(Step, name="pad", family=Family.TEXT):
+class Pad(Step, name="pad", family=Family.TEXT, refuses=False):
     """Fill a text up to so many characters, from the left: the zeros that a spreadsheet has taken off an identifier.
 
     Examples:
@@ -287,7 +295,7 @@ class Length(Step, name="length", family=Family.TEXT):
         raise Refusal(code, f"{wanted} characters would be accepted, and there are {len(text)}")
 
 
-@plain_step("html_unescape", Family.MARKUP)
+@plain_step("html_unescape", Family.MARKUP, refuses=False)
 def unescape(text: str) -> str:
     """Undo HTML's character references, however many times over they were escaped.
 
@@ -307,7 +315,7 @@ def unescape(text: str) -> str:
     return text
 
 
-@plain_step("html_to_text", Family.MARKUP)
+@plain_step("html_to_text", Family.MARKUP, refuses=False)
 def html_to_text(text: str) -> str:
     r"""Keep the words of an HTML text: tags, scripts and comments go, paragraphs become lines.
 
@@ -343,7 +351,7 @@ def _markdown_renderer() -> Callable[[str], str]:
     return MarkdownIt("commonmark").render
 
 
-class Unescape(Step, name="unescape", family=Family.MARKUP):
+class Unescape(Step, name="unescape", family=Family.MARKUP, refuses=False):
     r"""Undo one more way of writing characters that another program would misread.
 
     `percent`: as in web addresses; `backslash`: as in JSON and calendars. What is no escape stays as it is.
@@ -365,7 +373,7 @@ def _unescaped(escape: re.Match[str]) -> str:
     return _LETTERS.get(escape[2], escape[2])
 
 
-class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN):
+class Part(Step, name="part", family=Family.KINDS, takes=Kind.OBJECT, gives=Kind.UNKNOWN, refuses=False):
     """Take one part of what a lookup or a price has found.
 
     Examples:
@@ -404,7 +412,7 @@ class _Case(Step):
         return (text.translate(_TO_UPPER) if self.locale else text).upper()
 
 
-class Lower(_Case, name="lower", family=Family.LETTERS):
+class Lower(_Case, name="lower", family=Family.LETTERS, refuses=False):
     """Write in lower case.
 
     Examples:
@@ -418,7 +426,7 @@ class Lower(_Case, name="lower", family=Family.LETTERS):
         return self.lowered if self.locale else str.lower
 
 
-class Upper(_Case, name="upper", family=Family.LETTERS):
+class Upper(_Case, name="upper", family=Family.LETTERS, refuses=False):
     """Write in upper case.
 
     Examples:
@@ -432,7 +440,7 @@ class Upper(_Case, name="upper", family=Family.LETTERS):
         return self.uppered if self.locale else str.upper
 
 
-class Title(_Case, name="title", family=Family.LETTERS):
+class Title(_Case, name="title", family=Family.LETTERS, refuses=False):
     """Begin every word with a capital, the rest in lower case; apostrophes do not begin a word.
 
     Examples:
@@ -449,7 +457,7 @@ class Title(_Case, name="title", family=Family.LETTERS):
         return self.uppered(word[0][0]) + self.lowered(word[0][1:]) if self.locale else word[0].capitalize()
 
 
-class Sentence(_Case, name="sentence", family=Family.LETTERS):
+class Sentence(_Case, name="sentence", family=Family.LETTERS, refuses=False):
     """Begin every sentence with a capital, the rest in lower case: for texts that are written in capitals throughout.
 
     Examples:
@@ -462,7 +470,7 @@ class Sentence(_Case, name="sentence", family=Family.LETTERS):
         return _BEGINNING.sub(lambda found: self.uppered(found[0]), self.lowered(text))
 
 
-class StripChars(Step, name="strip_chars", family=Family.LETTERS):
+class StripChars(Step, name="strip_chars", family=Family.LETTERS, refuses=False):
     """Remove these characters from both ends of a text, as often as they stand there.
 
     Examples:
@@ -475,7 +483,7 @@ class StripChars(Step, name="strip_chars", family=Family.LETTERS):
         return text.strip(self.chars)
 
 
-class MapCharacters(Step, name="map_characters", family=Family.LETTERS):
+class MapCharacters(Step, name="map_characters", family=Family.LETTERS, refuses=False):
     r"""Replace single characters wherever they stand; one that becomes nothing is removed.
 
     Examples:
@@ -496,7 +504,7 @@ class MapCharacters(Step, name="map_characters", family=Family.LETTERS):
         return lambda text: text.translate(table)
 
 
-class Normalize(Step, name="normalize", family=Family.LETTERS):
+class Normalize(Step, name="normalize", family=Family.LETTERS, refuses=False):
     """Bring a text to a Unicode form: NFKC also replaces full-width letters, ligatures and circled digits by plain ones.
 
     Examples:
@@ -531,7 +539,7 @@ class Slugify(Step, name="slugify", family=Family.LETTERS):
         return slug
 
 
-class Hash(Step, name="hash", family=Family.LETTERS):
+class Hash(Step, name="hash", family=Family.LETTERS, refuses=False):
     """Digest a text to so many hexadecimal digits: a short name for a long text, the same on every machine and for ever.
 
     Examples:

@@ -31,7 +31,7 @@ _TRAILING = ".,;:!?)]}»”’"
 _LONGEST = 4000
 
 
-@plain_step("encode_spaces", Family.ADDRESSES)
+@plain_step("encode_spaces", Family.ADDRESSES, refuses=False)
 def encode_spaces(text: str) -> str:
     """Write the spaces inside an address as %20, where the cell holds nothing but the address; `url` ends at a space.
 
@@ -129,7 +129,7 @@ class Resolve(Step, name="resolve", family=Family.ADDRESSES):
             raise _no_url() from None
 
 
-class UrlTemplate(Step, name="url_template", family=Family.ADDRESSES):
+class UrlTemplate(Step, name="url_template", family=Family.ADDRESSES, refuses=False):
     """Put a value into an address, percent-encoded.
 
     Examples:
@@ -151,7 +151,7 @@ class UrlTemplate(Step, name="url_template", family=Family.ADDRESSES):
         return self.template.replace("{}", quote(text.strip(SPACES), safe="", errors="replace"))
 
 
-class SetQuery(Step, name="set_query", family=Family.ADDRESSES):
+class SetQuery(Step, name="set_query", family=Family.ADDRESSES, refuses=False):
     """Give an address parameters; one that it has already gets the new value.
 
     Examples:
@@ -172,7 +172,7 @@ class SetQuery(Step, name="set_query", family=Family.ADDRESSES):
         return lambda text: _with_query(text, change)
 
 
-class DropQuery(Step, name="drop_query", family=Family.ADDRESSES):
+class DropQuery(Step, name="drop_query", family=Family.ADDRESSES, refuses=False):
     """Remove parameters from an address: those that only follow readers around.
 
     Examples:

@@ -138,7 +138,7 @@ def _out_of_range() -> Refusal:
     return Refusal(ReasonCode.NOT_A_DATE, "a day up to 9999-12-31 would be accepted")
 
 
-class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE):
+class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.DATE, refuses=False):
     """Keep only the calendar day of a date and time.
 
     Examples:
@@ -151,7 +151,7 @@ class DayOf(_OfDates, name="day_of", family=Family.MOMENTS, takes=Kind.ANY, give
         return value.date() if isinstance(value, datetime) else _dated(value)
 
 
-class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK):
+class ClockOf(_OfDates, name="clock_of", family=Family.MOMENTS, takes=Kind.ANY, gives=Kind.CLOCK, refuses=False):
     """Keep only the time of day of a date and time.
 
     Examples:

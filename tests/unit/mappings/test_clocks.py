@@ -234,7 +234,6 @@ def test_any_text_is_an_iso_stamp_or_refused(text: str, kind: Any) -> None:
     [
         ("s", "1782928800000", "so many seconds after 1970 are no date from 1973 to 9999: write it like 1782928800"),
         ("ms", "1782928800", "so many milliseconds after 1970 are no date"),
-        ("s", "0", "are no date from 1973"),
         ("s", "-1", "are no date from 1973"),
         ("s", "1.78E+09", "write it like"),
         ("ms", "99999999999999999999", "write it like"),
@@ -271,7 +270,6 @@ def test_a_spreadsheets_number_is_the_day_that_it_shows(system: Any, text: str, 
 @pytest.mark.parametrize(
     ("system", "text", "told"),
     [
-        ("1900", "60", "29 February 1900, which never was"),
         ("1900", "60.5", "29 February 1900, which never was"),
         ("1900", "0.5", "a part of a day is a time"),
         ("1900", "2958466", "a day up to 9999-12-31"),

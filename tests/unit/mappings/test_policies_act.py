@@ -8,8 +8,11 @@ import orjson
 import pytest
 from unit.mappings.conftest import Mapper, Row, mistakes
 
+from mappings.errors import MappingFileError
 from mappings.event import Directory
 from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
+from mappings.spec.values import STEPS
+from mappings.steps.step import Kind
 
 LOOKUP = {"categories.csv": "path,slug\ncategories/music/jazz,music\nmusic,music\n"}
 REFUSED: dict[str, tuple[str, str, str]] = {
@@ -53,6 +56,23 @@ def test_each_policy_of_a_step_changes_what_becomes_of_what_it_refuses(kind: str
         event = f"locationName: {{from: X, do: [{before}, {with_policy(step, policy, key)}]}}"
         found = becomes(mapper(event=event, files=LOOKUP)(row(X=cell)))
         assert found == wanted(policy, "Café" if kind == "a repair" else None), policy
+
+
+BEFORE = {
+    Kind.LIST: '{split: "|"}, ',
+    Kind.OBJECT: '{price: ",", take: [from, to]}, ',
+    Kind.ANY: '{datetime: "%Y-%m-%d %H:%M"}, ',
+}
+"""A step that gives what a step takes that takes no text."""
+
+
+@pytest.mark.parametrize("name", sorted(name for name, step in STEPS.items() if not step.refuses))
+def test_a_policy_of_a_step_that_refuses_nothing_is_a_mistake_with_its_place(name: str, mapper: Mapper) -> None:
+    step = STEPS[name].examples[0].step
+    before = BEFORE.get(STEPS[name].takes, "")
+    with pytest.raises(MappingFileError, match=f'on_error never applies: the step "{name}" refuses nothing') as caught:
+        mapper(event=f"locationName: {{from: X, do: [{before}{with_policy(step, 'omit')}]}}")
+    assert caught.value.problems[0].column > len("  locationName: {from: X, do: [")
 
 
 DATE = '{date: "%Y-%m-%d"}'
@@ -139,3 +159,20 @@ def test_what_a_condition_cannot_ignore_is_a_mistake(test: str, told: str, mappe
 
 def test_a_length_that_is_not_bounded_has_no_consequence(mapper: Mapper) -> None:
     assert "on_longer never applies" in mistakes(mapper, top="rows:\n  - window: {past: keep, on_longer: skip}\n")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("{from: X, on_error: omit}", "on_error never applies: nothing can refuse this value"),
+        ('{from: X, do: [{date: "%Y-%m-%d", on_error: omit}], on_error: warn}', "on_error never applies: nothing can refuse"),
+        ("{from: X, do: [fix_mojibake], on_error: draft}", "on_error never applies: nothing can refuse this value"),
+        ("{from: X, do: [{map: {a: b}, on_miss: keep}], on_error: warn}", "on_error never applies"),
+        ("{from: X, do: [{map: {a: b}, on_miss: omit, on_error: warn}]}", "on_miss and on_error say the same thing twice"),
+        ("{first_of: [{from: X}, Tickets], on_empty: omit}", "on_empty never applies: one of these values is the same"),
+        ("{join: [{from: X}, Tickets], on_error: omit}", "on_error never applies"),
+        ("{channel: city, on_empty: omit}", "on_empty never applies: the channel is the same in every row"),
+    ],
+)
+def test_a_policy_that_can_never_apply_is_a_mistake(value: str, message: str, mapper: Mapper) -> None:
+    assert message in mistakes(mapper, event=f"locationName: {value}")

@@ -119,7 +119,9 @@ def test_classifications_are_asked_without_the_key_first() -> None:
     assert "authorization" not in service.requests[0].headers
 
 
-@pytest.mark.parametrize("refusal", [*map(told, (401, 403, 403), ("invalid_api_key", "forbidden", "insufficient_scope")), page(401)])
+@pytest.mark.parametrize(
+    "refusal", [*map(told, (401, 403, 403), ("invalid_api_key", "forbidden", "insufficient_scope")), page(401)]
+)
 def test_classifications_are_asked_with_the_key_where_it_is_wanted(refusal: httpx.Response) -> None:
     service = Service([refusal, httpx.Response(200, json=LIST)])
     assert ask(service, CLASSIFICATIONS).version == "2026-02-01"

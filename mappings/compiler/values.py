@@ -41,6 +41,7 @@ from mappings.spec.values import Condition, TestName, Value
 from mappings.steps.lookups import part_missed, split_columns, table_finder
 from mappings.steps.step import Kind, short_enough, text_of
 from mappings.steps.zones import localiser
+from mappings.strict import UsePolicy
 from mappings.zones import EndOfDay, TimeOfDay, find_zone
 
 Check = Callable[[Any, RowState], bool]
@@ -553,6 +554,13 @@ def _compile_operand(compiler: Compiler, value: Value, spot: ValuePosition, want
         return CompiledValue(lambda _row: constant, Flow(wanted.kinds[0]), compiled.column)
     if compiled.flow.is_list or compiled.flow.kind not in wanted.kinds:
         return compiler.misfit(spot, f"a {compiled.flow.kind} does not fit here", wanted.hint)
+    for key in ("on_empty", "on_error"):
+        policy = getattr(value, key, None)
+        if wanted.read is not None and isinstance(policy, UsePolicy):
+            try:  # what stands in is the file's own text, and must be readable as well
+                wanted.read(policy.use if isinstance(policy.use, str) else "")
+            except Refusal:
+                compiler.misfit(spot.inner(key), f'"{policy.use}" cannot stand in here', wanted.hint)
     return compiled
 
 

@@ -5,7 +5,6 @@ Also what bounds a row's retries: the budget, the service's memory of keys, a 40
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -237,7 +236,12 @@ TABLE = {
         )
         for copies, says, what in [
             *((2, TIMEOUT, "silence"), (2, told(502, "x"), "502"), (2, httpx.Response(201), "an empty success")),
-            *((1, limited(1), "a limit"), (1, told(421, "x"), "a misdirected request"), (1, NO_CONNECTION, "no connection")),
+            *(
+                (1, limited(1), "a limit"),
+                (1, told(421, "x"), "a misdirected request"),
+                (1, page(407), "a login at a proxy"),
+                (1, NO_CONNECTION, "no connection"),
+            ),
         ]
     },
     **{
@@ -334,21 +338,6 @@ def test_waits_grow_and_are_bounded() -> None:
     _, service = answers_to(RESET, policy=RetryPolicy(attempts=7, budget_s=900, first_wait_s=1, longest_wait_s=10))
     waits = [after - before for before, after in pairwise(service.times)]
     assert waits == pytest.approx([1, 2, 4, 8, 10, 10])
-
-
-def test_a_cancelled_delivery_is_cancelled_and_nothing_else() -> None:
-    async def hang(_: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(3600)
-        return created()
-
-    async def cancelled(api: EventApi) -> None:
-        task = asyncio.ensure_future(api.deliver(intent()))
-        await asyncio.sleep(1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    ask(hang, cancelled, policy=RetryPolicy(attempt_s=9999))
 
 
 def test_an_outage_stops_the_route_instead_of_burning_through_every_row() -> None:

@@ -138,44 +138,29 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def test_a_service_whose_authority_is_named_in_ssl_cert_file_is_trusted(trusted: Authority) -> None:
-    async def main() -> Verdict:
-        async with server(creates, tls=trusted.server_tls(LOOPBACK)) as (url, _), opened(url) as http:
-            return await wired(http).deliver(intent())
-
-    assert isinstance(run(main), Receipt)
-
-
-def not_reached_over(tls: ssl.SSLContext) -> str:
-    """Ask once over this, and return what is said of it; nothing must have arrived."""
+@pytest.mark.parametrize(
+    ("name", "until", "is_trusted", "says"),
+    [
+        (x509.DNSName("events.example.org"), NOW + FOR_EVER, True, "certificate is not valid for '127.0.0.1'"),
+        (LOOPBACK, NOW - timedelta(days=1), True, "certificate has expired"),
+        (LOOPBACK, NOW + FOR_EVER, False, "certificate verify failed: unable to get local issuer certificate"),
+    ],
+    ids=["of another name", "of yesterday", "of an unknown authority"],
+)
+def test_a_wrong_certificate_is_refused_and_said_so(
+    name: x509.GeneralName, until: datetime, says: str, authority: Authority, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
+) -> None:
+    if is_trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.trust))
 
     async def main() -> tuple[object, Seen]:
-        async with server(creates, tls=tls) as (url, seen):
+        async with server(creates, tls=authority.server_tls(name, until=until)) as (url, seen):
             return await asked_once(url), seen
 
     told, seen = run(main)
     assert unanswered(told).kind is AnswerKind.NOT_REACHED
+    assert says in unanswered(told).answer.message
     assert not seen.requests
-    return unanswered(told).answer.message
-
-
-@pytest.mark.parametrize(
-    ("name", "until", "says"),
-    [
-        (x509.DNSName("events.example.org"), NOW + FOR_EVER, "certificate is not valid for '127.0.0.1'"),
-        (LOOPBACK, NOW - timedelta(days=1), "certificate has expired"),
-    ],
-)
-def test_a_wrong_certificate_is_refused_and_said_so(
-    name: x509.GeneralName, until: datetime, says: str, trusted: Authority
-) -> None:
-    assert says in not_reached_over(trusted.server_tls(name, until=until))
-
-
-def test_a_certificate_of_an_unknown_authority_is_refused_and_said_so(authority: Authority) -> None:
-    said = not_reached_over(authority.server_tls(LOOPBACK))
-    assert "certificate verify failed" in said
-    assert "unable to get local issuer certificate" in said
 
 
 def through_proxy(

@@ -13,7 +13,6 @@ import pytest
 from contract.raw_server import (
     CREATED,
     DOCUMENT,
-    IDS,
     PATIENCE_S,
     Behaviour,
     Seen,
@@ -31,11 +30,13 @@ from unit.connectors_api.wired import SECRET, intent
 from connectors.errors import RedirectRefusedError
 from connectors.event_api.answers import AnswerKind, HttpAnswer
 from connectors.event_api.transport import LONGEST_BODY
-from mappings.delivery import Blocked, Postponed, Receipt, Refusal, Uncertain, Verdict
+from mappings.delivery import Postponed, Receipt, Refusal, Uncertain, Verdict
 
 BODY = CREATED.partition(b"\r\n")[2]
 PACKED = b"HTTP/1.1 201 Created\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n%b"
 PACKED_DOCUMENT = gzip.compress(DOCUMENT)
+EARLY = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+ENDLESS = b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n"
 CHUNKED = b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n%b\r\n%x\r\n%b\r\n0\r\n%b\r\n"
 
 
@@ -68,12 +69,6 @@ class Odd:
     may_be_carried_out: bool = True
 
 
-def envelope(status: int, code: str, *headers: bytes) -> bytes:
-    body = b'{"error":{"code":"%b","message":"so it is","requestId":"req_1"}}' % code.encode()
-    lines = b"".join(header + b"\r\n" for header in headers)
-    return b"HTTP/1.1 %d X\r\n%bcontent-length: %d\r\n\r\n%b" % (status, lines, len(body), body)
-
-
 def page(status: int, *headers: bytes) -> bytes:
     lines = b"".join(header + b"\r\n" for header in headers)
     return b"HTTP/1.1 %d X\r\n%bcontent-type: text/html\r\ncontent-length: 13\r\n\r\n<html></html>" % (status, lines)
@@ -102,23 +97,17 @@ def drips(head: bytes, drop: bytes, *, gap_s: float = 0.02) -> Behaviour:
 
 
 ODD = {
-    "1xx before the answer": Odd(
-        says(b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + CREATED), Receipt
-    ),
+    "1xx before the answer": Odd(says(EARLY + CREATED), Receipt),
     "HTTP/1.0": Odd(says(CREATED.replace(b"HTTP/1.1", b"HTTP/1.0"), goes_on=False), Receipt),
     "HTTP/1.0 without a length": Odd(says(b"HTTP/1.0 201 Created\r\n\r\n" + DOCUMENT, goes_on=False), Receipt),
     "chunks with trailers": Odd(says(CHUNKED % (b"trailer: x-sum\r\n", len(DOCUMENT), DOCUMENT, b"x-sum: 1\r\n")), Receipt),
-    "chunks with an extension": Odd(
-        says((CHUNKED % (b"", len(DOCUMENT), DOCUMENT, b"")).replace(b"\r\n{", b";a=b\r\n{")), Receipt
-    ),
+    "chunks with an extension": Odd(says((CHUNKED % (b"", 38, DOCUMENT, b"")).replace(b"\r\n{", b";a=b\r\n{")), Receipt),
     "folded words in the first line": Odd(says(CREATED.replace(b"201 Created", b"201")), Receipt),
     "a byte order mark": Odd(says(b"HTTP/1.1 201 X\r\ncontent-length: 41\r\n\r\n\xef\xbb\xbf" + DOCUMENT), Receipt),
     "no content type": Odd(says(CREATED.replace(b"content-type: application/json\r\n", b"")), Receipt),
     "204": Odd(says(b"HTTP/1.1 204 No Content\r\n\r\n"), Receipt, 2),
     "205": Odd(says(b"HTTP/1.1 205 Reset Content\r\ncontent-length: 0\r\n\r\n"), Receipt, 2),
-    "an encoding that nobody knows": Odd(
-        says(CREATED.replace(b"\r\ncontent-l", b"\r\ncontent-encoding: x-none\r\ncontent-l")), Receipt
-    ),
+    "an unknown encoding": Odd(says(b"HTTP/1.1 201 X\r\ncontent-encoding: x-none\r\n" + BODY), Receipt),
     "ten megabytes": Odd(huge, Receipt, 2),
     "two lengths": Odd(says(CREATED.replace(b"content-length", b"content-length: 3\r\ncontent-length")), Receipt, 2),
     "a header of a megabyte": Odd(says(b"HTTP/1.1 201 X\r\nx-long: " + b"x" * (1 << 20) + b"\r\n" + BODY), Receipt, 2),
@@ -136,26 +125,11 @@ ODD = {
     "silence in the body": Odd(says(CREATED[:-20]), Receipt, 2, silence_s=1.0),
     "a broken content encoding": Odd(says(PACKED % (4, b"nope")), Receipt, 2),
     "a packed answer that was not asked for": Odd(says(PACKED % (len(PACKED_DOCUMENT), PACKED_DOCUMENT)), Receipt),
-    "a body that drips for ever": Odd(
-        drips(b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n"), Receipt, 2, attempt_s=1.0
-    ),
+    "a body that drips for ever": Odd(drips(ENDLESS, b"1\r\n \r\n"), Receipt, 2, attempt_s=1.0),
     "headers that drip for ever": Odd(drips(b"HTTP/1.1 201 Created\r\nx-slow: ", b"x"), Receipt, 2, attempt_s=1.0),
-    **{
-        f"{status} as a page": Odd(says(page(status)), Receipt, 2, may_be_carried_out=status not in {407, 421})
-        for status in (407, 408, 421, 425, 499, 500, 501, 502, 504, 520, 599)
-    },
     "503 with a pause": Odd(says(page(503, b"retry-after: 0.05")), Receipt, 2),
     "304": Odd(says(b"HTTP/1.1 304 Not Modified\r\n\r\n"), Postponed),
-    "421 in the service's words": Odd(says(envelope(421, "misdirected")), Receipt, 2, may_be_carried_out=False),
-    "429": Odd(says(envelope(429, "rate_limited", b"retry-after: 0.05")), Receipt, 2, may_be_carried_out=False),
-    "451": Odd(says(envelope(451, "unavailable")), Refusal),
-    "403 forbidden": Odd(says(envelope(403, "forbidden")), Blocked),
-    "403 without a scope": Odd(says(envelope(403, "insufficient_scope")), Postponed),
-    "401": Odd(says(envelope(401, "invalid_api_key")), Postponed),
-    **{
-        f"{status} leads elsewhere": Odd(says(page(status, b"location: http://127.0.0.1:9/x")), Postponed)
-        for status in (300, 301, 302, 303, 305, 307, 308, 399)
-    },
+    "a login that the proxy wants": Odd(says(page(407)), Receipt, 2, may_be_carried_out=False),
 }
 
 
@@ -177,7 +151,7 @@ def test_each_odd_server_leads_to_its_verdict_and_is_asked_the_same_again(odd: O
     assert len(set(seen.requests)) == 1
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("status", [300, 301, 302, 303, 305, 307, 308, 399])
 def test_no_redirect_takes_the_key_elsewhere(status: int) -> None:
     async def main() -> tuple[Verdict, Seen, Seen]:
         async with server(creates) as (other, there):
@@ -190,9 +164,7 @@ def test_no_redirect_takes_the_key_elsewhere(status: int) -> None:
     assert isinstance(verdict.cause, RedirectRefusedError)
     assert verdict.is_unanswered
     assert (len(here.requests), len(there.requests)) == (1, 0)
-    assert "/x" in str(verdict.cause)
-    assert "token" not in str(verdict.cause)
-    assert SECRET not in str(verdict.cause)
+    assert [word in str(verdict.cause) for word in ("/x", "token", SECRET)] == [True, False, False]
 
 
 def test_words_that_a_terminal_would_obey_are_not_kept() -> None:
@@ -231,14 +203,6 @@ def test_where_no_service_listens_it_is_not_reached_and_the_row_waits() -> None:
         for url in urls:
             assert unanswered(run(partial(asked_once, url))).kind is AnswerKind.NOT_REACHED
             assert isinstance(run(partial(deliver, url)), Postponed)
-
-
-def test_a_server_without_tls_is_not_reached_over_https() -> None:
-    async def main() -> object:
-        async with server(creates) as (url, _):  # it waits for the rest of what it takes for a request
-            return await asked_once(url.replace("http://", "https://"), connect=0.3)
-
-    assert unanswered(run(main)).kind is AnswerKind.NOT_REACHED
 
 
 @pytest.mark.parametrize("breakage", [resets(), says(b"", goes_on=False)], ids=["reset", "close"])
@@ -284,22 +248,6 @@ def test_an_endless_answer_is_read_up_to_a_bound() -> None:
     assert len(answer.body) == LONGEST_BODY
 
 
-def test_there_are_never_more_connections_than_requests_in_flight() -> None:
-    async def slowly(writer: asyncio.StreamWriter) -> bool:
-        await asyncio.sleep(0.01)
-        return await creates(writer)
-
-    async def main() -> tuple[list[object], int]:
-        async with server(slowly) as (url, seen), opened(url, in_flight=3) as http:
-            api = wired(http)
-            verdicts = await asyncio.gather(*(api.deliver(intent(number=number)) for number in range(12)))
-            return list(verdicts), seen.connections
-
-    verdicts, connections = run(main)
-    assert all(isinstance(verdict, Receipt) for verdict in verdicts)
-    assert connections == 3
-
-
 def test_a_cancelled_delivery_leaves_the_client_usable() -> None:
     async def main() -> object:
         async with server(hangs, creates) as (url, _), opened(url, in_flight=1) as http:
@@ -337,12 +285,12 @@ def test_the_request_on_the_wire_is_what_the_specification_asks_for() -> None:
     line, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (one.partition(":") for one in lines)}
     assert line == "POST /events-service/api/public/v1/events HTTP/1.1"
-    assert headers["authorization"] == f"Bearer {SECRET}"
-    assert headers["idempotency-key"] == intent().key
-    assert headers["content-type"] == "application/json"
-    assert headers["user-agent"].startswith("eventsync/")
-    assert headers["content-length"] == str(len(intent().body))
+    assert headers.pop("user-agent").startswith("eventsync/")
     assert "cookie" not in headers
+    assert headers.items() >= {
+        *(("authorization", f"Bearer {SECRET}"), ("idempotency-key", intent().key)),
+        *(("content-type", "application/json"), ("content-length", str(len(intent().body)))),
+    }
     assert body == intent().body
 
 
@@ -360,13 +308,11 @@ def test_the_environments_proxy_is_used_for_plain_http(monkeypatch: pytest.Monke
 
 def answered_twice(*, gap_s: float, is_copied: asyncio.Event) -> Behaviour:
     """An answer, and some time later the very same answer again."""
-    told = DOCUMENT.replace(b"41", b"%d" % next(IDS))
-    answer = b"HTTP/1.1 201 Created\r\ncontent-length: %d\r\n\r\n%b" % (len(told), told)
 
     async def behave(writer: asyncio.StreamWriter) -> bool:
-        await says(answer)(writer)
+        await says(CREATED)(writer)
         await asyncio.sleep(gap_s)
-        await says(answer)(writer)
+        await says(CREATED)(writer)
         is_copied.set()
         return True
 
@@ -394,18 +340,12 @@ def test_a_second_copy_of_an_answer_is_not_believed_to_be_the_answer_to_the_next
 
 
 def test_a_copy_that_comes_after_the_next_request_has_left_is_known_by_its_id() -> None:
-    async def late_copy(writer: asyncio.StreamWriter) -> bool:
-        """The service is slow with this one: what arrives first is a copy of what the last one was told."""
-        return await says(CREATED)(writer)
-
     async def main() -> tuple[list[object], Seen]:
-        async with server(says(CREATED), late_copy, creates) as (url, seen), opened(url) as http:
+        async with server(says(CREATED), says(CREATED), creates) as (url, seen), opened(url) as http:
             api = wired(http, attempts=2)
             return [await api.deliver(intent(number=1)), await api.deliver(intent(number=2))], seen
 
     (first, second), seen = run(main)
     assert isinstance(first, Receipt)
     assert isinstance(second, Receipt)
-    assert first.event_id != second.event_id
-    assert second.copies == 2
-    assert len(seen.requests) == 3
+    assert (first.event_id != second.event_id, second.copies, len(seen.requests)) == (True, 2, 3)

@@ -23,7 +23,6 @@ def test_the_first_reading_is_whole_and_the_next_gives_what_changed_since() -> N
         whole = reader.read({"Name"}, **CHANGES)
         org.objects["Event__c"].records[3].update(Name="Moved", SystemModstamp=moment(60))
         changed = reader.read({"Name"}, **CHANGES, since=whole.ending.cursor)
-
     assert (whole.is_whole, len(whole.rows)) == (True, 25)
     assert whole.ending.cursor.startswith("2026-05-01T00:25:00.000Z ")
     assert not changed.is_whole
@@ -39,7 +38,6 @@ def test_deleted_records_come_as_gone_once_and_a_whole_reading_lacks_them(api: s
         org.objects["Event__c"].records[1].update(IsDeleted=True, SystemModstamp=moment(90))
         changed = reader.read({"Name"}, **CHANGES, api=api, since=cursor)
         whole = reader.read({"Name"}, **CHANGES, api=api)
-
     assert [row.cells["Id"] for row in changed.rows if row.is_gone] == [record_id(2)]
     assert [row.cells["Id"] for row in whole.rows] == [record_id(number) for number in (1, 3, 4, 5)]
     assert not any(row.is_gone for row in whole.rows)
@@ -73,7 +71,6 @@ def test_a_cursor_never_lies_after_the_readings_own_beginning() -> None:
     org = org_of([*events(3), event(4, SystemModstamp=time.strftime("%Y-%m-%dT%H:%M:%S.000+0000", ahead))])
     with reader_of(org) as reader:
         cursor = reader.read({"Name"}, **CHANGES).ending.cursor
-
     assert cursor[:13] <= time.strftime("%Y-%m-%dT%H", time.gmtime(time.time() + 5))
 
 
@@ -92,7 +89,6 @@ def test_a_record_changed_while_a_forgotten_query_is_asked_again_is_left_to_the_
         org.troubles.before_page = edit
         changed = reader.read({"Name"}, incremental={"overlap": "1d"}, since=cursor)
         after = reader.read({"Name"}, incremental={"overlap": "0s"}, since=changed.ending.cursor)
-
     assert changed.column("Id") == [record_id(number) for number in range(1, 26)], "no record twice in one reading"
     assert "Edited" in after.column("Name")
 
@@ -101,7 +97,6 @@ def test_a_record_changed_while_a_forgotten_query_is_asked_again_is_left_to_the_
 def test_only_a_moment_tells_what_changed(by: str, said: str) -> None:
     with reader_of(org_of([], {"Day__c": "date"})) as reader, pytest.raises(ConfigError, match=said) as caught:
         reader.read({"Name"}, incremental={"by": by})
-
     assert "SystemModstamp" in caught.value.hint
 
 

@@ -27,11 +27,8 @@ FULL = {
     "Text__c": 'One, "two"\r\nthree\n\u2028 2026-05-03T17:30:00.000+0000 \t', "Address__City__s": "Lyon", "BillingCity": "Paris",
     "Place__Latitude__s": Decimal("45.764"),
 }  # fmt: skip
-COLUMNS = {*FIELDS} - {"Address__c", "Place__c", "BillingAddress"} | {
-    "address__c.city",
-    "Place__c.Latitude",
-    "BillingAddress.City",
-}
+PARTS = {"address__c.city", "Place__c.Latitude", "BillingAddress.City"}
+COLUMNS = {*FIELDS} - {"Address__c", "Place__c", "BillingAddress"} | PARTS
 
 
 def _org(**rest: Any) -> Org:
@@ -56,7 +53,6 @@ def _org(**rest: Any) -> Org:
 def test_a_record_has_the_same_cells_whichever_way_it_comes(api: str) -> None:
     with reader_of(_org()) as reader:
         full, bare = reader.read(COLUMNS, api=api).cells
-
     assert full == {
         "Id": record_id(1),
         "Start__c": "2026-05-03T17:30:00Z", "Day__c": "2026-05-03", "Opens__c": "19:00:00", "Price__c": "12.5",
@@ -80,7 +76,6 @@ def test_results_come_packed_and_in_pieces_or_plain_and_at_once(at_once: bool, c
 def test_parents_are_columns_and_a_missing_parent_is_empty(api: str) -> None:
     with reader_of(_org()) as reader:
         rows = reader.read({"Name", "venue__R.name", "Venue__r.Region__r.Name", "Venue__c", "Owner.Name"}, api=api)
-
     assert rows.column("venue__R.name") == ["Grande Salle", ""]
     assert rows.column("Venue__r.Region__r.Name") == ["Rhône", ""]
     assert rows.column("Venue__c") == ["a02000000000001AAA", ""], "a reference has 18 characters, even if it was sent with 15"
@@ -109,7 +104,6 @@ def test_each_row_is_at_the_page_of_its_record() -> None:
 def test_the_number_of_records_chooses_the_way(count: int, in_bulk: bool) -> None:
     with reader_of(org_of(events(count))) as reader:
         rows = reader.read({"Name"}, bulk_above=20)
-
         assert rows.column("Name") == [f"Event {number}" for number in range(1, count + 1)]
         assert bool(reader.org.jobs) is False, "no job is left behind"
         assert any(asked.startswith("job query") for _, asked in reader.org.asked) is in_bulk
@@ -122,18 +116,18 @@ def test_what_cannot_be_read_in_bulk_is_read_in_pages_and_said_so() -> None:
         rows = reader.read({"Name"}, bulk_above=5)
         with pytest.raises(BadSourceError, match="not supported by the Bulk API"):
             reader.read({"Name"}, api="bulk")
-
     assert len(rows.rows) == 30
     assert "read in pages" in rows.ending.notices[0]
 
 
 def test_records_that_are_too_many_to_be_counted_are_read_in_bulk() -> None:
     org = org_of(events(30))
+    slow = [(400, "QUERY_TIMEOUT", "Your query request was running for too long.")] * POLICY.attempts
     with reader_of(org) as reader:
-        org.troubles.answers = [(400, "QUERY_TIMEOUT", "Your query request was running for too long.")] * POLICY.attempts
+        org.troubles.answers = [*slow]
         assert len(reader.read({"Name"}).rows) == 30
         assert any(asked.startswith("job query") for _, asked in org.asked)
-        org.troubles.answers = [(400, "QUERY_TIMEOUT", "Your query request was running for too long.")] * POLICY.attempts
+        org.troubles.answers = [*slow]
         with pytest.raises(SourceUnavailableError, match="QUERY_TIMEOUT") as caught:
             reader.read({"Name"}, api="rest")
         assert "api: bulk" in caught.value.hint
@@ -159,7 +153,6 @@ def test_all_fields_that_are_missing_are_told_at_once_with_the_nearest() -> None
         reader.read(
             {"Nmae", "Venue__r.Cty__c", "BillingAddress.Town", "BillingAddress"}, where={"field": "Statrt__c", "value": "x"}
         )
-
     assert set(caught.value.missing) == {"BillingAddress", "BillingAddress.Town", "Nmae", "Statrt__c", "Venue__r.Cty__c"}
     assert caught.value.nearest["Nmae"] == "Name"
     assert caught.value.nearest["Venue__r.Cty__c"] == "Venue__r.City__c"
@@ -175,7 +168,6 @@ def test_a_field_that_may_be_absent_is_empty() -> None:
 def test_an_object_that_is_not_there_is_named_with_the_nearest() -> None:
     with reader_of(_org()) as reader, pytest.raises(SourceRefusedError) as caught:
         reader.read({"Name"}, object="Evnet__c")
-
     assert "Evnet__c" in str(caught.value)
     assert "did you mean Event__c" in caught.value.hint
 
@@ -220,20 +212,9 @@ def hostile() -> Any:
     ],
 )
 def test_conditions_are_written_as_their_fields_types_ask(where: Any, found: list[int]) -> None:
-    one = {
-        "Seats__c": 12,
-        "Open__c": True,
-        "Day__c": "2026-05-03",
-        "Start__c": "2026-05-03T17:30:00.000+0000",
-        "Kinds__c": "Music",
-    }
-    two = {
-        "Seats__c": 13,
-        "Open__c": False,
-        "Day__c": "2026-05-04",
-        "Start__c": "2026-05-03T17:31:00.000+0000",
-        "Kinds__c": "Film",
-    }
+    names = ("Seats__c", "Open__c", "Day__c", "Start__c", "Kinds__c")
+    one = dict(zip(names, (12, True, "2026-05-03", "2026-05-03T17:30:00.000+0000", "Music"), strict=True))
+    two = dict(zip(names, (13, False, "2026-05-04", "2026-05-03T17:31:00.000+0000", "Film"), strict=True))
     with reader_of(org_of([event(1, **one), event(2, **two, Text__c="x")], FIELDS)) as reader:
         assert reader.read({"Name"}, where=where).column("Id") == [record_id(number) for number in found]
 
@@ -248,7 +229,6 @@ def test_values_that_do_not_suit_their_fields_are_told_all_at_once() -> None:
     ]
     with reader_of(_org()) as reader, pytest.raises(ConfigError) as caught:
         reader.read({"Name"}, where=where)
-
     assert [f"source.where {number}" in str(caught.value) for number in (1, 2, 3, 4, 5)] == [True] * 4 + [False]
 
 
@@ -259,7 +239,6 @@ def test_a_query_is_asked_as_it_stands_and_its_columns_are_those_it_names() -> N
         assert soql in reader.queries
         with pytest.raises(MissingColumnsError, match="the query lacks"):
             reader.read({"Title"}, query=soql)
-
     assert read.cells[0]["venue__r.city__c"] == "Lyon"
     assert read.cells[0]["Start__c"] == "2026-05-03T17:30:00Z"
     assert [child["Name"] for child in json.loads(read.cells[0]["Sessions__r"])] == [f"S{number}" for number in range(7, 0, -1)]
@@ -270,14 +249,12 @@ def test_a_plain_query_of_many_records_is_read_in_bulk() -> None:
     with reader_of(org_of(events(12))) as reader:
         read = reader.read(query="SELECT Id, Name FROM Event__c WHERE Name != 'x' ORDER BY Name", bulk_above=10)
         assert "SELECT COUNT() FROM Event__c WHERE Name != 'x'" in reader.queries
-
     assert len(read.rows) == 12
 
 
 def test_a_refused_query_tells_what_salesforce_said() -> None:
     with reader_of(_org()) as reader, pytest.raises(BadSourceError) as caught:
         reader.read(query="SELECT Nmae FROM Event__c LIMIT 1")
-
     assert "INVALID_FIELD" in str(caught.value)
     assert "No such column 'Nmae' on entity 'Event__c'" in str(caught.value)
     assert caught.value.hint.startswith("did you mean Name?")

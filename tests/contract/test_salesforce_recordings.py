@@ -19,6 +19,7 @@ from connectors.sources.rows import ColumnRequest
 from connectors.sources.salesforce.org import Org
 from connectors.sources.salesforce.query import Shapes
 from connectors.sources.salesforce.source import read_salesforce
+from mappings.errors import SyncError
 from mappings.spec.source import SalesforceSource
 
 RECORDED = Path(__file__).parent / "recorded" / "salesforce"
@@ -87,17 +88,29 @@ def _read(access: Access, columns: set[str], **words: Any) -> tuple[Reading, lis
 def test_auth_success_its_token_is_sent_from_then_on() -> None:
     with repeating({"/query": [(200, "sobject_query_empty_response")]}) as (server, access):
         _, rows = _read(access, {"Name"}, object="Whizbang")
-
     assert rows == []
     assert {sent for path, sent in server.asked if "token" not in path} == {f"Bearer {TOKEN}"}
     assert access.mask.hide(f"see {TOKEN}") == "see [key]"
 
 
-def test_auth_error_is_told_with_its_code_and_words() -> None:
-    with repeating({"/oauth2/token": [(400, "auth_error_response")]}) as (_, access), pytest.raises(SourceRefusedError) as caught:
-        _read(access, {"Name"}, object="Whizbang")
-
-    assert "(invalid_grant): authentication failure - Invalid Password" in str(caught.value)
+@pytest.mark.parametrize(
+    ("path", "answer", "error", "said"),
+    [
+        ("/query", (400, "sobject_query_error_response"), BadSourceError, "400 INVALID_FIELD to the query: error_message"),
+        ("/query", (200, "sobject_get_deleted_success_response"), BadSourceError, "lacks 'records'"),
+        (
+            *("/oauth2/token", (400, "auth_error_response")),
+            *(SourceRefusedError, "(invalid_grant): authentication failure - Invalid Password"),
+        ),
+    ],
+    ids=["an error", "ids of deleted records in place of a page", "a refused login"],
+)
+def test_an_answer_that_is_no_page_is_named_with_its_words_and_is_never_an_empty_list(
+    path: str, answer: Answer, error: type[SyncError], said: str
+) -> None:
+    with repeating({path: [answer]}) as (_, access), pytest.raises(error) as caught:
+        _read(access, set(), query="SELECT Id FROM Whizbang")
+    assert said in str(caught.value)
 
 
 def test_expired_session_leads_to_one_login_and_the_same_question_again() -> None:
@@ -113,7 +126,6 @@ def test_expired_session_leads_to_one_login_and_the_same_question_again() -> Non
 def test_describe_tells_the_fields_their_types_and_where_relationships_lead() -> None:
     with repeating({}) as (_, access):
         shape = Shapes(Org(access, VirtualClock().clockwork).describe).of("Whizbang")
-
     assert shape.fields["datetime_field"].kind == "datetime"
     assert shape.fields["picklist_multiselect_field"].kind == "multipicklist"
     assert shape.parents["owner"] == ("Owner", ("Group", "User"))
@@ -128,7 +140,6 @@ def test_query_success_gives_each_kind_of_value_as_its_cell() -> None:
     )
     with repeating({"/query": [(200, "sobject_query_success_response")]}) as (_, access):
         _, rows = _read(access, {"Text_Label"}, query=soql)
-
     assert rows == [
         {
             "Checkbox_Label": "false",
@@ -150,41 +161,18 @@ def test_paginated_query_goes_from_the_first_page_to_the_last() -> None:
     }
     with repeating(script) as (server, access):
         _, rows = _read(access, set(), query="SELECT Text_Label FROM Whizbang")
-
     assert [row["Text_Label"] for row in rows] == ["First Page", "Last Page"]
     assert server.asked[-1][0] == "/services/data/v26.0/query/01gD"
 
 
-def test_aggregated_query_gives_its_groups_with_long_ids_and_plain_numbers() -> None:
+def test_groups_and_an_org_have_long_ids_and_plain_numbers() -> None:
     soql = "SELECT CampaignId, SUM(Amount) FROM Opportunity GROUP BY CampaignId"
     with repeating({"/query": [(200, "sobject_query_aggregate_success_response")]}) as (_, access):
         _, rows = _read(access, set(), query=soql)
-
     assert [row["expr0"] for row in rows] == ["300", "100", "400"]
     assert [row["CampaignId"] for row in rows] == ["701E0000000JuFHIA0", "701E00000005ZqAIAU", ""]
-
-
-def test_org_query_gives_its_id_with_18_characters() -> None:
     with repeating({"/query": [(200, "sobject_org_query_response")]}) as (_, access):
-        _, rows = _read(access, set(), query="SELECT Id FROM Organization")
-
-    assert rows == [{"Id": "00Dx0000000BV7zEAG"}]
-
-
-def test_query_error_is_told_with_its_code_and_is_never_an_empty_list() -> None:
-    with repeating({"/query": [(400, "sobject_query_error_response")]}) as (_, access), pytest.raises(BadSourceError) as caught:
-        _read(access, set(), query="SELECT Nmae FROM Whizbang")
-
-    assert "400 INVALID_FIELD to the query: error_message" in str(caught.value)
-
-
-def test_deleted_records_answer_is_no_page_of_records_and_is_refused_as_one() -> None:
-    """Deleted records are read through queryAll, which has their fields; the list of their ids alone is not asked for."""
-    with (
-        repeating({"/query": [(200, "sobject_get_deleted_success_response")]}) as (_, access),
-        pytest.raises(BadSourceError, match="lacks 'records'"),
-    ):
-        _read(access, set(), query="SELECT Id FROM Whizbang")
+        assert _read(access, set(), query="SELECT Id FROM Organization")[1] == [{"Id": "00Dx0000000BV7zEAG"}]
 
 
 def test_every_recording_is_given_again_by_a_test() -> None:

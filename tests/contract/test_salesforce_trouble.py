@@ -34,7 +34,6 @@ def test_a_session_that_ends_at_any_page_costs_one_login_and_no_row(way: dict[st
     org.troubles.page_rows, org.troubles.sessions_end_at = 5, {page}
     with reader_of(org) as reader:
         read = reader.read({"Name"}, **way)
-
     assert read.column("Name") == ALL
     assert org.logins == 1 + (org.data_requests >= page)
 
@@ -52,7 +51,6 @@ def test_a_query_that_is_forgotten_at_any_page_goes_on_after_the_last_record(way
         org.troubles.locators_belong_to_sessions = True
     with reader_of(org) as reader:
         read = reader.read({"Name"}, **way)
-
     assert read.column("Name") == ALL
     assert not read.ending.is_short
 
@@ -64,7 +62,6 @@ def test_records_of_one_moment_are_neither_lost_nor_doubled_when_a_query_is_forg
         first = reader.read({"Name"}, incremental={})
         org.troubles.locators_end_at = {org.data_requests + 3, org.data_requests + 5}
         again = reader.read({"Name"}, incremental={}, since=first.ending.cursor)
-
     assert first.column("Name") == ALL
     assert again.column("Name") == ALL, "all are within the overlap"
     assert not again.is_whole
@@ -81,7 +78,6 @@ def test_a_query_that_comes_otherwise_the_second_time_ends_in_an_error() -> None
     org.troubles.before_page = edit
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="another order") as caught:
         reader.read(query="SELECT Id, Name FROM Event__c", api="rest")
-
     assert "ORDER BY Id" in caught.value.hint
 
 
@@ -111,7 +107,6 @@ def test_a_busy_org_is_asked_again_a_few_times_and_then_later(answer: tuple[int,
     with reader_of(org) as reader:
         assert len(reader.read({"Name"}, api="rest").rows) == 8
         assert len(reader.clock.slept) == 3
-
         org.troubles.answers = [answer] * 50
         with pytest.raises(SourceUnavailableError, match=answer[1] or "502"):
             reader.read({"Name"}, api="rest")
@@ -126,18 +121,38 @@ def test_a_wait_that_salesforce_names_is_waited_or_left_to_the_next_run(told: st
     with reader_of(org) as reader:
         reader.read({"Name"})
         assert reader.clock.slept == [wait_s]
-
         org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")] * 9, "900"
         with pytest.raises(SourceUnavailableError) as caught:
             reader.read({"Name"})
         assert caught.value.retry_after_s == 900.0
 
 
-def test_an_answer_that_unpacks_without_end_is_given_up() -> None:
-    org = org_of(events(8))
-    org.troubles.packed = [gzip.compress(b" " * 140 * 10**6, 1)]
-    with reader_of(org) as reader, pytest.raises(BadSourceError, match="Salesforce: an answer is larger than 128 million bytes"):
-        reader.read({"Name"}, api="rest")
+MAINTENANCE = "<html><style>p {}</style><body><p>Down for <b>maintenance</b></p></body></html>"
+LATER, BAD = SourceUnavailableError, BadSourceError
+LASTING: dict[str, tuple[str, dict[str, Any], type[SyncError], str]] = {
+    "results that are always an empty text": ("bulk", {"bare_results": 99}, LATER, "how many they are"),
+    "results that always break off": ("bulk", {"cut_after": [30] * 99}, LATER, "results"),
+    "a forgotten place": ("bulk", {"answers": [(400, "INVALID_QUERY_LOCATOR", "")]}, LATER, "INVALID_QUERY_LOCATOR"),
+    "pages without an end": ("rest", {"page_rows": 5, "pages_lead_nowhere": True}, LATER, "leads to itself"),
+    "a gateway": ("rest", {"answers": [(503, "", MAINTENANCE)] * 99}, LATER, "to the query: Down for maintenance$"),
+    "an answer that unpacks without end": (
+        *("rest", {"packed": [gzip.compress(b" " * 140 * 10**6, 1)]}),
+        *(BAD, "Salesforce: an answer is larger than 128 million bytes"),
+    ),
+    "a job that cannot be": ("bulk", {"fails_as": "InvalidBatch : MALFORMED_QUERY: unexpected token"}, BAD, "unexpected token"),
+    "a job that fails": ("bulk", {"fails_as": "InternalServerError : Retried too often"}, LATER, "Retried too often"),
+}
+
+
+@pytest.mark.parametrize("what", LASTING)
+def test_what_does_not_get_better_ends_in_an_error_that_says_why_and_leaves_no_job_behind(what: str) -> None:
+    api, troubles, kind, said = LASTING[what]
+    org = org_of(events(25))
+    org.troubles = Troubles(**troubles)
+    with reader_of(org) as reader, pytest.raises(kind, match=said) as caught:
+        reader.read({"Name"}, api=api)
+    assert kind is not LATER or "later" in caught.value.hint
+    assert org.jobs == {}
 
 
 def test_the_days_requests_used_up_come_back_in_an_hour() -> None:
@@ -145,7 +160,6 @@ def test_the_days_requests_used_up_come_back_in_an_hour() -> None:
     org.troubles.page_rows, org.allowed, org.used = 5, 7, 2
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="REQUEST_LIMIT_EXCEEDED") as caught:
         reader.read({"Name"}, stop_at="off", api="rest")
-
     assert caught.value.retry_after_s == 3600.0
     assert "in an hour" in caught.value.hint
     assert reader.clock.slept == []
@@ -156,7 +170,6 @@ def test_nothing_is_asked_where_others_have_used_the_days_requests() -> None:
     org.allowed, org.used = 100, 94
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="95 of its 100") as caught:
         reader.read({"Name"})
-
     assert reader.queries == []
     assert "stop_at" in caught.value.hint
 
@@ -186,7 +199,6 @@ def test_changes_that_the_day_does_not_suffice_for_are_read_as_far_as_it_goes_an
         assert 0 < len(part.rows) < 25
         org.allowed = 15_000
         rest = reader.read({"Name"}, incremental={"overlap": "0s"}, since=part.ending.cursor)
-
     assert part.column("Name")[:-1] + rest.column("Name") == ALL
     assert not rest.ending.is_short
 
@@ -199,7 +211,6 @@ def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_chan
         part = reader.read({"Name"}, incremental={"overlap": "0s"}, api="rest")
         org.used = 5
         rest = reader.read({"Name"}, incremental={"overlap": "0s"}, api="rest", since=part.ending.cursor)
-
     assert part.ending.is_short
     assert part.column("Name") == ALL[::-1][: len(part.rows)]
     assert set(part.column("Name")) | set(rest.column("Name")) == set(ALL)
@@ -212,7 +223,6 @@ def test_a_query_forgotten_among_records_that_tell_no_change_goes_on_after_the_l
     org.troubles.page_rows, org.allowed, org.used, org.troubles.locators_end_at = 5, 100, 75, {3, 5}
     with reader_of(org) as reader:
         read = reader.read({"Name"}, incremental={"by": "Seen__c"}, api="rest")
-
     assert read.column("Name") == ALL
 
 
@@ -220,7 +230,6 @@ def test_a_reading_in_bulk_is_not_counted_first() -> None:
     org = org_of(events(3))
     with reader_of(org) as reader:
         reader.read({"Name"}, api="bulk", incremental={})
-
     assert not [asked for _, asked in org.asked if "COUNT()" in asked]
 
 
@@ -249,7 +258,6 @@ def test_results_that_break_off_go_on_after_the_last_record(cuts: list[int]) -> 
     org.troubles.cut_after = cuts
     with reader_of(org) as reader:
         read = reader.read({"Name", "Text__c"}, api="bulk")
-
     assert read.column("Name") == ALL
     assert set(read.column("Text__c")) == {'a "b"\nc, ' * 5}
 
@@ -260,31 +268,6 @@ def test_results_that_end_before_their_end_are_asked_for_again(troubles: dict[st
     org.troubles = Troubles(**troubles)
     with reader_of(org) as reader:
         assert reader.read({"Name"}, api="bulk").column("Name") == ALL
-
-
-MAINTENANCE = "<html><style>p {}</style><body><p>Down for <b>maintenance</b></p></body></html>"
-
-
-@pytest.mark.parametrize(
-    ("api", "troubles", "said"),
-    [
-        pytest.param("bulk", {"bare_results": 99}, "how many they are", id="results that are always an empty text"),
-        pytest.param("bulk", {"cut_after": [30] * 99}, "results", id="results that always break off"),
-        pytest.param("bulk", {"answers": [(400, "INVALID_QUERY_LOCATOR", "")]}, "INVALID_QUERY_LOCATOR", id="a forgotten place"),
-        pytest.param("rest", {"page_rows": 5, "pages_lead_nowhere": True}, "leads to itself", id="pages without an end"),
-        pytest.param("rest", {"answers": [(503, "", MAINTENANCE)] * 99}, "to the query: Down for maintenance$", id="a gateway"),
-    ],
-)
-def test_what_does_not_get_better_ends_in_an_error_that_a_later_run_may_clear(
-    api: str, troubles: dict[str, Any], said: str
-) -> None:
-    org = org_of(events(25))
-    org.troubles = Troubles(**troubles)
-    with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match=said) as caught:
-        reader.read({"Name"}, api=api)
-
-    assert "run again later" in caught.value.hint
-    assert org.jobs == {}
 
 
 def test_a_last_chunk_before_all_records_that_the_job_found_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +284,6 @@ def test_results_of_a_busy_org_are_insisted_on_no_longer_than_anything_else(retr
     org.troubles.answers, org.troubles.retry_after = [(503, "SERVER_UNAVAILABLE", "")] * 99, retry_after
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="503"):
         reader.read({"Name"}, api="bulk")
-
     assert reader.clock.now <= longest_s
     assert len(org.troubles.answers) >= 99 - POLICY.attempts
     assert org.jobs == {}
@@ -312,26 +294,9 @@ def test_a_job_is_waited_for_ever_longer_but_not_for_ever() -> None:
     org.troubles.polls = 10**9
     with reader_of(org) as reader, pytest.raises(SourceUnavailableError, match="not done after 3 hours"):
         reader.read({"Name"}, api="bulk")
-
     assert LONGEST_WAIT_S <= reader.clock.now < LONGEST_WAIT_S + 60
     assert len(reader.clock.slept) < 600
     assert ("PATCH", "job") in org.asked, "aborted, so that it can be deleted"
-    assert org.jobs == {}
-
-
-@pytest.mark.parametrize(
-    ("said", "kind"),
-    [
-        ("InvalidBatch : Failed to process query: MALFORMED_QUERY: unexpected token", BadSourceError),
-        ("InternalServerError : Retried more than fifteen times", SourceUnavailableError),
-    ],
-)
-def test_a_job_that_fails_says_why_and_leaves_nothing_behind(said: str, kind: type[SyncError]) -> None:
-    org = org_of(events(3))
-    org.troubles.fails_as = said
-    with reader_of(org) as reader, pytest.raises(kind, match=said.rpartition(": ")[2]):
-        reader.read({"Name"}, api="bulk")
-
     assert org.jobs == {}
 
 
@@ -383,7 +348,6 @@ def test_a_redirect_is_not_followed_as_it_would_lead_our_token_elsewhere() -> No
 def test_a_session_that_is_refused_as_soon_as_it_is_opened_is_told_and_not_tried_for_ever(refusing: Reader) -> None:
     with pytest.raises(SourceRefusedError, match="does not know the session a moment later"):
         refusing.read({"Name"})
-
     assert refusing.org.logins == 2
 
 

@@ -77,8 +77,13 @@ def test_no_file_at_first_and_no_folder_ever_are_mistakes(tmp_path: Path) -> Non
         read(tmp_path)
 
 
-def test_a_cursor_of_another_kind_means_nothing(folder: Path) -> None:
+def test_a_cursor_of_another_kind_means_nothing_and_our_own_names_no_files_and_stays_small(folder: Path) -> None:
     assert read(folder, "what another program wrote")[0] == ["1", "2"]
+    for number in range(100):
+        put(folder / "in", f"agenda-for-anna-{number}.csv", "id\n")
+    cursor = read(folder)[1].cursor
+    assert "anna" not in cursor
+    assert len(cursor) < 102 * 12 + 20
 
 
 def test_the_cursor_covers_only_files_all_of_whose_rows_were_given(folder: Path) -> None:
@@ -92,14 +97,6 @@ def test_one_broken_file_gives_no_cursor_and_is_named(folder: Path) -> None:
     put(folder / "in", "agenda-3.csv", "")
     with pytest.raises(BadSourceError, match=r"agenda-3\.csv"):
         read(folder)
-
-
-def test_the_cursor_names_no_files_and_stays_small(folder: Path) -> None:
-    for number in range(100):
-        put(folder / "in", f"agenda-for-anna-{number}.csv", "id\n")
-    cursor = read(folder)[1].cursor
-    assert "anna" not in cursor
-    assert len(cursor) < 102 * 12 + 20
 
 
 def test_a_file_that_somebody_is_writing_is_not_there_yet(folder: Path) -> None:

@@ -80,16 +80,6 @@ def test_a_disk_that_fails_is_worth_another_attempt(tmp_path: Path, kind: str) -
         rows_of(tmp_path, kind=kind, path="/proc/self/mem", **KINDS[kind])
 
 
-def test_a_nul_byte_costs_its_row_only(tmp_path: Path) -> None:
-    before, bad, unmapped, after = read(tmp_path, "id,text,note\n1,x,y\n2,x\0,y\n3,x,\0\n4,x,y\n", "id", "text")
-    assert [(problem.code, problem.column, problem.found) for problem in bad.problems] == [
-        (ReasonCode.BAD_TEXT, "text", "x\\x00")
-    ]
-    assert (bad.location.number, bad.cells["text"]) == (3, "x\ufffd")
-    assert (before.problems, unmapped.problems, after.problems) == ((), (), ())
-    assert [warning.column for warning in unmapped.warnings] == ["note"]
-
-
 @pytest.mark.parametrize("count", [16_385, 150_000])
 def test_a_million_columns_are_never_meant(tmp_path: Path, count: int) -> None:
     with pytest.raises(BadSourceError, match=f"{count} columns"):
@@ -120,47 +110,3 @@ def test_a_single_cell_at_the_far_end_of_a_sheet_costs_no_memory(tmp_path: Path)
 def test_nonsense_in_a_sheet_is_a_row_or_a_problem_and_never_a_crash(tmp_path: Path, row: bytes) -> None:
     content = workbook(tmp_path, lambda xml: xml.replace(b"</sheetData>", row + b"</sheetData>"))
     assert count_rows(tmp_path, content, kind="xlsx", merged="spread") <= 2
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ('<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a>', "entity of its own"),
-        ('<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a>', "entity of its own"),
-        ("<a><event>&nbsp;</event></a>", "undefined entity"),
-        ("<a>" * 100_000, "more than 200 elements"),
-        ("<a><event>", "this is not XML here"),
-        ("<a><event></a></event>", "mismatched tag"),
-        ("plain text", "this is not XML here"),
-        ('<?xml version="1.0" encoding="klingon"?><a/>', "klingon"),
-        ("<a><happening/></a>", "there is no element event"),
-    ],
-)  # fmt: skip
-def test_xml_that_cannot_be_trusted_is_refused(tmp_path: Path, content: str, said: str) -> None:
-    with pytest.raises(BadSourceError, match=said):
-        read(tmp_path, content, kind="xml", records="event")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("[" * 100_000, "nests too deeply"),
-        ('[{"a": 1}, {"a": nope}]', r":1: this is not JSON: Expecting value"),
-        ('[{"a": 1}\n {"a": 2}]', r':2: "," should stand here'),
-        ('[{"a": 1}] more', "something follows"),
-        ('{"events": [{"a": 1}], "venues": []}', "lists stand under events, venues"),
-        ('"text"', "list of records should begin here"),
-        ('[{"a": "' + "x" * (70 * MEGABYTE), "longer than 64 million"),
-    ],
-    ids=range(7),
-)  # fmt: skip
-def test_json_that_cannot_be_read_is_refused_and_its_place_told(tmp_path: Path, content: str, said: str) -> None:
-    with pytest.raises(BadSourceError, match=said):
-        read(tmp_path, content, kind="json")
-
-
-def test_a_record_that_nests_too_deeply_costs_itself_only(tmp_path: Path) -> None:
-    deep = "[" * 100 + "]" * 100
-    first, bad, last = read(tmp_path, f'[{{"a": 1}}, {{"a": {deep}}}, {{"a": 3}}]', "a", kind="json")
-    assert "too deeply" in bad.problems[0].hint
-    assert (first.problems, last.problems, last.cells["a"]) == ((), (), "3")

@@ -14,67 +14,56 @@ from connectors.sources.feed_source import MaskedSource
 from mappings.outcome import RowLocation, SourceRow
 
 TOKEN = "00D5g000004!AQcAQH0dMHZfz972Szmpkb58"
+CAUSE = ValueError(f"GET /query with Bearer {TOKEN}")
 
 
-class Telltale:
-    """A source that learns a token as it opens, and repeats it where it can."""
+def source(mask: Mask, at: str = "", error: Exception | None = None) -> MaskedSource:
+    """A source that learns a token as it opens, repeats it in its notices, and fails where it is asked to."""
 
-    def __init__(self, mask: Mask, *, at: str) -> None:
-        self.mask, self.at = mask, at
+    def step(when: str) -> None:
+        if when == at and error:
+            raise error
+        if when == at:
+            raise SourceUnavailableError(f"answered: {TOKEN} expired", hint=f"log in as {TOKEN}") from CAUSE
 
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        self.mask.learn(TOKEN)
-        self.tell("open")
-        yield Reading(("id",), self.rows(), ending=self.ending)
-
-    def rows(self) -> Iterator[SourceRow]:
+    def rows() -> Iterator[SourceRow]:
         yield SourceRow(RowLocation("T", 1), {"id": "1"})
-        self.tell("row")
+        step("row")
 
-    def ending(self) -> Ending:
-        self.tell("ending")
+    def ending() -> Ending:
+        step("ending")
         return Ending(notices=(f"session {TOKEN} ended",))
 
-    def tell(self, when: str) -> None:
-        if when != self.at:
-            return
-        cause = ValueError(f"GET /query with Bearer {TOKEN}")
-        raise SourceUnavailableError(f"answered: {TOKEN} expired", hint=f"log in as {TOKEN}") from cause
+    @contextmanager
+    def read() -> Iterator[Reading]:
+        mask.learn(TOKEN)
+        step("open")
+        yield Reading(("id",), rows(), ending=ending)
+
+    return MaskedSource(read, mask)
 
 
-def read_whole(source: MaskedSource) -> None:
+def read_whole(source: MaskedSource) -> Ending:
     with source.read() as reading:
-        assert len(list(reading.rows)) == 1
-        reading.ending()
+        assert [row.cells["id"] for row in reading.rows] == ["1"]
+        return reading.ending()
 
 
 @pytest.mark.parametrize("at", ["open", "row", "ending"])
 def test_an_error_tells_no_secret_nor_do_its_causes(at: str) -> None:
-    mask = Mask()
     with pytest.raises(SourceUnavailableError) as caught:
-        read_whole(MaskedSource(Telltale(mask, at=at).read, mask))
+        read_whole(source(Mask(), at))
     assert_untold(caught.value, TOKEN)
     assert f"answered: {MASK} expired" in str(caught.value)
 
 
 def test_notices_tell_no_secret() -> None:
-    mask = Mask()
-    with MaskedSource(Telltale(mask, at="").read, mask).read() as reading:
-        assert [row.cells["id"] for row in reading.rows] == ["1"]
-        assert reading.ending().notices == (f"session {MASK} ended",)
-
-
-class Refusing:
-    """A source that is refused for a reason of its own."""
-
-    @contextmanager
-    def read(self) -> Iterator[Reading]:
-        raise SourceRefusedError("no such sheet") from OSError("closed")
-        yield Reading((), iter(()))
+    assert read_whole(source(Mask())).notices == (f"session {MASK} ended",)
 
 
 def test_an_innocent_cause_stays() -> None:
+    refusal = SourceRefusedError("no such sheet")
+    refusal.__cause__ = OSError("closed")
     with pytest.raises(SourceRefusedError) as caught:
-        read_whole(MaskedSource(Refusing().read, Mask([TOKEN])))
+        read_whole(source(Mask(), "open", refusal))
     assert str(caught.value.__cause__) == "closed"

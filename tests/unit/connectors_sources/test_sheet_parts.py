@@ -116,15 +116,10 @@ def test_the_header_is_found_below_notes_and_made_of_several_rows(tmp_path: Path
     assert [row.cells["Event title#2"] for row in rows] == ["x", "", "y"]
 
 
-def test_blank_rows_between_are_rows_and_below_the_last_filled_one_are_none(tmp_path: Path) -> None:
+def test_blank_and_hidden_rows_are_rows_and_those_below_the_last_filled_one_are_none(tmp_path: Path) -> None:
     grid: list[list[Content]] = [*GRID, [], [None, None], ["3", None], [Cell(None, "DATE", "yyyy-mm-dd")], []]
-    with sheet_of(tmp_path, grid) as desk:
+    with sheet_of(tmp_path, grid, hidden={2}) as desk:
         assert [(row.location.number, row.cells["id"]) for row in desk.rows()] == [(2, "1"), (3, ""), (4, ""), (5, "3")]
-
-
-def test_hidden_rows_are_rows(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, [*GRID, ["2", "Rock"]], hidden={2}) as desk:
-        assert [row.cells["id"] for row in desk.rows()] == ["1", "2"]
 
 
 @pytest.mark.parametrize(("merged", "days"), [("first", ["2026-05-03", "", ""]), ("spread", ["2026-05-03", "2026-05-03", ""])])
@@ -154,16 +149,10 @@ def test_an_empty_tab_is_an_error_and_not_zero_rows(tmp_path: Path, grid: list[l
 
 
 def test_the_zone_and_locale_of_the_spreadsheet_are_there_for_the_asking(tmp_path: Path) -> None:
-    with sheet_of(tmp_path, GRID) as desk:
-        assert [dict(row.cells) for row in desk.rows("id", "sheet_zone", "sheet_locale")] == [
-            {"id": "1", "title": "Jazz", "sheet_locale": "pt_PT", "sheet_zone": "Europe/Lisbon"}
-        ]
-        assert "sheet_zone" not in desk.rows("id")[0].cells
-        desk.sheet.put(1, 3, "sheet_zone")
-        desk.sheet.put(2, 3, "Asia/Tokyo")
-        assert desk.rows("sheet_zone")[0].cells["sheet_zone"] == "Asia/Tokyo"
-
-
-def test_a_blank_row_stays_blank_beside_the_settings_of_the_spreadsheet(tmp_path: Path) -> None:
     with sheet_of(tmp_path, [["id"], ["1"], [None], ["2"]]) as desk:
-        assert desk.cells("id", "sheet_zone") == [("1", "Europe/Lisbon"), ("", ""), ("2", "Europe/Lisbon")]
+        expected = [("1", "pt_PT", "Europe/Lisbon"), ("", "", ""), ("2", "pt_PT", "Europe/Lisbon")]
+        assert desk.cells("id", "sheet_zone", "sheet_locale") == expected
+        assert list(desk.rows("id", "sheet_zone", "sheet_locale")[0].cells) == ["id", "sheet_locale", "sheet_zone"]
+        assert "sheet_zone" not in desk.rows("id")[0].cells
+        desk.sheet.grid = [["id", "sheet_zone"], ["1", "Asia/Tokyo"]]
+        assert desk.rows("sheet_zone")[0].cells["sheet_zone"] == "Asia/Tokyo"

@@ -6,7 +6,7 @@ import gzip
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,30 +32,46 @@ def refused(desk: Desk, kind: type[SyncError], **words: Any) -> SyncError:
     return caught.value
 
 
-def test_a_sheet_that_is_not_shared_names_the_account_to_share_it_with(desk: Desk) -> None:
-    desk.book.readers = {"somebody@example.org"}
+def answering(status: int, where: str = "/v4/", times: int = 1, headers: dict[str, str] | None = None, **error: Any) -> Any:
+    """What puts an answer in place of the service's own."""
+    body = {"error": {"code": status, "message": "x", **error}}
+    return lambda desk: desk.google.faults.append(Fault(where, status=status, body=body, times=times, headers=headers or {}))
+
+
+DISABLED = [{"reason": "SERVICE_DISABLED", "metadata": {"activationUrl": "https://console.example/sheets"}}]
+REFUSALS: dict[str, tuple[Callable[[Desk], object], str, str]] = {
+    "it is not shared": (lambda desk: setattr(desk.book, "readers", set()), ID, f"share the spreadsheet with {ACCOUNT}"),
+    "the API is off": (answering(403, details=DISABLED), "403", "https://console.example/sheets"),
+    "the scope is another": (
+        answering(403, details=[{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]),
+        *("403", "made without the right to read spreadsheets"),
+    ),
+    "it is an office file": (lambda desk: setattr(desk.book, "is_office_file", True), "", "save it as Google Sheets"),
+    "the key was deleted": (
+        lambda desk: setattr(desk.google, "refusal_of_tokens", "invalid_grant"),
+        *("invalid_grant", "make a new key"),
+    ),
+    "the account may not ask for these rights": (
+        lambda desk: setattr(desk.google, "refusal_of_tokens", "invalid_scope"),
+        *("does not give us the rights", ""),
+    ),
+    "the answer leads elsewhere": (
+        answering(302, headers={"Location": "http://127.0.0.1:9/elsewhere"}),
+        *("leads elsewhere", "never carried elsewhere"),
+    ),
+    "no token is good for long": (answering(401, "ranges=", times=9), "", "not accepted"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+def test_each_refusal_is_named_with_its_own_way_out(desk: Desk, why: str) -> None:
+    happens, said, hint = REFUSALS[why]
+    happens(desk)
     error = refused(desk, SourceRefusedError)
-    assert f"share the spreadsheet with {ACCOUNT}" in error.hint
-    assert ID in str(error)
+    assert said in str(error)
+    assert hint in error.hint
+    assert "key" not in error.hint or why != "the account may not ask for these rights"
     assert not desk.waits
-
-
-def test_an_api_that_is_switched_off_is_told_with_where_to_switch_it_on(desk: Desk) -> None:
-    details = [{"reason": "SERVICE_DISABLED", "metadata": {"activationUrl": "https://console.example/sheets"}}]
-    body = {"error": {"code": 403, "message": "has not been used", "status": "PERMISSION_DENIED", "details": details}}
-    desk.google.faults.append(Fault("/v4/", status=403, body=body))
-    assert "https://console.example/sheets" in refused(desk, SourceRefusedError).hint
-
-
-def test_credentials_without_the_right_scope_are_told_so(desk: Desk) -> None:
-    body = {"error": {"code": 403, "message": "x", "details": [{"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT"}]}}
-    desk.google.faults.append(Fault("/v4/", status=403, body=body))
-    assert "made without the right to read spreadsheets" in refused(desk, SourceRefusedError).hint
-
-
-def test_an_office_file_on_drive_is_told_so(desk: Desk) -> None:
-    desk.book.is_office_file = True
-    assert "save it as Google Sheets" in refused(desk, SourceRefusedError).hint
 
 
 def test_an_answer_that_unpacks_without_end_is_given_up(desk: Desk) -> None:
@@ -78,17 +94,23 @@ def test_an_answer_of_another_shape_is_asked_for_again_and_never_an_empty_sheet(
     assert "cut off" in str(refused(desk, SourceUnavailableError, header={"names": ["id", "title"], "row": 0}))
 
 
-@pytest.mark.parametrize("status", [408, 425, 500, 502, 503, 504])
-def test_a_passing_failure_is_asked_again(desk: Desk, status: int) -> None:
-    desk.google.faults.append(Fault("/v4/", status=status, body=b"<html>oops</html>", times=3))
+RATE_LIMIT = {"error": {"code": 403, "message": "Rate Limit Exceeded", "errors": [{"reason": "userRateLimitExceeded"}]}}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *(Fault("/v4/", status=status, body=b"<html>oops</html>", times=3) for status in (408, 425, 500, 502, 503, 504)),
+        Fault("ranges=", "cut", times=3),
+        Fault("ranges=", "drop", times=3),
+        Fault("/v4/", status=403, body=RATE_LIMIT, times=3),
+    ],
+    ids=lambda fault: f"{fault.kind} {fault.status}",
+)
+def test_a_passing_failure_a_broken_answer_and_a_rate_limit_are_asked_again(desk: Desk, fault: Fault) -> None:
+    desk.google.faults.append(fault)
     assert desk.cells() == [("1", "Jazz")]
     assert desk.waits == [0.5, 1.0, 2.0]
-
-
-@pytest.mark.parametrize("kind", ["cut", "drop"])
-def test_an_answer_that_breaks_off_is_asked_for_again(desk: Desk, kind: str) -> None:
-    desk.google.faults.append(Fault("ranges=", kind, times=2))
-    assert desk.cells() == [("1", "Jazz")]
 
 
 def test_a_failure_that_lasts_ends_within_bounds_and_is_no_empty_sheet(desk: Desk) -> None:
@@ -127,12 +149,6 @@ def test_retry_after_is_obeyed_and_one_beyond_our_patience_ends_the_reading(desk
     assert desk.waits == [17]
 
 
-def test_a_rate_limit_told_as_403_is_a_rate_limit(desk: Desk) -> None:
-    body = {"error": {"code": 403, "message": "User Rate Limit Exceeded", "errors": [{"reason": "userRateLimitExceeded"}]}}
-    desk.google.faults.append(Fault(status=403, body=body, times=2))
-    assert desk.cells() == [("1", "Jazz")]
-
-
 def test_our_own_pace_keeps_below_the_quota(desk: Desk) -> None:
     desk.google.per_minute = 60
     with open_spreadsheet(desk.spec(), desk.access, clock=desk.clock) as sheet:
@@ -142,39 +158,18 @@ def test_our_own_pace_keeps_below_the_quota(desk: Desk) -> None:
     assert desk.waits == [60, 60]
 
 
-def test_a_deleted_key_is_told_as_such(desk: Desk) -> None:
-    desk.google.refusal_of_tokens = "invalid_grant"
-    error = refused(desk, SourceRefusedError)
-    assert "invalid_grant" in str(error)
-    assert "make a new key" in error.hint
-
-
-def test_rights_that_the_account_may_not_ask_for_are_no_broken_key(desk: Desk) -> None:
-    desk.google.refusal_of_tokens = "invalid_scope"
-    error = refused(desk, SourceRefusedError)
-    assert "does not give us the rights" in str(error)
-    assert "key" not in error.hint
-
-
 def test_a_token_that_ends_before_its_time_is_renewed(desk: Desk) -> None:
     with desk.source().read() as reading:
         desk.google.tokens.clear()
         assert len(list(reading.rows)) == 1
     desk.google.faults.append(Fault("ranges=", status=401))
     assert desk.cells() == [("1", "Jazz")]
-    desk.google.faults.append(Fault("ranges=", status=401, times=9))
-    assert "not accepted" in refused(desk, SourceRefusedError).hint
 
 
 def test_a_person_may_lend_their_own_leave_to_read(desk: Desk, tmp_path: Path) -> None:
     desk.book.readers = {"person@example.org"}
     desk.credentials = desk.google.person(tmp_path / "person.json")
     assert desk.cells() == [("1", "Jazz")]
-
-
-def test_an_answer_that_leads_elsewhere_is_not_followed(desk: Desk) -> None:
-    desk.google.faults.append(Fault("/v4/", status=302, headers={"Location": "http://127.0.0.1:9/elsewhere"}))
-    assert "never carried elsewhere" in refused(desk, SourceRefusedError).hint
 
 
 NOT_WHOLE = "not a whole file of credentials"

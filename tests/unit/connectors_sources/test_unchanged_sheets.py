@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from lookalikes.sheets import Fault
@@ -15,18 +14,12 @@ from unit.connectors_sources.sheets_at_hand import Desk, sheet_of
 from connectors.sources.contract import Ending
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a reading gave, and which requests it took, tokens apart."""
+class Said(NamedTuple):
+    """How many rows a reading gave and whether they are all, its ending, and which requests it took, tokens apart."""
 
-    rows: int
-    is_whole: bool
+    found: tuple[int, bool]
     ending: Ending
     asked: list[str]
-
-    @property
-    def found(self) -> tuple[int, bool]:
-        return self.rows, self.is_whole
 
     @property
     def cursor(self) -> str:
@@ -48,7 +41,7 @@ def read(desk: Desk, since: str = "", **words: Any) -> Said:
     with desk.source("id", since=since, **words).read() as reading:
         rows = len(list(reading.rows))
         asked = [one for one in desk.google.asked[before:] if "/token" not in one]
-        return Said(rows, reading.is_whole, reading.ending(), asked)
+        return Said((rows, reading.is_whole), reading.ending(), asked)
 
 
 def test_an_unchanged_sheet_costs_exactly_one_request(desk: Desk) -> None:
@@ -88,22 +81,16 @@ def test_a_change_while_a_tall_sheet_is_copied_is_found_by_the_next_reading(tmp_
         desk.google.edits[desk.google.reads + 4] = lambda: desk.sheet.put(9, 1, "changed")
         desk.sheet.put(3, 1, "changed")
         second = read(desk, first.cursor)
-        assert second.is_whole
-        assert read(desk, second.cursor).is_whole
+        assert second.found[1]
+        assert read(desk, second.cursor).found[1]
 
 
-FORMULAS: dict[str, Cell] = {
-    "a formula": Cell(5, formula="=NOW()"),
-    "a pivot table": Cell(5, is_pivot=True),
-}
-
-
-@pytest.mark.parametrize("what", FORMULAS)
+@pytest.mark.parametrize("formula", [Cell(5, formula="=NOW()"), Cell(5, is_pivot=True)], ids=["a formula", "a pivot table"])
 @pytest.mark.parametrize("words", [{}, {"range": "A1:B3"}], ids=["the whole tab", "a range beside it"])
-def test_a_tab_with_formulas_has_no_cursor_and_is_read_each_time(desk: Desk, what: str, words: dict[str, str]) -> None:
+def test_a_tab_with_formulas_has_no_cursor_and_is_read_each_time(desk: Desk, formula: Cell, words: dict[str, str]) -> None:
     cursor = read(desk, **words).cursor
     assert cursor
-    desk.sheet.put(3, 4, FORMULAS[what])
+    desk.sheet.put(3, 4, formula)
     again = read(desk, cursor, **words)
     assert (again.found, again.cursor) == (WHOLE, "")
     assert read(desk, again.cursor, **words).found == WHOLE
@@ -115,19 +102,13 @@ def test_a_formula_in_another_tab_is_no_matter(desk: Desk) -> None:
     assert read(desk, read(desk).cursor).found == UNREAD
 
 
-SILENCES: dict[str, Callable[[Desk], object]] = {
-    "the API is off": lambda desk: setattr(desk.google, "is_drive_on", False),
-    "it fails": lambda desk: desk.google.faults.append(Fault("/drive/", status=500, times=10**9)),
-    "it is too busy": lambda desk: desk.google.faults.append(Fault("/drive/", status=429, times=10**9)),
-    "its answer breaks off": lambda desk: desk.google.faults.append(Fault("/drive/", "cut", times=10**9)),
-    "it hangs up": lambda desk: desk.google.faults.append(Fault("/drive/", "drop", times=10**9)),
-}
-
-
-@pytest.mark.parametrize("why", SILENCES)
-def test_where_drive_does_not_answer_it_is_asked_once_and_the_sheet_is_read(desk: Desk, why: str) -> None:
+@pytest.mark.parametrize("kind", ["off", 500, 429, "cut", "drop"])
+def test_where_drive_does_not_answer_it_is_asked_once_and_the_sheet_is_read(desk: Desk, kind: str | int) -> None:
     cursor = read(desk).cursor
-    SILENCES[why](desk)
+    desk.google.is_drive_on = kind != "off"
+    if kind != "off":
+        how = {"kind": kind} if isinstance(kind, str) else {"status": kind}
+        desk.google.faults.append(Fault("/drive/", times=10**9, **how))  # type: ignore[arg-type]  # by their names
     again = read(desk, cursor)
     assert (again.found, again.ending) == (WHOLE, Ending())
     assert sum("/drive/" in one for one in again.asked) == 1
@@ -143,8 +124,7 @@ def test_a_person_who_lent_us_no_right_to_ask_drive_is_read_without_a_word(desk:
 
 def test_drive_must_tell_the_version_itself(desk: Desk) -> None:
     """A time of change is as coarse as its clock."""
-    body = {"modifiedTime": "2026-05-01T00:00:01.000Z"}
-    desk.google.faults.append(Fault("/drive/", status=200, body=body, times=10**9))
+    desk.google.faults.append(Fault("/drive/", status=200, body={"modifiedTime": "2026-05-01T00:00:01.000Z"}, times=10**9))
     assert read(desk).cursor == ""
 
 

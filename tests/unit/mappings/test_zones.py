@@ -228,6 +228,7 @@ def test_days_and_clocks_may_stand_in_the_file_itself(mapper: Mapper, row: Row) 
     ("more", "told"),
     [
         (', clock: "7pm"', '"7pm" does not fit here'),
+        (', clock: {from: FROM, do: [clock], on_empty: {use: "7pm"}}', '"7pm" cannot stand in here'),
         (', sentinels: "00:00"', "sentinels and exclusive speak of whole days"),
         (", exclusive: true", "sentinels and exclusive speak of whole days"),
         (', all_day: "00:00", before_start: omit', "before_start needs to know when the event starts"),

@@ -1,0 +1,401 @@
+"""Limits that the worker does not know are used, rarely met and never asked in a pause (budget 7); requests under way."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from unit.connectors_api.wired import created, deliver_for_a_minute, told
+from virtual_time import at_once, clock, now
+
+from connectors.errors import PausedError
+from connectors.rate_limit import ConcurrencyLimit, RateLimiter, RateReport
+from connectors.retry import Timing
+from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
+from sandbox.switches import Rate
+
+Wait = Callable[[float], float]
+"""Seconds to wait for a request that arrives at that time, 0 where it passes."""
+
+
+class Tens(Rate):
+    """A rate for a window of ten seconds."""
+
+    @property
+    def period_s(self) -> int:
+        return 10
+
+
+LIMITS: dict[str, Callable[[], Meter]] = {
+    "bucket with a burst of five": lambda: TokenBucket(Rate(20), 5),
+    "fixed window of a second": lambda: FixedWindow(Rate(20)),
+    "fixed window of ten seconds": lambda: FixedWindow(Tens(200)),
+    "sliding window of a second": lambda: SlidingWindow(Rate(20)),
+    "sliding window of ten seconds": lambda: SlidingWindow(Tens(200)),
+}
+SPELT: dict[str, Callable[[float], float | None]] = {
+    "whole seconds": math.ceil,
+    "a fraction": lambda wait_s: wait_s,
+    "nothing": lambda _wait_s: None,
+}
+
+
+@dataclass
+class Drive:
+    """Requests in flight against a limit for some seconds, beginning anywhere in a window. Timers are up to `late_s` late."""
+
+    wait: Wait
+    seconds: float = 60.0
+    in_flight: int = 8
+    max_pause_s: float = 900.0
+    spelt: Callable[[float], float | None] = math.ceil
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    late_s: float = 0.0
+    passed: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    early: int = 0
+    closed: object = None
+    paused_until: float = 0.0
+
+    def driven(self) -> Drive:
+        at_once(self._main)
+        return self
+
+    def share(self, since: float, until: float, per_s: float) -> float:
+        return sum(since <= at < until for at in self.passed) / ((until - since) * per_s)
+
+    @property
+    def met(self) -> float:
+        return len(self.refused) / (len(self.refused) + len(self.passed))
+
+    async def _main(self) -> None:
+        begins_at = self.chance.uniform(0.0, 60.0)
+        timing = Timing(clock, self._sleep, self.chance.random, now)
+        limiter = RateLimiter(timing, max_pause_s=self.max_pause_s, concurrency=ConcurrencyLimit(self.in_flight))
+        await asyncio.gather(*(self._work(limiter, begins_at) for _ in range(self.in_flight)))
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds + self.chance.uniform(0.0, self.late_s))
+
+    async def _work(self, limiter: RateLimiter, begins_at: float) -> None:
+        while clock() < self.seconds and self.closed is None:
+            await limiter.concurrency.enter()
+            permit = await limiter.acquire()
+            if permit is None:
+                self.closed = limiter.closed
+                limiter.concurrency.leave()
+                return
+            self.early += clock() < self.paused_until - 1e-6
+            limiter.concurrency.sent()
+            await asyncio.sleep(0.005 * self.chance.uniform(0.4, 0.6))
+            wait_s = self.wait(begins_at + clock())
+            await asyncio.sleep(0.005 * self.chance.uniform(0.4, 0.6))
+            limiter.concurrency.back(0.005, is_well=wait_s <= 0)
+            (self.passed if wait_s <= 0 else self.refused).append(clock())
+            if wait_s <= 0:
+                limiter.passed()
+            else:
+                named_s = self.spelt(wait_s)
+                self.paused_until = max(self.paused_until, clock() + (named_s or 0.0))
+                limiter.limited(permit, named_s)
+            limiter.concurrency.leave()
+
+
+def test_unknown_limits_are_used_rarely_met_and_never_asked_in_a_pause() -> None:
+    minutes = [
+        Drive(limit().take, spelt=spelt, chance=random.Random(seed)).driven()
+        for limit in LIMITS.values()
+        for spelt in SPELT.values()
+        for seed in range(2)
+    ]
+    passed = sum(min(len(one.passed), 1200) for one in minutes)
+    refused = sum(len(one.refused) for one in minutes)
+    assert passed >= 0.9 * len(minutes) * 1200
+    assert min(len(one.passed) for one in minutes) >= 0.75 * 1200
+    assert refused < 0.02 * (passed + refused)
+    assert not sum(one.early for one in minutes)
+
+
+@pytest.mark.parametrize(("per_s", "burst"), [(50, 10), (100, 10), (200, 20)])
+def test_a_small_bucket_is_used_up_once_it_is_known_though_timers_are_late(per_s: int, burst: int) -> None:
+    run = Drive(TokenBucket(Rate(per_s), burst).take, 40.0, late_s=0.02).driven()
+    assert run.share(20, 40, per_s) >= 0.93
+    assert (run.met < 0.01, run.early) == (True, 0)
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
+def test_over_ten_minutes_a_limit_is_nearly_used_up_and_rarely_met(limit: Callable[[], Meter]) -> None:
+    run = Drive(limit().take, 600.0).driven()
+    assert run.share(0, 600, 20) > 0.9
+    assert run.met < 0.01
+    assert not run.early
+
+
+@pytest.mark.parametrize(("before", "after"), [(40, 20), (20, 40)], ids=["halved", "doubled"])
+def test_a_limit_that_changes_in_mid_run_is_found_again(before: int, after: int) -> None:
+    meters: tuple[Meter, Meter] = TokenBucket(Rate(before), 10), TokenBucket(Rate(after), 10)
+
+    def wait(at: float) -> float:
+        return meters[clock() >= 100].take(at)
+
+    run = Drive(wait, 250, spelt=SPELT["a fraction"]).driven()
+    assert run.share(0, 100, before) > 0.93
+    assert run.share(100, 250, after) > 0.85
+    assert run.met < 0.02
+
+
+def test_a_strangers_requests_leave_us_the_rest_of_the_limit() -> None:
+    meter, stranger = TokenBucket(Rate(20), 10), [0.0]
+
+    def wait(at: float) -> float:
+        while stranger[0] <= at:
+            meter.take(stranger[0])
+            stranger[0] += 0.1
+        return meter.take(at)
+
+    run = Drive(wait, 120, spelt=SPELT["a fraction"]).driven()
+    assert run.share(0, 120, 10) > 0.9
+    assert run.met < 0.03
+
+
+def test_thirty_a_minute_are_used_up() -> None:
+    run = Drive(FixedWindow(Rate(30, "m")).take, 1200, spelt=SPELT["a fraction"]).driven()
+    assert run.share(0, 1200, 0.5) > 0.95
+    assert run.met < 0.05
+
+
+@pytest.mark.parametrize(("max_pause_s", "rows"), [(7200, 380), (900, 100)], ids=["with patience", "without"])
+def test_a_hundred_an_hour_are_used_up_or_pause_the_run(max_pause_s: float, rows: int) -> None:
+    run = Drive(FixedWindow(Rate(100, "h")).take, 4 * 3600, max_pause_s=max_pause_s).driven()
+    assert len(run.passed) > rows if max_pause_s > 3600 else len(run.passed) == rows
+    assert isinstance(run.closed, PausedError if max_pause_s < 3600 else type(None))
+
+
+def test_without_any_patience_the_first_limit_ends_the_run() -> None:
+    run = Drive(TokenBucket(Rate(20), 5).take, max_pause_s=0.0).driven()
+    assert isinstance(run.closed, PausedError)
+    assert len(run.refused) <= 8
+
+
+def test_a_service_that_refuses_everything_for_a_moment_each_time_pauses_the_run_and_is_rarely_asked() -> None:
+    run = Drive(lambda _at: 0.05, 3600, in_flight=32, max_pause_s=60, spelt=SPELT["a fraction"]).driven()
+    assert isinstance(run.closed, PausedError)
+    assert not run.passed
+    assert run.refused[-1] <= 61
+
+
+Shows = Callable[[Meter, float], dict[str, str]]
+
+
+def shows_x(meter: Meter, wait_s: float) -> dict[str, str]:
+    shown = {"limit": 20, "remaining": int(meter.left), "reset": math.ceil(wait_s) or 1}
+    return {f"x-ratelimit-{name}": str(value) for name, value in shown.items()}
+
+
+def shows(limit: int) -> Shows:
+    return lambda meter, wait_s: {
+        "ratelimit-policy": f'"a";q={limit};w=1',
+        "ratelimit": f'"a";r={int(meter.left)};t={math.ceil(wait_s) or 1}',
+    }
+
+
+@pytest.mark.parametrize(
+    ("limit", "shown", "in_flight", "latency_s", "share", "met"),
+    [
+        ("bucket with a burst of five", None, 1, 0.005, 0.82, 0.04),
+        ("bucket with a burst of five", None, 32, 0.005, 0.82, 0.04),
+        ("sliding window of a second", None, 8, 0.005, 0.82, 0.04),
+        ("bucket with a burst of five", None, 32, 0.5, 0.7, 0.04),
+        *(("bucket with a burst of five", shown, 8, 0.01, 0.95, 0.0) for shown in (shows_x, shows(20))),
+        *(("fixed window of a second", shown, 8, 0.01, 0.95, 0.0) for shown in (shows_x, shows(20))),
+        ("bucket with a burst of five", shows(1000), 8, 0.01, 0.83, 0.02),
+    ],
+    ids=lambda value: "" if callable(value) or value is None else str(value),
+)
+def test_the_client_uses_nearly_all_of_an_unknown_limit_and_never_meets_one_that_is_shown(
+    limit: str, shown: Shows | None, in_flight: int, latency_s: float, share: float, met: float
+) -> None:
+    """A limit that is shown as larger than it is must be overruled by what is refused."""
+    meter, passed, refused, numbers = LIMITS[limit](), [0], [0], count(1)
+
+    async def serve(_request: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(latency_s / 2)
+        wait_s = meter.take(clock())
+        (refused if wait_s > 0 else passed)[0] += clock() <= 60.0
+        headers = shown(meter, wait_s) if shown else {}
+        await asyncio.sleep(latency_s / 2)
+        if wait_s > 0:
+            return told(429, "rate_limited", headers={"retry-after": str(math.ceil(wait_s))} | headers)
+        answer = created(next(numbers))
+        answer.headers.update(headers)
+        return answer
+
+    deliver_for_a_minute(serve, in_flight=in_flight)
+    assert passed[0] >= share * 20 * 60.0
+    assert refused[0] <= met * (passed[0] + refused[0])
+
+
+def limiter_with(**patience: float) -> RateLimiter:
+    return RateLimiter(Timing(clock, asyncio.sleep, lambda: 1.0, now), **patience)  # type: ignore[arg-type]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.none() | st.floats(0, 20)), max_size=12),
+    st.integers(1, 16),
+    st.floats(0.001, 0.5),
+)
+def test_no_request_ever_leaves_during_a_pause(waits: list[tuple[float, float | None]], in_flight: int, latency_s: float) -> None:
+    left: list[float] = []
+    pauses: list[tuple[float, float]] = []
+    script = deque(waits)
+
+    async def main() -> None:
+        paced = limiter_with(max_pause_s=10_000)
+
+        async def worker() -> None:
+            for _ in range(4):
+                admitted = await paced.acquire()
+                assert admitted is not None
+                left.append(clock())
+                await asyncio.sleep(latency_s)
+                if script and (told := script.popleft())[1] is not None:
+                    pauses.append((clock(), clock() + told[1]))
+                    paced.limited(admitted, told[1])
+                else:
+                    paced.passed()
+
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
+
+    at_once(main)
+    assert not [at for at in left for start, end in pauses if start < at < end - 1e-6]
+
+
+def test_late_answers_of_one_wave_lower_the_rate_once() -> None:
+    async def main(late: int) -> float | None:
+        paced = limiter_with()
+        admitted = [permit for _ in range(20) if (permit := await paced.acquire())]
+        await asyncio.sleep(1.0)
+        for _ in range(10):
+            paced.passed()
+        for one in admitted[: 1 + late]:
+            paced.limited(one, 1.0)
+        return paced.report.rate_per_s
+
+    assert at_once(lambda: main(late=0)) == at_once(lambda: main(late=9))
+
+
+def test_an_unlimited_route_is_not_slowed_down() -> None:
+    async def main() -> tuple[float, RateReport]:
+        paced = limiter_with()
+        for _ in range(1000):
+            await paced.acquire()
+            paced.passed()
+        return clock(), paced.report
+
+    took_s, report = at_once(main)
+    assert (took_s, report.rate_per_s, report.used_share) == (0.0, None, None)
+
+
+def test_a_closed_route_lets_those_go_who_wait_in_a_pause() -> None:
+    async def main() -> tuple[float, object]:
+        paced = limiter_with()
+        admitted = await paced.acquire()
+        assert admitted is not None
+        paced.limited(admitted, 600.0)
+        waiting = asyncio.ensure_future(paced.acquire())
+        await asyncio.sleep(5)
+        paced.limited(admitted, 6000.0)
+        assert await waiting is None
+        return clock(), paced.closed
+
+    at, outcome = at_once(main)
+    assert isinstance(outcome, PausedError)
+    assert at <= 6
+
+
+def test_pauses_between_which_something_passes_do_not_add_up_to_impatience() -> None:
+    async def main() -> None:
+        paced = limiter_with(max_pause_s=900)
+        for _ in range(5):
+            admitted = await paced.acquire()
+            assert admitted is not None
+            paced.limited(admitted, 500.0)
+            await paced.acquire()
+            paced.passed()
+
+    at_once(main)
+
+
+Serve = Callable[[], Awaitable[None]]
+
+
+async def drive(limit: ConcurrencyLimit, serve: Serve, *, seconds: float, is_well: bool = True) -> None:
+    async def work() -> None:
+        while clock() < seconds:
+            await limit.enter()
+            began = clock()
+            limit.sent()
+            await serve()
+            limit.back(clock() - began, is_well=is_well)
+            limit.leave()
+
+    await asyncio.gather(*(work() for _ in range(64)))
+
+
+def far(seconds: float) -> Serve:
+    return lambda: asyncio.sleep(seconds)
+
+
+def full(slots: int, seconds: float) -> Serve:
+    at_work = asyncio.Semaphore(slots)
+
+    async def serve() -> None:
+        async with at_work:
+            await asyncio.sleep(seconds)
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("limit", "serve", "is_well", "seconds", "least", "most"),
+    [
+        (ConcurrencyLimit(32, adapts=True), far(0.2), True, 10, 32, 32),
+        (ConcurrencyLimit(32, adapts=True), full(4, 0.05), True, 60, 3, 12),
+        (ConcurrencyLimit(32, adapts=True), far(0.05), False, 20, 1, 1),
+        *((ConcurrencyLimit(ceiling), far(0.05), True, 3, ceiling, ceiling) for ceiling in (1, 3, 8)),
+    ],
+    ids=["a far service", "a service with four hands", "failures", *(f"a ceiling of {ceiling}" for ceiling in (1, 3, 8))],
+)
+def test_as_many_requests_are_under_way_as_the_service_digests_and_no_more(
+    limit: ConcurrencyLimit, serve: Serve, seconds: float, least: int, most: int, *, is_well: bool
+) -> None:
+    at_once(lambda: drive(limit, serve, seconds=seconds, is_well=is_well))
+    assert least <= limit.room <= most
+    if is_well and least == most:
+        assert limit.most == most
+
+
+def test_a_request_that_gives_up_waiting_leaves_its_place_to_the_next() -> None:
+    async def main() -> None:
+        limit = ConcurrencyLimit(1)
+        await limit.enter()
+        first, second = asyncio.ensure_future(limit.enter()), asyncio.ensure_future(limit.enter())
+        await asyncio.sleep(0)
+        first.cancel()
+        limit.leave()
+        await asyncio.wait_for(second, 1)
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        assert limit.room == 1
+
+    at_once(main)

@@ -1,0 +1,684 @@
+"""What comes of files as partners really write them: rows, problems of a row, or the refusal of the whole file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xlsxwriter
+from _pytest.mark import ParameterSet
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from unit.connectors_sources.reading import cells, column, read, rows_of
+
+from connectors.sources.catalogue import open_source
+from connectors.sources.contract import (
+    BadSourceError,
+    EmptySourceError,
+    MissingColumnsError,
+    SourceRefusedError,
+    SourceUnavailableError,
+)
+from connectors.sources.rows import LARGEST_RECORD, ColumnRequest, column_names, matched
+from mappings.outcome import SourceRow
+from mappings.spec.source import CsvSource
+from pipelines.run.outcome import outcome_of
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+ALIASES = {"TITLE": ["Titel", "Name"], "DAY": "Datum"}
+JOIN = {"source": {"kind": "csv", "path": "venues.csv"}, "by": {"VENUE": "id"}, "prefix": "venue."}
+JSON: dict[str, Any] = {"kind": "json"}
+XML: dict[str, Any] = {"kind": "xml", "records": "event"}
+MISSING = MissingColumnsError
+in_a_folder = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, what stands under `source` beside its path, the columns that a mapping uses, and what comes of it."""
+
+    content: bytes | str
+    spec: dict[str, Any]
+    wanted: str
+    hint: str
+    rows: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    error: type[BadSourceError] = BadSourceError
+    said: str = ""
+
+    def read(self, folder: Path) -> list[SourceRow]:
+        for name, rows in {"venues": "v1,Bonn\nv2,Köln\n", "twice": "v1,Bonn\nv2,Ulm\n v1,Köln\n"}.items():
+            (folder / f"{name}.csv").write_text(f"id,city\n{rows}", "utf-8")
+        return read(folder, self.content, *(self.wanted.split("|") if self.wanted else []), **self.spec)
+
+
+def case(
+    sentence: str, content: bytes | str, *rows: str, wanted: str = "", said: tuple[str, ...] = (), hint: str = "", **spec: Any
+) -> ParameterSet:
+    """Of `rows` the names of the columns come first, then each row after its number; `said` are its problems and warnings."""
+    return pytest.param(Case(content, spec, wanted, hint, rows, said), id=sentence)
+
+
+def refusal(sentence: str, content: bytes | str, said: str, *, wanted: str = "", hint: str = "", **spec: Any) -> ParameterSet:
+    error = spec.pop("error", BadSourceError)
+    return pytest.param(Case(content, spec, wanted, hint, error=error, said=said), id=sentence)
+
+
+ROWS = [
+    case(
+        "header names are trimmed, numbered and found by any spelling",
+        "\u200bREF\u00a0,, Nome do  Evento ,REF,,INI\u0301CIO\n1,2,3,4,5,6\n",
+        "ref|#2|NOME DO EVENTO|REF#2|#5|INÍCIO", "2 1|2|3|4|5|6", wanted="ref|NOME DO EVENTO|INÍCIO|#5",
+    ),
+    case("of two columns that differ in case one is named", "NAME,Name\nx,y\n", "NAME|Name", "2 x|y", wanted="Name"),
+    case("a column is asked for by letter or position", "a,b,c\n1,2,3\n", "a|#2|#C", "2 1|2|3", wanted="#C|#2"),
+    case(
+        "the header may stand further down",
+        'Programme 2025\n\n"printed\non Monday",,\nid,text\n1,x\n', "id|text", "6 1|x", header={"row": 4},
+    ),
+    case(
+        "the header is the first row with a cell that matches",
+        "Programme 2026\n,,\nNr,Datum,Titel\n1,2026-05-03,Jazz\n", "Nr|Datum|Titel", "4 1|2026-05-03|Jazz",
+        wanted="Titel", header={"matches": "^Datum$"},
+    ),
+    case(
+        "a header of several rows is joined",
+        "Start,,End,\nday,hour,day,hour\n1,2,3,4\n", "Start day|hour|End day|hour#2", "3 1|2|3|4",
+        wanted="Start day|End day", header={"rows": 2},
+    ),
+    case("names for a file without any", "1,x\n", "id|text", "1 1|x", header={"row": 0, "names": ["id", "text"]}),
+    case(
+        "names for a file with wrong ones",
+        "Scouts,Start\n1,x\n", "id|text", "2 1|x", header={"row": 1, "names": ["id", "text"]},
+    ),
+    case(
+        "a column answers to an alias",
+        "name, TITEL ,datum\nx,y,z\n", "name|TITLE|DAY", "2 x|y|z", wanted="TITLE|DAY", columns=ALIASES,
+    ),
+    case(
+        "a column of that very name comes before an alias",
+        "Title,Name\nx,y\n", "TITLE|Name", "2 x|y", wanted="TITLE", columns=ALIASES,
+    ),
+    case("an optional column may be absent and is then empty", "id\n1\n", "id|end", "2 1|", wanted="id|end", optional="end"),
+    case("a short row is filled up", "a,b\n1\n", "a|b", "2 1|"),
+    case("trailing delimiters are no surplus", "a,b\n1,2,, \u00a0,\n", "a|b", "2 1|2"),
+    case("a surplus rejects its row", "a,b\n1,2,3\n", "a|b", "2 1|2", said=("2 ragged  3",)),
+    case("a surplus is cut where the mapping says so", "a,b\n1,2,3\n", "a|b", "2 1|2", long_rows="cut"),
+    case(
+        "a short row is rejected where the mapping says so, a blank one and one short by blank names are not",
+        "a,b,\n1,2,\n1\n\n1,2\n", "a|b|#3", "2 1|2|", "3 1||", "4 ||", "5 1|2|", short_rows="reject", said=("3 ragged  1",),
+    ),
+    case(
+        "broken quotes within a line reject that row only",
+        'id,text,end\n1,x,y\n2,"The "Big" Show",y\n3,x,y\n', "id|text|end", "2 1|x|y", '3 2|The Big" Show"|y', "4 3|x|y",
+        said=('3 bad_text  2,"The "Big" Show",y',),
+    ),
+    case(
+        "quotes mean nothing where the mapping says so",
+        'id\ttext\n1\t"Big" Show\n', "id|text", '2 1|"Big" Show', delimiter="\t", quote=None,
+    ),
+    case(
+        "comments and a footer are no rows",
+        "id,text\n# draft,\n1,x\n,\n2,y\n\nsum,2\nprinted,today\n\n", "id|text", "3 1|x", "4 |", "5 2|y", "6 |",
+        comment="#", footer=2,
+    ),
+    case("what follows the end is no row", "id,t\n1,x\n\nsum,2\nprinted,today\n\n", "id|t", "2 1|x", "3 |", until="^sum$"),
+    case("a footer longer than the file leaves nothing", "id\n1\n2\n", footer=5),
+    case(
+        "texts that mean nothing are empty cells",
+        "id,price,note\n1,NULL,-\n2, n/a ,NULLS\n3,-,null\n", "id|price|note", "2 1||", "3 2||NULLS", "4 3|-|null",
+        empty_if=["NULL", "n/a"], empty_in={"NOTE": "-"},
+    ),
+    case(
+        "the mark of each of several files put together is gone",
+        b'\xef\xbb\xbf"id",t\n1,x\n' * 2, "id|t", "2 1|x", "3 id|t", "4 1|x",
+    ),
+    case(
+        "undecodable bytes are a problem in a mapped column and a warning elsewhere",
+        b"id,text,note\n1,caf\xe9,x\n2,x,caf\xe9\n3,caf\xc3\xa9,x\n", "id|text|note",
+        "2 1|caf\ufffd|x", "3 2|x|caf\ufffd", "4 3|café|x",
+        wanted="id|text", said=("2 undecodable text caf\\xe9", "3 warning undecodable note caf\\xe9"), hint="utf-8",
+    ),
+    case(
+        "a NUL byte costs its row only",
+        "id,text,note\n1,x,y\n2,x\0,y\n3,x,\0\n4,x,y\n", "id|text|note", "2 1|x|y", "3 2|x\ufffd|y", "4 3|x|\ufffd", "5 4|x|y",
+        wanted="id|text", said=("3 bad_text text x\\x00", "4 warning bad_text note \\x00"),
+    ),
+    case(
+        "numbers of JSON are the text that stands there",
+        '[{"a": 12.50, "b": 1e5, "c": 918000000000000123456, "d": true, "e": null, "f": "02134"}]',
+        "a|b|c|d|e|f", "1 12.50|1e5|918000000000000123456|true||02134", **JSON,
+    ),
+    case(
+        "nested values are columns named by their path",
+        '{"data": {"page": 1, "events": [{"v": {"a": {"city": "Łódź"}}, "images": [{"url": "x"}, {"url": "y"}]}]}}',
+        "v.a.city|images|images[1].url|images[5].url", '1 Łódź|[{"url": "x"}, {"url": "y"}]|y|',
+        wanted="v.a.city|images[1].url|images[5].url", records="data.events", optional="images[5].url", **JSON,
+    ),
+    case(
+        "records stand in lists of lists too",
+        '[{"day": 1, "events": [{"id": 1}, {"id": 2}]}, {"day": 2}, {"events": [{"id": 3}]}]',
+        "id", "1 1", "2 2", "3 3", wanted="id", records="[*].events", **JSON,
+    ),
+    case(
+        "lists of plain values are joined",
+        '[{"t": ["a", "b"]}, {"t": "c"}, {"t": []}]', "t", "1 a; b", "2 c", "3 ", join_lists={"t": "; "}, **JSON,
+    ),
+    case("lists of plain values stay lists otherwise", '[{"t": ["a", 1.50]}]', "t", '1 ["a", 1.50]', **JSON),
+    case("a list without records lacks no columns", '{"events": []}', wanted="id", records="events", **JSON),
+    case(
+        "an element without records lacks no columns",
+        "<agenda><events/></agenda>", wanted="id", kind="xml", records="agenda/events/event",
+    ),
+    case(
+        "a record that nests too deeply costs itself only",
+        f'[{{"a": 1}}, {{"a": {"[" * 100 + "]" * 100}}}, {{"a": 3}}]', "a", "1 1", "2 ", "3 3",
+        wanted="a", said=("2 bad_text  ",), hint="too deeply", **JSON,
+    ),
+    case(
+        "a line that is no JSON object is a problem of its own",
+        '{"a": 1}\n\n{"a": \n7\n', "a", "1 1", "3 ", "4 ",
+        wanted="a", said=('3 bad_text  {"a": \n', "4 bad_text  7\n"), kind="ndjson",
+    ),
+    case(
+        "a name that stands twice in one object rejects its row if the column is used",
+        '[{"id": "1", "t": "A", "t": "B", "v": {"city": "X", "city": "Y"}}, {"id": "2", "t": "C"}]',
+        "id|t|v.city", "1 1|A | B|X | Y", "2 2|C|",
+        wanted="id|t", said=("1 bad_text t A | B", "1 warning bad_text v.city X | Y"), hint='the name "t" stands twice', **JSON,
+    ),
+    case(
+        "a name that stands twice in a line of JSON does so too",
+        '{"id": "1", "t": "A", "t": "B"}\n{"id": "2", "t": "C"}', "id|t", "1 1|A | B", "2 2|C",
+        wanted="t", said=("1 bad_text t A | B",), kind="ndjson",
+    ),
+    case(
+        "a name that stands twice in the JSON of a cell does so too",
+        'id;i\n1;"{""city"": ""X"", ""city"": ""Y"", ""n"": 1}"\n2;"{""city"": ""X"", ""n"": 1, ""n"": 2}"\n',
+        "id|i|i.city", '2 1|{"city": "X", "city": "Y", "n": 1}|X | Y', '3 2|{"city": "X", "n": 1, "n": 2}|X',
+        wanted="i.city", said=("2 bad_text i.city X | Y", "3 warning bad_text i.n 1 | 2"), delimiter=";", json_columns=["i"],
+    ),
+    case(
+        "a name that says the same twice does no harm",
+        '[{"id": 1, "id": 1, "v": {"a": null, "a": null}}]', "id|v.a", "1 1|", wanted="id", **JSON,
+    ),
+    case(
+        "JSON in a cell is opened",
+        'id,d\n1,"{""price"": {""from"": 1.50}, ""tags"": [""x"", ""y""]}"\n2,oops\n3,\n',
+        "id|d|d.price.from|d.tags[1]", '2 1|{"price": {"from": 1.50}, "tags": ["x", "y"]}|1.50|y', "3 2|oops||", "4 3|||",
+        wanted="id|d.price.from|d.tags[1]", said=("3 bad_text d oops",), json_columns="d",
+    ),
+    case(
+        "attributes of one name after their prefixes are dropped are a list",
+        '<a xmlns:x="urn:x"><event href="one" x:href="two"/><event href="three"/></a>', "@href", '1 ["one", "two"]', "2 three",
+        namespaces="drop", **XML,
+    ),
+    case(
+        "a cell of a second table stands beside a row",
+        "id,VENUE\n1, v2 \n2,v9\n", "id|VENUE|venue.id|venue.city", "2 1| v2 |v2|Köln", "3 2|v9||",
+        wanted="id|venue.city", join=JOIN,
+    ),
+    case(
+        "a row without its other half is rejected where the mapping says so",
+        "id,VENUE\n2,v9\n", "id|VENUE|venue.id|venue.city", "2 2|v9||",
+        wanted="id|venue.city", said=("2 not_in_lookup VENUE v9",), hint="v1, v2", join={**JOIN, "on_miss": "reject"},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ROWS)
+def test_rows_and_their_problems(tmp_path: Path, of: Case) -> None:
+    rows = of.read(tmp_path)
+    found = ["|".join(row.cells) for row in rows[:1]]
+    assert (*found, *(f"{row.location.number} {'|'.join(row.cells.values())}" for row in rows)) == of.rows
+    problems = [(f"{row.location.number}", why) for row in rows for why in row.problems]
+    warnings = [(f"{row.location.number} warning", why) for row in rows for why in row.warnings]
+    said = [f"{where} {why.code.value} {why.column} {why.found}" for where, why in problems + warnings]
+    assert sorted(said) == sorted(of.problems)
+    assert not problems or of.hint in problems[0][1].hint
+
+
+REFUSALS = [
+    refusal("a quote never closed", 'id,text,end\n1,x,y\n2,"open,y\n3,x,y\n', r"events\.file:3: .*column 2 is never closed"),
+    refusal(
+        "a quote closed in another row", 'id,text,end\n1,"open,y\n2,x,y\n3,"closed",y\n', r"events\.file:2: .*breaks on line 4",
+    ),
+    refusal(
+        "quotes within quotes and a line break", 'id,text,end\n1,"a "b" c\nd",y\n2,x,y\n', r"events\.file:2: .*breaks on line 2",
+    ),
+    refusal("a quote never closed in the header", 'id,"text\n1,x\n', r"events\.file:1: .*column 2 is never closed"),
+    refusal("a quote never closed after the end", 'id,text\n1,x\nend,\n2,"open\n', "never closed", until="end"),
+    refusal("a mark and nothing more", "\ufeff", "events.file.*empty"),
+    refusal("blank lines", "\n\n", "row 1 should hold the names"),
+    refusal("NULs", "\0\0", "NUL"),
+    refusal("UTF-16 where UTF-8 is agreed", "id,text\n1,x\n".encode("utf-16-le"), r"events\.file:1: character 2 is a NUL"),
+    refusal("half a character of UTF-16", "id\n1\n".encode("utf-16") + b"a", r"events\.file:\d+: .*not utf-16"),
+    refusal("a web page", "  <!DOCTYPE html><html>", "web page"),
+    refusal("a zip archive", b"PK\x03\x04\x14\x00\x06\x00", "the zip archive is damaged or cut off"),
+    refusal("a PDF", b"%PDF-1.7\n", "this is a PDF, not rows of text"),
+    refusal("a giant cell", "id,text\n1," + "x" * (10 * 2**20 + 1), r"events\.file:2: the cell in column 2 is larger"),
+    refusal("an endless line", "id\n" + "x" * LARGEST_RECORD, r"events\.file:2: the line is longer"),
+    refusal("a giant header", 'id,"' + ("x" * 99 + "\n") * 120_000, r"events\.file:1: the cell in column 2 is larger"),
+    refusal("no row at all under given names", "", "empty", header={"row": 0, "names": ["id"]}),
+    refusal("an end before the header", "id\n1\n", "before row 5", header={"row": 5}),
+    refusal("an end within the header", "Start\n", "ends within its header", header={"rows": 2}),
+    refusal("no header that matches", "a,b\n1,2\n", 'no cell of the first 2 rows matches "Datum"', header={"matches": "Datum"}),
+    refusal(
+        "a way to the records that is not there",
+        '{"meta": 1, "events": []}', 'no "items"', hint="meta, events", records="items", **JSON,
+    ),
+    refusal("a list in place of lines of JSON", '[\n{"a": 1}\n]', "first line is no JSON object", kind="ndjson"),
+    refusal("JSON that nests too deeply", "[" * 100_000, "nests too deeply", **JSON),
+    refusal("JSON with a word of its own", '[{"a": 1}, {"a": nope}]', r":1: this is not JSON: Expecting value", **JSON),
+    refusal("JSON without a comma", '[{"a": 1}\n {"a": 2}]', r':2: "," should stand here', **JSON),
+    refusal("JSON and more", '[{"a": 1}] more', "something follows", **JSON),
+    refusal("JSON with two lists", '{"events": [{"a": 1}], "venues": []}', "lists stand under events, venues", **JSON),
+    refusal("JSON without a list", '"text"', "list of records should begin here", **JSON),
+    refusal("a giant record", '[{"a": "' + "x" * (70 * 2**20), "longer than 64 million", **JSON),
+    refusal(
+        "an entity that leads to a file",
+        '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><a><event>&x;</event></a>', "entity of its own", **XML,
+    ),
+    refusal(
+        "an entity of another document",
+        '<!DOCTYPE a SYSTEM "http://127.0.0.1:9/x.dtd"><a><event>&x;</event></a>', "entity of its own", **XML,
+    ),
+    refusal("an undefined entity", "<a><event>&nbsp;</event></a>", "undefined entity", **XML),
+    refusal("XML that nests too deeply", "<a>" * 100_000, "more than 200 elements", **XML),
+    refusal("XML that breaks off", "<a><event>", "this is not XML here", **XML),
+    refusal("XML with tags in a wrong order", "<a><event></a></event>", "mismatched tag", **XML),
+    refusal("text in place of XML", "plain text", "this is not XML here", **XML),
+    refusal("XML in an unheard-of encoding", '<?xml version="1.0" encoding="klingon"?><a/>', "klingon", **XML),
+    refusal("XML without the element", "<a><happening/></a>", "there is no element event", **XML),
+    *(
+        refusal(
+            f"XML in {name}",
+            f'<?xml version="1.0" encoding="{name}"?><a><event><t>x</t></event></a>',
+            f'"{name}", which is no encoding of text', **XML,
+        )
+        for name in ("idna", "punycode", "undefined", "hex", "no-such")
+    ),
+    refusal("text in place of a calendar", "hello", "no iCalendar file", kind="ics"),
+    refusal(
+        "a calendar that breaks off",
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:1\n", r":2: the file ends within the VEVENT", kind="ics",
+    ),
+    refusal(
+        "an event without an end",
+        "BEGIN:VCALENDAR\nBEGIN:VEVENT\nEND:VCALENDAR\n",
+        r":3: END:VCALENDAR stands where the VEVENT of line 2 should end", kind="ics",
+    ),
+    refusal("parts within parts", "BEGIN:X\n" * 100, "stand inside one another", kind="ics"),
+    refusal("two columns that differ in case only", "NAME,Name\nx,y\n", '"name"', error=MISSING, wanted="name"),
+    refusal("a required column that is absent", "id\n1\n", '"LINK"', error=MISSING, required=["LINK"]),
+    refusal("a column without any of its aliases", "Titel\n", '"DAY"', error=MISSING, wanted="TITLE|DAY", columns=ALIASES),
+    refusal(
+        "a required column beside an optional one",
+        "id\n1\n", '"end2"', error=MISSING, wanted="id|end", optional="end", required="end2",
+    ),
+    refusal(
+        "another delimiter than agreed",
+        "id;title;date\n1;Jazz;2031-05-14\n", 'lacks the columns "date", "id", "title"$',
+        error=MISSING, wanted="id|title|date", hint="set `source.delimiter` to ';'",
+    ),
+    refusal("a column that no record has", '{"id": 1}\n' * 3000, '"start"', error=MISSING, wanted="start", kind="ndjson"),
+    refusal(
+        "a column that the second table lacks",
+        "id,VENUE\n", r'venues\.csv lacks the column "zip"', error=MISSING, wanted="id|venue.zip", join=JOIN,
+    ),
+    refusal(
+        "two rows of a second table with one key",
+        "id,VENUE\n", r"twice\.csv:2 and again at twice\.csv:4",
+        wanted="id|venue.city", join={**JOIN, "source": {"kind": "csv", "path": "twice.csv"}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("of", REFUSALS)
+def test_a_file_that_cannot_be_read_is_refused_as_a_whole(tmp_path: Path, of: Case) -> None:
+    with pytest.raises(of.error, match=of.said) as caught:
+        of.read(tmp_path)
+    assert of.hint in caught.value.hint
+
+
+def test_a_file_of_no_bytes_stops_like_a_source_without_rows(tmp_path: Path) -> None:
+    with pytest.raises(EmptySourceError, match="empty") as caught:
+        read(tmp_path, "")
+    assert outcome_of(caught.value).exit_code == 5
+
+
+def test_an_undecodable_header_can_still_be_printed(tmp_path: Path) -> None:
+    with pytest.raises(MissingColumnsError) as caught:
+        read(tmp_path, b"id,pr\xe9nom\n", "prénom")
+    assert str(caught.value).encode()
+
+
+@pytest.mark.parametrize(
+    ("header", "nearest"),
+    [
+        ("ID,TITLE,DATE,HOUR", {"DAY": "DATE"}),
+        ("ID,TITEL,DAY,HOUR", {"TITLE": "TITEL"}),
+        ("ID,EVENT_TITLE,DAY,HOUR,NOTE", {"TITLE": "EVENT_TITLE"}),
+        ("Id ,Title,day,START HOUR", {"HOUR": "START HOUR"}),
+        ("ID,TITLE,HOUR", {}),
+    ],
+)
+def test_a_renamed_column_is_sought_among_those_that_are_not_needed(tmp_path: Path, header: str, nearest: dict[str, str]) -> None:
+    with pytest.raises(MissingColumnsError) as caught:
+        read(tmp_path, f"{header}\n", "ID", "TITLE", "DAY", "HOUR")
+    assert caught.value.nearest == nearest
+
+
+@given(st.lists(st.sampled_from(["a", "a#2", "b", "", "#2", " a "]), max_size=8))
+def test_every_column_has_a_name_of_its_own(header: list[str]) -> None:
+    found = column_names(header)
+    assert len(set(found)) == len(header)
+    assert matched(found, ColumnRequest(frozenset(found))).names == found
+
+
+@given(
+    records=st.lists(st.lists(st.sampled_from(["", "x", "a\nb", "\r\n\r\n", "q\rq"]), min_size=2, max_size=2), max_size=8),
+    ends=st.lists(st.sampled_from(["\n", "\r\n", "\r"]), min_size=9, max_size=9),
+)
+@in_a_folder
+def test_line_numbers_are_those_of_any_text_editor(tmp_path: Path, records: list[list[str]], ends: list[str]) -> None:
+    content, expected = "id,text" + ends[0], []
+    for record, end in zip(records, ends[1:], strict=False):
+        expected.append(len(io.StringIO(content, newline=None).readlines()) + 1)
+        content += ",".join(f'"{cell}"' for cell in record) + end
+    assert [row.location.number for row in read(tmp_path, content)] == expected
+
+
+@pytest.mark.parametrize(("marks", "encoding"), [(1, "utf-8"), (3, "utf-8"), (2, "utf-8-sig"), (1, "windows-1252"), (1, "ascii")])
+def test_byte_order_marks_at_the_start_vanish_and_decide(tmp_path: Path, marks: int, encoding: str) -> None:
+    content = b"\xef\xbb\xbf" * marks + '"id",text\n1,Łódź\n'.encode()
+    assert dict(read(tmp_path, content, encoding=[encoding])[0].cells) == {"id": "1", "text": "Łódź"}
+
+
+def test_the_first_encoding_that_decodes_the_whole_file_wins(tmp_path: Path) -> None:
+    late = b"id,text\n" + b"1,plain\n" * 200_000 + "2,café\n".encode("windows-1252")
+    for content in (late, "id,text\n2,café\n"):
+        assert cells(read(tmp_path, content, encoding=["utf-8", "windows-1252"]))[-1] == ["2", "café"]
+
+
+@pytest.mark.parametrize("encoding", ["cp932", "ms932", "shift_jis"])
+@pytest.mark.parametrize("byte", [0x80, 0xA0, 0xFD, 0xFE, 0xFF])
+def test_bytes_that_are_no_japanese_cost_their_row_and_become_no_letters(tmp_path: Path, encoding: str, byte: int) -> None:
+    lines = ("ID,NAME\n1,春の".encode("cp932"), bytes([byte]), "祭り\n2,髙橋①～\n".encode("cp932"))
+    broken, sound = read(tmp_path, b"".join(lines), "ID", "NAME", encoding=(encoding,))
+    assert broken.problems
+    if encoding != "shift_jis":
+        assert (broken.problems[0].found, sound.cells["NAME"], sound.problems) == (f"春の\\x{byte:02x}祭り", "髙橋①～", ())
+
+
+def test_large_cells_are_read_whatever_limit_stood_before(tmp_path: Path) -> None:
+    csv.field_size_limit(131_072)
+    (row,) = read(tmp_path, f"id,text\n1,{'x' * 1_000_000}\n")
+    assert (len(row.cells["text"]), row.problems) == (1_000_000, ())
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a file we may not read", "a path through a file"])
+def test_what_cannot_be_opened_is_refused(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "events.csv"
+    os.mkfifo(path) if what == "a pipe" else path.touch(mode=0o000)
+    if what == "a file we may not read" and os.access(path, os.R_OK):
+        return  # root may read everything
+    with pytest.raises(SourceRefusedError, match="regular" if what == "a pipe" else "may not"):
+        rows_of(tmp_path, kind="csv", path="events.csv/inner.csv" if "through" in what else "events.csv")
+
+
+@pytest.mark.parametrize("added", ["3\n", '3\n"half a r'])
+def test_a_file_that_grows_while_we_read_is_read_again_later(tmp_path: Path, added: str) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("id\n1\n2\n")
+    with open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset()).read() as reading:
+        next(reading.rows)
+        with path.open("a") as partner:
+            partner.write(added)
+        with pytest.raises(SourceUnavailableError, match="changed"):
+            list(reading.rows)
+
+
+def test_a_file_replaced_as_a_whole_while_we_read_is_read_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("id\n1\n2\n")
+    with open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset()).read() as reading:
+        next(reading.rows)
+        (tmp_path / "new").write_text("id\n8\n9\n10\n")
+        (tmp_path / "new").rename(path)
+        assert cells(list(reading.rows)) == [["2"]]
+
+
+def test_errors_of_the_reader_of_rows_pass_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "events.csv").write_text("id\n1\n")
+    source = open_source(CsvSource(kind="csv", path="events.csv"), tmp_path, frozenset())
+    with pytest.raises(csv.Error, match="theirs"), source.read():
+        raise csv.Error("theirs")
+
+
+@pytest.fixture
+def numbered(tmp_path: Path) -> Path:
+    for number in (1, 9, 10):
+        (tmp_path / f"events-{number}.csv").write_text(f"id,c{number}\n{number},x\n", "utf-8")
+    return tmp_path
+
+
+def test_files_follow_one_another_in_the_order_of_their_numbers(numbered: Path) -> None:
+    rows = rows_of(numbered, "id", kind="csv", path="events-*.csv")
+    assert [str(row.location) for row in rows] == ["events-1.csv:2", "events-9.csv:2", "events-10.csv:2"]
+    assert dict(rows[0].cells) == {"id": "1", "c1": "x", "c9": "", "c10": ""}
+    assert column(rows_of(numbered, "id", kind="csv", path="events-*.csv", files="newest"), "id") == ["10"]
+
+
+def test_a_column_that_one_of_the_files_lacks_is_reported_before_any_row(numbered: Path) -> None:
+    source = open_source(CsvSource(kind="csv", path="events-*.csv"), numbered, frozenset({"c1"}))
+    with pytest.raises(MissingColumnsError, match=r"events-9\.csv lacks"), source.read():
+        pytest.fail("the block was entered")
+
+
+def test_files_of_one_name_are_known_by_their_folder(tmp_path: Path) -> None:
+    for name in ("lisbon", "porto"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.csv").write_text(f"id\n{name}\n", "utf-8")
+    rows = rows_of(tmp_path, kind="csv", path="*/events.csv")
+    assert [str(row.location) for row in rows] == ["lisbon/events.csv:2", "porto/events.csv:2"]
+
+
+def test_a_file_that_is_replaced_while_the_others_are_read_is_read_again_later(numbered: Path) -> None:
+    with open_source(CsvSource(kind="csv", path="events-*.csv"), numbered, frozenset({"id"})).read() as reading:
+        next(reading.rows)
+        (numbered / "events-10.csv").write_text("id,c10\n11,x\n12,y\n", "utf-8")
+        with pytest.raises(SourceUnavailableError, match="changed"):
+            list(reading.rows)
+
+
+def test_a_second_tab_is_a_second_table(tmp_path: Path) -> None:
+    with xlsxwriter.Workbook(tmp_path / "a.xlsx") as workbook:
+        workbook.add_worksheet("Programme").write_column(0, 0, ["VENUE", "v1"])
+        venues = workbook.add_worksheet("Venues")
+        venues.write_column(0, 0, ["id", "v1"])
+        venues.write_column(0, 1, ["city", "Bonn"])
+    join = {**JOIN, "source": {"kind": "xlsx", "path": "a.xlsx", "sheet": "Venues"}}
+    assert column(rows_of(tmp_path, "venue.city", kind="xlsx", path="a.xlsx", join=join), "venue.city") == ["Bonn"]
+
+
+def test_a_column_may_turn_up_late(tmp_path: Path) -> None:
+    content = "\n".join(['{"id": 1}'] * 3000 + ['{"id": 2, "end": "x"}'])
+    assert column(read(tmp_path, content, "end", kind="ndjson"), "end")[-1] == "x"
+
+
+@given(st.lists(st.fixed_dictionaries({"id": TEXTS}), min_size=1, max_size=5), st.integers(1, 3000))
+@settings(in_a_folder, max_examples=30)
+def test_a_record_may_stand_across_the_end_of_a_piece(tmp_path: Path, records: list[dict[str, str]], pad: int) -> None:
+    long = [{"id": "x" * (63 * 1024 + pad)}, *records]
+    assert column(read(tmp_path, json.dumps(long), "id", kind="json"), "id") == [record["id"] for record in long]
+
+
+@pytest.mark.parametrize("kind", ["json", "ndjson", "xml"])
+def test_undecodable_bytes_of_records_are_a_problem_in_a_mapped_column_and_a_warning_elsewhere(tmp_path: Path, kind: str) -> None:
+    content = b"<a><event><t>\xe9</t><u>\xe9</u></event></a>" if kind == "xml" else b'{"t": "\xe9", "u": "\xe9"}'
+    spec = {"records": "event"} if kind == "xml" else {}
+    (row,) = read(tmp_path, b"[%s]" % content if kind == "json" else content, "t", kind=kind, **spec)
+    assert [(problem.code.value, problem.column, problem.found) for problem in row.problems] == [("undecodable", "t", "\\xe9")]
+    assert [warning.column for warning in row.warnings] == ["u"]
+
+
+@pytest.mark.parametrize(
+    ("record", "wanted", "is_rejected"),
+    [
+        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o", True),
+        ('{"o": [{"u": 1}, {"u": 2, "u": 3}]}', "o[1].u", True),
+        ('{"o": {"u": 1, "u": 3}}', "o[0].u", True),
+        ('{"o": [{"u": 1, "u": 3}]}', "o[0]", True),
+        ('{"o": {"u": 1}, "o": {"w": 2}}', "o.w", True),
+        ('{"o": {"u": 1}, "ou": 2}', "ou", False),
+        ('{"o": 1, "o": null, "ou": 2}', "ou", False),
+    ],
+)
+def test_a_repeated_name_rejects_the_columns_that_are_made_of_it(
+    tmp_path: Path, record: str, wanted: str, is_rejected: bool
+) -> None:
+    (row,) = read(tmp_path, f"[{record}]", wanted, kind="json", optional=wanted)
+    assert [reason.column for reason in row.problems] == [wanted] * is_rejected
+
+
+AGENDA = """<?xml version="1.0" encoding="iso-8859-1"?>
+<agenda xmlns:dc="urn:x">
+  <event id="7">
+    <title>Käse &amp; Brot</title><price currency="EUR">12.50</price>
+    <tag>a</tag><tag>b</tag><dc:date>2026-05-03</dc:date>
+    <text>Come <b>now</b>!</text><html><![CDATA[<i>x</i>]]></html>
+    <venue><city>Bonn</city></venue>
+  </event>
+  <event id="8"><title>Late</title><tag>c</tag></event>
+</agenda>""".encode("iso-8859-1")
+
+
+def test_elements_attributes_and_what_stands_inside_them_are_columns(tmp_path: Path) -> None:
+    first, second = read(tmp_path, AGENDA, "@id", "tag[1]", kind="xml", records="event")
+    assert "|".join(first.cells) == "@id|title|price|price.@currency|tag|dc:date|text|text.b|html|venue.city|tag[1]"
+    assert "|".join(first.cells.values()) == '7|Käse & Brot|12.50|EUR|["a", "b"]|2026-05-03|Come now!|now|<i>x</i>|Bonn|b'
+    assert (second.cells["title"], second.cells["price"], second.cells["tag"]) == ("Late", "", "c")
+    assert str(second.location) == "events.file:9 (record 2)"
+
+
+def test_prefixes_can_be_dropped_and_repeated_elements_joined(tmp_path: Path) -> None:
+    spec = {"kind": "xml", "records": "agenda/event", "namespaces": "drop", "join_lists": {"tag": ", "}}
+    rows = read(tmp_path, AGENDA, "date", **spec)
+    assert [(row.cells["tag"], row.cells["date"]) for row in rows] == [("a, b", "2026-05-03"), ("c", "")]
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        *((name, name) for name in ("utf-8", "utf-16", "shift_jis")),
+        *(("utf-16", "utf-8"), ("UTF-16", "utf-8-sig"), ("utf-32", "utf-8"), ("utf-8", "utf-8-sig"), ("utf-8", "utf-16")),
+        *(("utf-16", "utf-16-le"), ("x", "utf-16-be")),
+    ],
+)
+def test_xml_is_in_the_encoding_that_it_declares_unless_its_bytes_contradict_it(
+    tmp_path: Path, declared: str, encoding: str
+) -> None:
+    content = f'<?xml version="1.0" encoding="{declared}"?><a><event><t>花火</t></event></a>'.encode(encoding)
+    assert column(read(tmp_path, content, **XML), "t") == ["花火"]
+
+
+CALENDAR = """BEGIN:VCALENDAR
+X-WR-TIMEZONE:Europe/Berlin
+BEGIN:VTIMEZONE
+TZID:Europe/Berlin
+BEGIN:STANDARD
+DTSTART:19701025T030000
+END:STANDARD
+END:VTIMEZONE
+BEGIN:VEVENT
+UID:1@example.org
+SUMMARY;LANGUAGE=de:Jazz\\, Blues\\nund m
+ ehr
+DTSTART;TZID="Europe/Berlin":20260503T193000
+DTEND:20260503T200000Z
+RRULE:FREQ=WEEKLY;COUNT=3
+EXDATE:20260510T193000,20260517T193000
+EXDATE:20260524T193000
+CATEGORIES:Music,Arts\\, Crafts
+URL:https://example.org/a?b=c\\d
+BEGIN:VALARM
+SUMMARY:not this
+END:VALARM
+END:VEVENT
+BEGIN:VEVENT
+UID:2@example.org
+DTSTART;VALUE=DATE:20260601
+DTEND;VALUE=DATE:20260603
+RECURRENCE-ID:20260601
+STATUS:CANCELLED
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_events_of_a_calendar_have_their_properties_as_columns(tmp_path: Path) -> None:
+    first, second = read(tmp_path, CALENDAR.replace("\n", "\r\n"), "UID", "SUMMARY", "LOCATION", "DTSTART.TZID", kind="ics")
+    assert {name: cell for name, cell in first.cells.items() if cell} == {
+        "X-WR-TIMEZONE": "Europe/Berlin",
+        "UID": "1@example.org",
+        "SUMMARY": "Jazz, Blues\nund mehr",
+        "SUMMARY.LANGUAGE": "de",
+        "DTSTART": "2026-05-03T19:30:00",
+        "DTSTART.TZID": "Europe/Berlin",
+        "DTEND": "2026-05-03T20:00:00Z",
+        "RRULE": "FREQ=WEEKLY;COUNT=3",
+        "EXDATE": "2026-05-10T19:30:00;2026-05-17T19:30:00;2026-05-24T19:30:00",
+        "CATEGORIES": "Music;Arts, Crafts",
+        "URL": "https://example.org/a?b=c\\d",
+    }
+    of_second = [second.cells[name] for name in ("DTSTART", "DTEND", "RECURRENCE-ID", "STATUS", "LOCATION")]
+    assert of_second == ["2026-06-01", "2026-06-03", "2026-06-01", "CANCELLED", ""]
+    assert str(second.location) == "events.file:24"
+
+
+def calendar(*events: str) -> str:
+    """Return a calendar of events whose lines are separated by spaces."""
+    lines = ["\n".join(["BEGIN:VEVENT", *event.split(), "END:VEVENT"]) for event in events]
+    return "\n".join(["BEGIN:VCALENDAR", *lines, "END:VCALENDAR\n"])
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "end", "zone"),
+    [
+        ("DTSTART;TZID=Europe/Paris:20270301T180000", "PT1H30M", "2027-03-01T19:30:00", "Europe/Paris"),
+        ("DTSTART:20270301T233000Z", "PT45M", "2027-03-02T00:15:00Z", ""),
+        ("DTSTART;VALUE=DATE:20270301", "P2D", "2027-03-03", ""),
+        ("DTSTART;VALUE=DATE:20270301", "+P1W", "2027-03-08", ""),
+        ("DTSTART:20270301T180000\nDTEND:20270301T200000", "PT1H", "2027-03-01T20:00:00", ""),
+        ("DTSTART;VALUE=DATE:20270301", "PT3H", "", ""),
+        ("DTSTART:99991231T180000", "P99999D", "", ""),
+        ("DTSTART:soon", "PT1H", "", ""),
+        *(("DTSTART:20270301T180000", length, "", "") for length in ("-PT1H", "P", "PT", "P1DT")),
+    ],
+)
+def test_an_event_with_a_duration_has_the_end_that_follows(tmp_path: Path, start: str, length: str, end: str, zone: str) -> None:
+    (row,) = read(tmp_path, calendar(f"UID:1 {start} DURATION:{length}"), "DTEND", "DTEND.TZID", "DURATION", kind="ics")
+    assert (row.cells["DTEND"], row.cells["DTEND.TZID"], row.cells["DURATION"]) == (end, zone if end else "", length)
+
+
+def test_days_of_a_series_that_stand_as_events_of_their_own_are_excepted_from_it(tmp_path: Path) -> None:
+    lisbon = ";TZID=Europe/Lisbon:202705"
+    content = calendar(
+        f"UID:yoga RECURRENCE-ID{lisbon}10T180000 DTSTART{lisbon}11T180000",
+        f"UID:yoga DTSTART{lisbon}03T180000 RRULE:FREQ=WEEKLY;COUNT=4 EXDATE{lisbon}17T180000",
+        f"UID:choir DTSTART{lisbon}03T180000 RRULE:FREQ=WEEKLY;COUNT=4",
+        f"UID:choir RECURRENCE-ID{lisbon}24T180000 STATUS:CANCELLED",
+    )
+    rows = read(tmp_path, content, "UID", "EXDATE", kind="ics")
+    assert column(rows, "EXDATE") == ["", "2027-05-17T18:00:00;2027-05-10T18:00:00", "2027-05-24T18:00:00", ""]
+
+
+def test_a_character_cut_in_two_by_a_fold_is_whole_again(tmp_path: Path) -> None:
+    content = CALENDAR.encode().replace(b"SUMMARY;LANGUAGE=de:Jazz", b"SUMMARY:Caf\xc3\n \xa9")
+    assert read(tmp_path, content, kind="ics")[0].cells["SUMMARY"].startswith("Café")

@@ -150,8 +150,7 @@ def test_a_few_rows_picked_by_hand_let_nothing_else_out(desk: Desk, service: Ser
 def test_a_wish_that_a_run_could_only_seem_to_keep_is_refused(desk: Desk) -> None:
     desk.source(lines(2))
     desk.run("--stage-only", code=0)
-    said = desk.run("--publish-only", "--status", "draft", code=2)
-    assert "keeps its status" in said.words
+    desk.run("--publish-only", "--status", "draft").assert_told(2, "keeps its status")
 
 
 def test_a_mapping_that_would_draft_most_events_again_is_stopped_until_a_person_wants_it(desk: Desk, service: Service) -> None:

@@ -213,7 +213,6 @@ def test_a_key_that_may_not_upload_holds_rows_with_images_until_it_may(desk: Des
     pictures.at = {"/a.png": png(40, 30)}
     _with_pictures(desk, pictures, "/a.png", "")
     service.switch(media_scope="media:create")
-    said = desk.run(EVENT_API_KEY="sandbox-key-starter", **ALLOWED, code=3)
-    assert "scope" in said.words
+    desk.run(EVENT_API_KEY="sandbox-key-starter", **ALLOWED).assert_told(3, "scope")
     desk.run(**ALLOWED, code=0)
     assert isinstance(_covers(service)["Evening 0"], int)

@@ -76,8 +76,7 @@ def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: D
     any_desk.run("--publish-only", code=6)
     before = service.last_number()
 
-    said = any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json", code=6)
-    assert "run again after 20" in said.words
+    any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json").assert_told(6, "run again after 20")
     assert not service.requests(after=before)
 
 

@@ -12,13 +12,13 @@ from integration.service import Service
 ROWS, IN_FLIGHT, ATTEMPTS = 24, 4, 6
 LOST = {"faults": "reset", "fault_moment": "after", "fault_per_mille": 1000}
 
-pytestmark = pytest.mark.slow(about_s=60)
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def outage(desk: Desk, service: Service) -> Iterator[Desk]:
     """A feed of 24 rows whose service does its work, loses every answer and ignores keys."""
-    desk.mapping(in_flight=IN_FLIGHT)
+    desk.mapping(in_flight=IN_FLIGHT, max_pause="1s")
     desk.source(lines(ROWS))
     service.switch(idempotency="ignore", **LOST)
     yield desk

@@ -26,8 +26,6 @@ from state.ledger.outbox import Settled
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
 LOCKED = [*(denial[:2] for denial in DENIALS.values()), (403, "forbidden"), (404, "not_found")]
-
-
 STORED_FAILURE = "stored this failure under the row's key and repeats it; the event may exist: a person decides"
 
 

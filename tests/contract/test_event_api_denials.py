@@ -25,12 +25,8 @@ from state.ledger.decisions import Decisions, Retried
 from state.ledger.outbox import Settled
 
 DENIALS = {"scope": (403, "insufficient_scope", ScopeMissingError), "key": (401, "invalid_api_key", KeyRefusedError)}
-LOCKED = {
-    "scope": (403, "insufficient_scope"),
-    "key": (401, "invalid_api_key"),
-    "channel": (403, "forbidden"),
-    "gone": (404, "not_found"),
-}
+LOCKED = [*(denial[:2] for denial in DENIALS.values()), (403, "forbidden"), (404, "not_found")]
+STORED_FAILURE = "stored this failure under the row's key and repeats it; the event may exist: a person decides"
 
 
 @pytest.fixture
@@ -89,15 +85,19 @@ def _denied(world: World, denial: str, **service: bool) -> Storing:
 
 
 @pytest.mark.parametrize("denial", DENIALS)
-def test_rows_whose_stored_denial_is_told_again_go_out_under_their_next_key_once_access_is_there(
-    world: World, denial: str
+@pytest.mark.parametrize("stores", [True, False], ids=["stored denials are repeated", "no denial is stored"])
+def test_once_access_is_there_rows_go_out_under_their_next_key_only_where_their_stored_denial_is_repeated(
+    world: World, denial: str, *, stores: bool
 ) -> None:
     service = _denied(world, denial)
-    denied = len(service.asked)
+    denied = len(service.asked) if stores else 0
+    if not stores:
+        service.stored.clear()
     service.is_open = True
     assert _drained(world, service) is None
     assert set(world.states().values()) == {"delivered"}
     assert [world.known(str(number)).revision for number in range(5)] == [int(number < denied) for number in range(5)]
+    assert len(set(service.asked)) == 5 + denied
 
 
 @pytest.mark.parametrize("denial", DENIALS)
@@ -108,15 +108,6 @@ def test_as_long_as_access_is_missing_no_row_uses_up_more_than_one_key_in_a_run(
         assert max(world.known(str(number)).revision for number in range(5)) <= run
     service.is_open = True
     assert _drained(world, service) is None
-
-
-@pytest.mark.parametrize("denial", DENIALS)
-def test_a_service_that_stores_no_denial_gets_the_very_same_requests_again(world: World, denial: str) -> None:
-    service = _denied(world, denial)
-    service.stored.clear()
-    service.is_open = True
-    assert _drained(world, service) is None
-    assert len(set(service.asked)) == 5
 
 
 @pytest.mark.parametrize("denial", DENIALS)
@@ -152,12 +143,12 @@ def test_only_rows_that_were_denied_themselves_can_be_let_out_under_their_next_k
     assert handed_out == {"asked": Denial("req-1", is_resent=True), "behind": None, "waiting": None}
 
 
-@pytest.mark.parametrize("denial", LOCKED)
+@pytest.mark.parametrize(("status", "code"), LOCKED)
 def test_where_the_books_were_lost_no_key_is_left_by_itself_while_access_is_missing(
-    world: World, tmp_path: Path, denial: str
+    world: World, tmp_path: Path, status: int, code: str
 ) -> None:
-    """The event is there under the first key: whoever is asked before the key is looked at says nothing of it."""
-    service = Storing(*LOCKED[denial], is_open=True)
+    """The event is there under the first key: a denial before the key is read says nothing of it."""
+    service = Storing(status, code, is_open=True)
     world.stage([row("a")])
     assert _drained(world, service) is None
     young = World(tmp_path / "young.db")
@@ -189,10 +180,7 @@ def test_a_stored_failure_stays_uncertain_under_the_same_key_in_every_run_and_sa
         entry = world.known("a")
         assert (entry.state, entry.revision) == (EntryState.UNCERTAIN, 0)
         assert entry.answer is not None
-        assert (
-            "stored this failure under the row's key and repeats it; the event may exist: a person decides"
-            in entry.answer.message
-        )
+        assert STORED_FAILURE in entry.answer.message
     assert len(set(service.asked)) == 1
 
 
@@ -241,9 +229,6 @@ def test_where_every_row_is_out_of_scope_the_drain_ends_early(world: World) -> N
 
 def test_a_barred_row_is_postponed_and_costs_one_request_for_its_channel() -> None:
     service = Service([told(403, "insufficient_scope"), created()])
-    first, second, third = deliver(service, *(replace(intent(number=n), channel_id=BARRED) for n in (1, 2)), intent(number=3))
-    assert isinstance(first, Postponed)
-    assert isinstance(second, Postponed)
-    assert (first.attempts, second.attempts) == (1, 0)
-    assert isinstance(third, Receipt)
+    verdicts = deliver(service, *(replace(intent(number=n), channel_id=BARRED) for n in (1, 2)), intent(number=3))
+    assert [(type(verdict), verdict.attempts) for verdict in verdicts] == [(Postponed, 1), (Postponed, 0), (Receipt, 1)]
     assert len(service.requests) == 2

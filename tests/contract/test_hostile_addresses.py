@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from contract.raw_server import run, says, server, unanswered
@@ -27,6 +28,7 @@ from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 
 _ROWS = b"id,text\n1,x\n"
+Handler = Callable[[Any], bool]
 
 
 @pytest.fixture
@@ -100,25 +102,28 @@ def test_a_redirect_into_a_private_network_or_to_a_port_without_files_is_refused
     assert not inside.asked
 
 
+def send_on(web: Web, start: str, location: str, then: Handler | None = None) -> None:
+    """Redirect requests for `start`; answer the others with what is put there, or by `then`."""
+
+    def handle(request: Any) -> bool:
+        if request.path == start:
+            return answering(302, {"Location": location})(request)
+        return then is not None and then(request)
+
+    web.instead = handle
+
+
 def test_a_private_server_may_send_us_on_within_its_own_origin(web: Web) -> None:
     web.put("/files/8f2a", _ROWS)
-
-    def send_on(request: object) -> bool:
-        return request.path == "/agenda.csv" and answering(302, {"Location": f"{own}/files/8f2a"})(request)  # type: ignore[attr-defined,arg-type]  # a handler
-
     own = f"http://feeds.example:{web.port}"
-    web.instead = send_on
+    send_on(web, "/agenda.csv", f"{own}/files/8f2a")
     assert content_of(f"{own}/agenda.csv", Names(feeds_example=[["127.0.0.1"]])) == _ROWS
 
 
 def test_a_name_that_answers_differently_the_second_time_gains_nothing(web: Web) -> None:
     """Names are looked up once for a file: what was checked is what is connected to, also after a redirect."""
     web.put("/files/8f2a", _ROWS)
-
-    def send_on(request: object) -> bool:
-        return request.path == "/agenda.csv" and answering(302, {"Location": "/files/8f2a"})(request)  # type: ignore[attr-defined,arg-type]  # a handler
-
-    web.instead = send_on
+    send_on(web, "/agenda.csv", "/files/8f2a")
     names = Names(feeds_example=[["127.0.0.1"], ["127.0.0.9"]])
     assert content_of(f"http://feeds.example:{web.port}/agenda.csv", names) == _ROWS
     assert names.asked == ["feeds.example"]
@@ -139,16 +144,12 @@ SPELLINGS = (
     *("2852039166", "0xa9fea9fe", "169.254.43518", "169.254.169.254."),
 )
 STORES = ("sftp://169.254.169.254/a.csv", "simplecache::http://169.254.169.254/a.csv")
+OTHERS = ("127.0.0.1", "10.0.0.1", "93.184.216.34", "fd12::1", "::1", "feeds.example")
 
 
-@pytest.mark.parametrize("address", METADATA)
-def test_an_address_of_a_metadata_service_is_known_in_every_wrapping(address: str) -> None:
-    assert is_metadata(address)
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "93.184.216.34", "fd12::1", "::1", "feeds.example"])
-def test_other_addresses_are_no_metadata_service(address: str) -> None:
-    assert not is_metadata(address)
+@pytest.mark.parametrize(("addresses", "is_known"), [(METADATA, True), (OTHERS, False)], ids=["metadata services", "others"])
+def test_the_address_of_a_metadata_service_is_known_in_every_wrapping(addresses: Sequence[str], *, is_known: bool) -> None:
+    assert [address for address in addresses if is_metadata(address) is not is_known] == []
 
 
 @pytest.mark.parametrize("path", [*(f"http://{host}/latest/meta-data" for host in SPELLINGS), *STORES])
@@ -208,12 +209,7 @@ def test_through_a_proxy_the_first_name_is_the_proxy_s_to_look_up(proxied: Web) 
 
 
 def test_another_origin_is_not_told_the_password_and_is_asked_by_its_name(proxied: Web) -> None:
-    def send_on(request: object) -> bool:
-        first = request.path.startswith("http://feeds.example/")  # type: ignore[attr-defined]  # a handler
-        answer = answering(302, {"Location": "http://cdn.example/agenda.csv"}) if first else answering(200, {}, _ROWS)
-        return answer(request)  # type: ignore[arg-type]  # a handler
-
-    proxied.instead = send_on
+    send_on(proxied, "http://feeds.example/agenda.csv", "http://cdn.example/agenda.csv", answering(200, {}, _ROWS))
     names = Names(cdn_example=[["93.184.216.34"]])
     assert content_of("http://anna:word@feeds.example/agenda.csv", names) == _ROWS
     assert [asked.headers["host"] for asked in proxied.asked] == ["feeds.example", "cdn.example"]

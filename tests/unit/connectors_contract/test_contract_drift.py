@@ -85,6 +85,9 @@ _BODY = ("paths", "/events", "post", "requestBody", "content")
 _CITY = {"$ref": "#/components/schemas/City"}
 _OFFER = {"$ref": "#/components/schemas/Offer"}
 _ORGANIZER = {"type": "object", "required": ["organizer"], "properties": {"organizer": _CITY}}
+_NEEDED = ("organizer", "`organizer` is required")
+_UUID = {"type": "string", "format": "uuid"}
+_OTHER_ERRORS = {"type": "object", "properties": {"errors": {"type": "array"}}}
 _TENANT = {"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}}
 _IN_A_HEADER = {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
 _media_field = _form(picture={"type": "string"})
@@ -98,13 +101,9 @@ _hostile_pattern = _both(
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
-        (_both(_add(organizer={"type": "string"}), _require("organizer")), "organizer", "`organizer` is required"),
-        (_composed(lambda own: {"allOf": [own, _ORGANIZER]}), "organizer", "`organizer` is required"),
-        (
-            _composed(lambda own: {"oneOf": [{"allOf": [own, {"required": ["organizer"]}]}, {"type": "string"}]}),
-            "organizer",
-            "`organizer` is required",
-        ),
+        (_both(_add(organizer={"type": "string"}), _require("organizer")), *_NEEDED),
+        (_composed(lambda own: {"allOf": [own, _ORGANIZER]}), *_NEEDED),
+        (_composed(lambda own: {"oneOf": [{"allOf": [own, {"required": ["organizer"]}]}, {"type": "string"}]}), *_NEEDED),
         (_renamed_title, "headline", "perhaps `title` was renamed to it"),
         (_closed_without("status"), "status", "no field `status`, and others are not allowed"),
         (_set("properties/channelId", {"type": "string", "format": "uuid"}), "channelId", "of the type string"),
@@ -130,10 +129,7 @@ def test_what_would_refuse_every_row_is_an_error_that_names_its_field(change: Ch
     [
         (_put("servers", [{"url": "https://events.example.org/api/public/v2"}]), "POST /api/public/v2/events"),
         (_put(*_CREATED, {"type": "object", "properties": {"event": {"type": "object"}}}), "it has no `doc`"),
-        (
-            _put(*_SCHEMAS, "CreatedEvent", "properties", "id", {"type": "string", "format": "uuid"}),
-            "`doc.id` is of the type `string`",
-        ),
+        (_put(*_SCHEMAS, "CreatedEvent", "properties", "id", _UUID), "`doc.id` is of the type `string`"),
         (_put("components", "securitySchemes", "apiKey", _IN_A_HEADER), "no bearer key"),
         (lambda tree: create(tree)["parameters"].append(_TENANT), "`X-Tenant` is required"),
         (_put(*_BODY, {"application/x-www-form-urlencoded": {"schema": {}}}), "we send application/json"),
@@ -161,10 +157,7 @@ def test_what_the_worker_cannot_do_without_is_an_error_of_the_whole_request(chan
         (lambda tree: event(tree)["properties"].pop("locationName"), "may be ignored"),
         (lambda tree: create(tree).update(deprecated=True), "it is deprecated"),
         (_put("paths", "/events", "post", "parameters", []), "no header `Idempotency-Key`"),
-        (
-            _put(*_SCHEMAS, "ErrorEnvelope", {"type": "object", "properties": {"errors": {"type": "array"}}}),
-            "we read `error.code`",
-        ),
+        (_put(*_SCHEMAS, "ErrorEnvelope", _OTHER_ERRORS), "we read `error.code`"),
     ],
 )
 def test_what_concerns_some_rows_or_none_yet_is_a_warning(change: Change, says: str) -> None:

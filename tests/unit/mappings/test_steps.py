@@ -25,7 +25,7 @@ from mappings.errors import MappingFileError
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.spec.values import STEPS, AnyStep
-from mappings.steps.step import Family, Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, Run, Step, StepExample, text_of
 from mappings.steps.text import Newlines
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
@@ -226,3 +226,10 @@ def test_a_pattern_that_prefers_nothing_is_a_mistake_where_all_matches_are_wante
 def test_a_pattern_means_all_of_unicode(mapper: Mapper, row: Row, step: str, text: str, title: str) -> None:
     outcome = mapped(mapper(event=f"title: {{from: T, do: [{step}]}}")(row(T=text)))
     assert orjson.loads(outcome.body)["title"] == title
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(Decimal("12.50"), "12.50"), (7, "7"), (True, "true"), (date(2026, 5, 3), "2026-05-03"), ("x", "x")]
+)
+def test_each_kind_of_value_has_its_plain_text(value: Any, text: str) -> None:
+    assert text_of(value) == text

@@ -315,8 +315,9 @@ def test_a_row_with_such_a_key_goes_all_the_way_and_is_known_again(world: World)
     world.publish(Refusal(answer(400, BAD)))
     assert world.stage([odd]).account.new == 1
     entry = world.known(BAD)
-    (intent,) = world.outbox(keys=[BAD]).settle_and_claim([], 1)
-    world.outbox().settle_and_claim([Settled(intent, receipt(intent))], 0)
+    outbox = world.outbox(keys=[BAD])
+    (intent,) = outbox.settle_and_claim([], 1)
+    outbox.settle_and_claim([Settled(intent, receipt(intent))], 0)
     assert world.stage([odd]).account.unchanged == 1
     for other in (skipped(BAD), rejection(BAD, place=BAD), rejection(BAD, place=BAD)):
         assert world.stage([other]).vanished == 0

@@ -197,8 +197,6 @@ def test_a_complaint_does_not_hide_the_interruption_that_caused_it(
 
 
 SECRET = "s3cret-0f-the-b00ks"
-
-
 SQLSTATES = {
     Failure.AWAY: "08006 57P01 57P03",
     Failure.CROWDED: "53300 53200",

@@ -46,8 +46,6 @@ ERRORS: list[tuple[SyncError, int]] = [
     (ImbalanceError("x"), 1),
     (SyncError("x"), 1),
 ]
-
-
 README = (Path(__file__).parents[3] / "README.md").read_text("utf-8").splitlines()
 
 

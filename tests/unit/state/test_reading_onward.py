@@ -6,32 +6,36 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from changing_rows import DAYS, Desk, feed_of
+from file_desks import CHANGES, DAYS, Desk, Feed
 from sqlalchemy import update
 from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.contract import SourceUnavailableError
 from mappings.delivery import Refusal
-from mappings.row_key import RowKey
 from pipelines.run.options import RunOptions
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.accounts import ReadKind
 from state.ledger.choices import Instruction, Option
-from state.ledger.decisions import Decisions
 from state.ledger.gate import GateClosedError
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY
 
 STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: "50%", new: off}'
+CHANGED = Feed(kind=CHANGES)
 NOW_FULL = RunOptions(full=True)
+
+
+def strictly(desk: Desk) -> Desk:
+    """The same feed under brakes that one bad row trips."""
+    return replace(desk, feed=replace(desk.feed, brakes=STRICT))
 
 
 @pytest.fixture
 def desk(world: World, tmp_path: Path) -> Desk:
     """A feed with four rows, read whole and delivered."""
-    desk = Desk(world, feed_of(tmp_path))
+    desk = Desk(world, tmp_path, feed=CHANGED)
     for ref in "abcd":
         desk.place.edit(ref, f"{ref} one")
     desk.stage()
@@ -80,7 +84,7 @@ def test_a_deleted_row_without_an_event_is_as_if_it_had_not_come(
 
 
 def test_events_that_their_row_no_longer_names_have_vanished_and_all_of_a_deleted_row(world: World, tmp_path: Path) -> None:
-    desk = Desk(world, feed_of(tmp_path, rows=DAYS))
+    desk = Desk(world, tmp_path, feed=replace(CHANGED, rows=DAYS))
     desk.place.edit("a", "a one", "x y")
     desk.place.edit("ab", "ab one", "x")
     desk.stage()
@@ -120,11 +124,11 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
     staged = desk.stage()
     assert staged.report.is_whole
     assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
-    assert desk.approach().kind is ReadKind.INCREMENTAL
+    assert desk.plan().kind is ReadKind.INCREMENTAL
 
 
 def test_a_brake_leaves_the_bookmark_where_it_was_and_nothing_is_lost_or_let_out_unjudged(desk: Desk) -> None:
-    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict = strictly(desk)
     assert strict.stage(NOW_FULL).report.brakes == ()
     before = desk.world.ledger.bookmark()
     desk.place.edit("e", "e one")
@@ -143,7 +147,7 @@ def test_a_brake_leaves_the_bookmark_where_it_was_and_nothing_is_lost_or_let_out
 
 
 def test_what_a_person_lets_pass_once_is_read_again_by_the_next_run(desk: Desk) -> None:
-    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict = strictly(desk)
     strict.stage(NOW_FULL)
     before = desk.world.ledger.bookmark()
     desk.place.edit("f", "")
@@ -162,7 +166,7 @@ def test_a_run_for_some_rows_or_for_drafts_moves_nothing(desk: Desk, options: Ru
 
 
 def test_rows_picked_by_hand_that_a_brake_stops_wait_for_a_full_read(desk: Desk) -> None:
-    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict = strictly(desk)
     desk.place.edit("e", "e one")
     strict.stage()
     desk.place.edit("b", "")
@@ -178,7 +182,7 @@ def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_ne
     for ref in "ef":
         desk.place.edit(ref, f"{ref} one")
     desk.stage()
-    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict = strictly(desk)
     desk.place.edit("b", "")
     assert strict.stage(RunOptions(keys=("b",))).report.brakes == ("rejected",)
     desk.place.edit("b", "b one")
@@ -202,7 +206,7 @@ def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_l
     if is_of_earlier_version:
         with writing(desk.world.engine) as connection:
             connection.execute(update(ENTRY).where(ENTRY.c.row_key == "e").values(body=b"", fingerprint="", row_digest=b""))
-    Decisions(desk.world.ledger.fence("", desk.world.lease.token), "ann").resolve([RowKey("e")], Instruction(Option.RELEASE))
+    desk.decide("e", Instruction(Option.RELEASE))
     report = desk.stage().report
     assert (report.account.new, report.is_whole) == (int(is_of_earlier_version), is_of_earlier_version)
     assert desk.world.states()["e"] == "pending"
@@ -211,14 +215,16 @@ def test_a_held_row_that_a_person_releases_is_read_again_only_where_an_upgrade_l
 @pytest.mark.parametrize(
     ("hours", "lists", "options", "because"),
     [
-        (25, "", RunOptions(), "the last whole read is 1 day old, or nearly so"),
-        (23.9, "", RunOptions(), "the last whole read is 1 day old, or nearly so"),
-        (0, "other", RunOptions(), "the mapping, the source or the service's lists are not those of the last read"),
-        (0, "", NOW_FULL, "asked for"),
+        (25, {}, RunOptions(), "the last whole read is 1 day old, or nearly so"),
+        (23.9, {}, RunOptions(), "the last whole read is 1 day old, or nearly so"),
+        (0, {"zoo": 8}, RunOptions(), "the mapping, the source or the service's lists are not those of the last read"),
+        (0, {}, NOW_FULL, "asked for"),
     ],
 )
-def test_a_run_begins_anew_and_says_why(desk: Desk, hours: float, lists: str, options: RunOptions, because: str) -> None:
-    desk.lists = lists
+def test_a_run_begins_anew_and_says_why(
+    desk: Desk, hours: float, lists: dict[str, int], options: RunOptions, because: str
+) -> None:
+    desk.channels = {**desk.channels, **lists}
     desk.world.clock.turn(hours=hours)
     desk.world.crash()
     staged = desk.stage(options)
@@ -228,7 +234,7 @@ def test_a_run_begins_anew_and_says_why(desk: Desk, hours: float, lists: str, op
 
 
 def test_a_feed_whose_events_come_of_several_rows_is_always_read_whole(world: World, tmp_path: Path) -> None:
-    desk = Desk(world, feed_of(tmp_path, rows="{duplicates: {keep: last}}"))
+    desk = Desk(world, tmp_path, feed=replace(CHANGED, rows="{duplicates: {keep: last}}"))
     desk.place.edit("a", "a one")
     desk.stage()
     staged = desk.stage()
@@ -242,7 +248,7 @@ def test_a_source_at_its_limit_goes_on_in_the_next_run_and_nothing_has_vanished_
     assert (staged.report.is_whole, staged.report.vanished) == (False, 0)
     assert staged.notices == ("read whole: asked for", "the day's requests are used up")
     assert desk.stage().report.account.new == 2
-    assert desk.approach().kind is ReadKind.INCREMENTAL
+    assert desk.plan().kind is ReadKind.INCREMENTAL
 
 
 def test_a_source_that_has_lost_its_place_and_begins_anew_is_believed(desk: Desk) -> None:
@@ -260,7 +266,7 @@ def test_a_source_that_has_lost_its_place_and_begins_anew_is_believed(desk: Desk
 
 
 def test_few_changed_rows_are_no_source_that_has_shrunk(desk: Desk) -> None:
-    strict = replace(desk, mapping=feed_of(desk.mapping.path.parent, brakes=STRICT))
+    strict = strictly(desk)
     strict.stage(NOW_FULL)
     assert strict.stage().report.brakes == ()
     for ref in "abc":
@@ -273,7 +279,7 @@ def test_few_changed_rows_are_no_source_that_has_shrunk(desk: Desk) -> None:
 
 
 def test_new_rows_that_take_the_place_of_deleted_ones_stop_a_read_of_changes_too(world: World, tmp_path: Path) -> None:
-    desk = Desk(world, feed_of(tmp_path, brakes='{rejected: off, shrink: off, new: "50%"}'))
+    desk = Desk(world, tmp_path, feed=replace(CHANGED, brakes='{rejected: off, shrink: off, new: "50%"}'))
     for number in range(30):
         desk.place.edit(f"old-{number}", f"Evening {number}")
     desk.stage()

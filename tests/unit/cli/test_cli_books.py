@@ -15,8 +15,6 @@ EDITED = (
     "4,=HYPERLINK(1),2030-05-02,19:30,,poetry",
     "5,Hamlet,2030-05-03,20:00,,play",
 )
-
-
 SHOWN = (
     ("status town-hall", "waits for a person: rejected 2, drift 1, vanished 1"),
     ("status town-hall", "held by: nobody"),

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 import pytest
-from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, mistakes, reasons_of, rejected
+from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, reasons_of, rejected
 
 from mappings.compiler.mapper import compile_feed, explain_row
 from mappings.errors import ConfigError
@@ -69,21 +69,6 @@ def test_a_list_inside_a_list_and_a_list_of_texts(mapper: Mapper, row: Row) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    ("top", "event", "problem"),
-    [
-        ("", "x: {for_each: {from: A}, as: item, give: $itme}", 'unknown name "$itme", did you mean "$item"'),
-        ("let: {item: x}\n", "x: {for_each: {from: A}, as: item, give: $item}", "is the name of another value"),
-        ("", "x: {for_each: {from: A}, as: [a, b], give: $a}", "and `for_each` not as many lists"),
-        ("", "x: {for_each: {from: A}, as: [a], give: x}\ny: {from: $a}", 'unknown name "$a"'),
-        ("let: {b: {from: $a}}\n", "x: {for_each: {from: A}, as: a, give: $b}", 'unknown name "$a"'),
-        ("let: {b: {for_each: {from: A}, as: a, give: $a}}\n", "x: $b", "has its place in the payload only"),
-    ],
-)
-def test_mistakes_in_lists_are_told_at_their_place(build: Build, top: str, event: str, problem: str) -> None:
-    assert problem in mistakes(build, top=top, event=event)
-
-
 META = """source_row: {meta: row}
 file: {meta: file, do: [upper]}
 tab: {meta: tab, on_empty: omit}
@@ -110,7 +95,6 @@ def test_where_a_row_stands_and_when_the_run_began_can_be_values(
 def test_the_day_of_a_run_needs_the_run_and_a_zone(build: Build) -> None:
     with pytest.raises(ConfigError, match="the moment of the run was not said"):
         compile_feed(build(event="x: {meta: run_date, zone: UTC}"), Directory())
-    assert "a day belongs to a zone" in mistakes(build, event="x: {meta: run_date}")
 
 
 IMAGES = "coverImage: {image: [{from: BIG, do: [url]}, {from: SMALL, do: [{split: ' '}]}], on_error: draft}"
@@ -198,19 +182,6 @@ def test_explain_leaves_out_the_same_offers(build: Build, row: Row) -> None:
     for cells in ({"SALE": "open", "LINK": ""}, {"LEFT": "few"}, {"SALE": "open", "LINK": "ex.org/a"}):
         shown = explain_row(mapping, Directory(), row(**cells)).outcomes[0]
         assert offers_of(shown) == offers_of(compile_feed(mapping, Directory())(row(**cells)))
-
-
-@pytest.mark.parametrize(
-    ("event", "told"),
-    [
-        ("offers: [{require: [ur], url: {from: L}}]", ':11:23: "ur" is no field of this object, did you mean "url"?'),
-        ("offers: [{when: {colum: L, is: present}, url: {from: L}}]", 'unknown key "colum", did you mean "column"?'),
-        ("approxLocation: {when: {column: L, is: present}, city: {placeId: x}}", "belong to an object in a list"),
-        ("locationName: {when: {column: L, is: present}, require: x}", "belong to an object in a list"),
-    ],
-)
-def test_a_mistake_in_a_condition_or_a_requirement_has_its_place(event: str, told: str, mapper: Mapper) -> None:
-    assert told in mistakes(mapper, event=event)
 
 
 LET = "let: {base: 'https://ex.org/e/', word: {from: $base, do: [upper]}, number: {from: NO, on_empty: omit}}\n"

@@ -6,11 +6,10 @@ from typing import Any
 
 import orjson
 import pytest
-from unit.mappings.conftest import Build, Mapper, Row, mistakes, rejected
+from unit.mappings.conftest import Mapper, Row, rejected
 
 from mappings.outcome import MappedRow, RowOutcome
 from mappings.reasons import ReasonCode
-from mappings.steps.lookups import ALPHA_3, country_codes
 
 WORDS = "word,slug\njazz,music\nacid jazz,club\nexpo,art\nŁódź,city\n"
 
@@ -49,21 +48,6 @@ def test_a_word_inside_another_word_is_not_met(mapper: Mapper, row: Row) -> None
     assert outcome.reasons[0].hint == 'the list has "jazz", "acid jazz", "expo", "Łódź"'
 
 
-@pytest.mark.parametrize(
-    ("table", "step", "problem"),
-    [
-        ("key,slug\n(x,a\n", "{lookup: t.csv, match: regex}", "is not a regular expression"),
-        ("key,slug\nx,a\n", "{lookup: t.csv, match: regex, ignore: [accents]}", "patterns can ignore case only"),
-        ("key,slug\nx,a\n", "{lookup: t.csv, match: keyword, ignore: [spaces]}", "no words to look for"),
-        ("key,slug,zone\nx,a,b\n", "{lookup: t.csv, on_miss: keep}", "take one column"),
-        ("key,slug\nx,a\n", "{lookup: t.csv, match: kyword}", 'did you mean "keyword"'),
-        ("key,slug\nx,a\n", "{last_in: t.csv, on_miss: keep}", '"keep" is not among the choices'),
-    ],
-)
-def test_a_search_that_cannot_be_is_a_mistake_of_the_file(build: Build, table: str, step: str, problem: str) -> None:
-    assert problem in mistakes(build, event=f"x: {{from: KIND, do: [{step}]}}", files={"t.csv": table})
-
-
 def test_a_lookup_of_several_columns_gives_its_parts_to_several_fields(mapper: Mapper, row: Row) -> None:
     files = {"cities.csv": "city,placeId,zone\nPorto,pt-porto,Europe/Lisbon\n"}
     top = "let: {city: {from: CITY, do: [{lookup: cities.csv}]}}\n"
@@ -77,21 +61,10 @@ def test_a_lookup_of_several_columns_gives_its_parts_to_several_fields(mapper: M
     assert field_of(outcome, "approxLocation") == {"city": {"placeId": "pt-porto", "name": "Porto"}}
 
 
-@pytest.mark.parametrize("two", ["DE", "PT", "GB", "CI", "KR", "US", "CH", "IE"])
-def test_every_spelling_of_a_country_gives_its_code(two: str) -> None:
-    codes = country_codes(("en", "de", "pt", "local"))
-    three = next(three for three, code in ALPHA_3.items() if code == two)
-    assert codes[two.lower()] == codes[three.lower()] == two
-    assert {code for name, code in codes.items() if code == two} == {two}
-
-
-def test_a_value_may_become_several(mapper: Mapper, row: Row, build: Build) -> None:
+def test_a_value_may_become_several(mapper: Mapper, row: Row) -> None:
     feed = mapper(event="x: {from: KIND, do: [{split: ','}, {map: {fair: [market, food], jazz: music}}, unique]}")
     assert field_of(feed(row(KIND="fair,jazz,fair"))) == ["market", "food", "music"]
     assert field_of(feed(row(KIND="jazz"))) == ["music"]
-    assert "leave on_miss: keep out" in mistakes(
-        build, event="x: {from: KIND, do: [{map: {fair: [market, food]}, on_miss: keep}]}"
-    )
 
 
 @pytest.mark.parametrize(
@@ -111,22 +84,6 @@ def test_of_several_key_values_the_first_that_is_unknown_is_told(
     event = "approxLocation.city.placeId: {lookup: cities.csv, by: [{from: LAND}, {from: CITY}], ignore: case}"
     outcome = rejected(mapper(event=event, files=files)(row(**cells)))
     assert [(reason.column, reason.found, reason.hint) for reason in outcome.reasons] == [told]
-
-
-def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
-    assert len(ALPHA_3) == len(set(ALPHA_3.values())) == 249 + 1
-    assert country_codes(("en",))["kosovo"] == country_codes(("en",))["xk"] == "XK"
-    assert country_codes(("en",))["cotedivoire"] == country_codes(("en",))["ivorycoast"] == "CI"
-    assert country_codes(("en", "local"))["schweiz"] == country_codes(("en", "local"))["suisse"] == "CH"
-    assert country_codes(("en",))["niger"] == "NE"
-
-
-def test_a_country_that_is_none_is_told_with_the_nearest(mapper: Mapper, row: Row, build: Build) -> None:
-    feed = mapper(event="approxLocation.city: {placeId: x, countryCode: {from: LAND, do: [{country: [en, de]}]}}")
-    assert field_of(feed(row(LAND=" österreich")), "approxLocation")["city"]["countryCode"] == "AT"
-    outcome = rejected(feed(row(LAND="Germny")))
-    assert outcome.reasons[0].hint == 'is "Germany" meant?'
-    assert '"xx" is not a language' in mistakes(build, event="x: {from: LAND, do: [{country: [xx]}]}")
 
 
 def test_a_default_after_other_steps_also_fills_a_named_value_that_is_left_out(mapper: Mapper, row: Row) -> None:

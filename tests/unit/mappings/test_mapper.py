@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, mistakes, reasons_of, rejected
+from unit.mappings.conftest import Build, Mapper, Row, event_of, mapped, reasons_of, rejected
 
 from mappings.compiler.mapper import RowMapper, compile_feed, explain_row
 from mappings.errors import ConfigError
@@ -370,19 +370,6 @@ def test_a_default_image_travels_with_the_row_and_stands_in_for_an_address_that_
     assert sound.cover == Cover("https://img.example/a.png", "default https://img.example/default.png")
     assert sound.cover.stand_in == "https://img.example/default.png"
     assert (broken.cover, len(broken.warnings)) == (Cover("https://img.example/default.png", "omit"), 1)
-
-
-@pytest.mark.parametrize(
-    ("choice", "problem"),
-    [
-        ("on_error: default", "belong together"),
-        ('default: "https://img.example/a.png"', "belong together"),
-        ('on_error: default, default: "no address"', "is not a web address"),
-        ('on_error: defualt, default: "https://img.example/a.png"', "defualt"),
-    ],
-)
-def test_a_choice_that_says_half_is_refused(build: Build, choice: str, problem: str) -> None:
-    assert problem in mistakes(build, event=f"coverImage: {{image: {{from: PICTURE}}, {choice}}}\n")
 
 
 DRAFTS = "publish: {draft_on_warning: true}\n"

@@ -179,8 +179,6 @@ rows | [{window: {horizon: 99999999999d}}] => is not a duration
 rows | [{window: {past: keep, on_longer: skip}}] => on_longer never applies
 let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is what distinguishes the events of a row
 let | {b: {from: $a}} => unknown name "$a"
-let | {item: x, c: {for_each: {from: A}, as: item, give: $item}} => is the name of another value
-let | {b: {for_each: {from: A}, as: a, give: $a}, c: {from: $b}} => has its place in the payload only
 examples | [{row: {ID: 1}}] => an example has one outcome
 examples | [{row: {ID: 1}, rejected: {title: requird}}] => did you mean "required"?
 publish | {brakes: {rejected: lots}} => "lots" is not a share | {max_pause: soon} => "soon" is not a duration

@@ -10,7 +10,7 @@ from unit.mappings.conftest import Mapper, Row
 
 from mappings.errors import MappingFileError
 from mappings.event import Directory
-from mappings.outcome import MappedRow, Rejection, RowOutcome, Skipped
+from mappings.outcome import MappedRow, Rejection, RowOutcome
 from mappings.spec.values import STEPS
 from mappings.steps.step import Kind
 
@@ -126,20 +126,3 @@ def test_a_step_that_says_reject_rejects_whatever_the_value_says(outer: str, map
         assert becomes(mapper(event=f"locationName: {value}")(row(X="soon"))) == ("rejected", False, False)
     piece = "{join: [{from: X, on_empty: reject}, {from: Y}], on_empty: omit}"
     assert becomes(mapper(event=f"locationName: {piece}")(row(X="", Y="y"))) == ("rejected", False, False)
-
-
-@pytest.mark.parametrize(
-    ("test", "cell"),
-    [
-        ("equals: rock, ignore: [case]", "ROCK"),
-        ("in: [rock, pop], ignore: [accents]", "rócḱ"),
-        ("contains: rock, ignore: [spaces]", "hard r o c k"),
-        ("matches: '^rock', ignore: [case]", "Rock night"),
-        ("equals: $kind, ignore: [case]", "ROCK"),
-    ],
-)
-def test_what_a_condition_ignores_changes_whether_it_holds(test: str, cell: str, mapper: Mapper, row: Row) -> None:
-    let = "let: {kind: {from: KIND}}\n" if "$kind" in test else ""
-    for told, holds in ((test, True), (test.partition(", ignore")[0], False)):
-        top = f"{let}rows:\n  - skip: {{column: X, {told}}}\n    because: rock\n"
-        assert isinstance(mapper(top=top)(row(X=cell, KIND="rock")), Skipped) is holds

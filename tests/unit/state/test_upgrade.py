@@ -45,7 +45,9 @@ KEPT = {
     **dict.fromkeys(("refused", "refused-ignored"), "refused"),
     **dict.fromkeys(("uncertain", "unanswered"), "uncertain"),
     **dict.fromkeys(("unanswered-of-late", "fresh", "fresh-2"), "pending"),
-    **{"conflict": "conflict", "blocked": "blocked", "unconfirmed": "delivered_unconfirmed"},
+    "conflict": "conflict",
+    "blocked": "blocked",
+    "unconfirmed": "delivered_unconfirmed",
 }
 
 

@@ -22,7 +22,7 @@ from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
 from mappings.spec.values import STEPS
 from mappings.steps.lookups import ALPHA_3, country_codes
-from mappings.steps.step import Family, Kind, Run, Step, StepExample
+from mappings.steps.step import Family, Kind, Run, Step, StepExample, text_of
 from mappings.steps.text import fix_mojibake
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
@@ -258,3 +258,10 @@ def test_no_two_currencies_and_no_order_of_words_end_in_anything_but_a_price_or_
         assert price.get("currency", "EUR") == "EUR"
         assert least is None or most is None or least <= most
         assert not price["is_free"] or most in (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(Decimal("12.50"), "12.50"), (7, "7"), (True, "true"), (date(2026, 5, 3), "2026-05-03"), ("x", "x")]
+)
+def test_each_kind_of_value_has_its_plain_text(value: Any, text: str) -> None:
+    assert text_of(value) == text

@@ -8,11 +8,9 @@ import sys
 from datetime import datetime
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from unit.mappings.conftest import Build, Mapper, Row, mistakes, rejected, said
 
-from mappings.outcome import MappedRow, Rejection
+from mappings.outcome import MappedRow
 from mappings.reasons import Refusal
 from mappings.steps.zones import localiser
 from mappings.zones import find_zone, zone_names
@@ -137,35 +135,6 @@ def test_a_day_without_a_clock_begins_when_the_mapping_says_or_when_the_clocks_s
 )
 def test_what_makes_no_sense_is_the_authors_mistake_with_its_place(build: Build, more: str, problem: str) -> None:
     assert problem in mistakes(build, event=f"startAt: {{at: {{day: {DAY}, zone: Europe/Lisbon{more}}}}}")
-
-
-CELLS = st.text(max_size=12) | st.sampled_from(
-    ["2026-07-01", "2026-03-29", "9999-12-31", "19:00", "24:00", "7-9pm", "noon", "TBA"]
-)
-HARD = """startAt:
-  at:
-    day: {from: DAY, do: [{date: ["%Y-%m-%d", "%d %B"], year: 2026-09-01}]}
-    clock: {from: FROM, do: [{clock_range: start}], on_empty: omit}
-    zone: {from: ZONE, do: [zone]}
-    all_day: "00:00"
-    sentinels: "23:59"
-endAt:
-  at:
-    day: {from: DAY, do: [{date_range: end, formats: "%Y-%m-%d"}]}
-    clock: {from: TO, do: [{clock: any, day_end: next_day}]}
-    zone: {from: ZONE, do: [zone]}
-    start: {from: AT, do: [{iso: moment}]}
-    before_start: next_day
-  on_empty: omit
-"""
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
-@given(st.fixed_dictionaries(dict.fromkeys(("DAY", "FROM", "TO", "ZONE", "AT"), CELLS)))
-def test_any_row_becomes_an_event_or_a_rejection(mapper: Mapper, row: Row, cells: dict[str, str]) -> None:
-    feed = mapper(event=HARD)
-    assert isinstance(feed(row(**cells)), MappedRow | Rejection)
-    assert isinstance(feed(row(**cells | {"ZONE": "Africa/Cairo"})), MappedRow | Rejection)
 
 
 STRICT = """startAt:

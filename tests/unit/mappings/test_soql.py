@@ -1,32 +1,30 @@
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
+from unit.mappings.conftest import EVENT, HEAD, cases
 
+from mappings.errors import MappingFileError
 from mappings.spec.soql import parse_query
 from mappings.spec.source import SalesforceSource
+from mappings.yaml.loader import parse_feed
+
+QUERIES = cases("""
+plain | SELECT Id, Venue__r.City__c FROM Event__c => Id, Venue__r.City__c
+plain | select id from Event__c where Name = 'a, (b) FROM c' order by Name => id
+plain | SELECT e.Id, e.Name FROM Event__c e WHERE e.Name != null => Id, Name
+other | SELECT Id, (SELECT Name, Fee__c FROM Sessions__r WHERE Fee__c > 1) FROM Event__c => Id, Sessions__r
+other | SELECT toLabel(Stage__c), FORMAT(Fee__c) Fee FROM Event__c => Stage__c, Fee | SELECT Id FROM Event__c LIMIT 5 => Id
+other | SELECT City__c, COUNT(Id), MAX(Fee__c) top FROM Event__c GROUP BY City__c => City__c, expr0, top
+""")
 
 
-@pytest.mark.parametrize(
-    ("soql", "columns", "is_plain"),
-    [
-        ("SELECT Id, Venue__r.City__c FROM Event__c", ("Id", "Venue__r.City__c"), True),
-        ("select id from Event__c where Name = 'a, (b) FROM c' order by Name", ("id",), True),
-        ("SELECT e.Id, e.Name FROM Event__c e WHERE e.Name != null", ("Id", "Name"), True),
-        ("SELECT Id, (SELECT Name, Fee__c FROM Sessions__r WHERE Fee__c > 1) FROM Event__c", ("Id", "Sessions__r"), False),
-        ("SELECT toLabel(Stage__c), FORMAT(Fee__c) Fee FROM Event__c", ("Stage__c", "Fee"), False),
-        ("SELECT City__c, COUNT(Id), MAX(Fee__c) top FROM Event__c GROUP BY City__c", ("City__c", "expr0", "top"), False),
-        ("SELECT Id FROM Event__c LIMIT 5", ("Id",), False),
-    ],
-)  # fmt: skip
-def test_a_query_tells_its_columns_and_whether_its_rows_can_be_counted(
-    soql: str, columns: tuple[str, ...], is_plain: bool
-) -> None:
+@pytest.mark.parametrize(("kind", "soql", "columns"), QUERIES)
+def test_a_query_tells_its_columns_and_whether_its_rows_can_be_counted(kind: str, soql: str, columns: str) -> None:
     query = parse_query(f"  {soql}\n")
-    assert (query.columns, query.is_plain, query.text) == (columns, is_plain, soql)
+    assert (", ".join(query.columns), query.is_plain, query.text) == (columns, kind == "plain", soql)
 
 
 def test_a_plain_query_is_counted_without_its_columns_and_order() -> None:
@@ -62,28 +60,28 @@ def test_a_long_text_without_end_is_refused_at_once() -> None:
         parse_query("SELECT Id FROM Event__c WHERE Name = '" + "\\'" * 50_000)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ({}, "names an object or a query"),
-        ({"object": "Event__c", "query": "SELECT Id FROM Event__c"}, "names an object or a query"),
-        ({"query": "SELECT Id FROM Event__c", "where": {"field": "Name", "value": "x"}}, "where cannot stand beside a query"),
-        ({"query": "SELECT Id FROM Event__c", "incremental": {}}, "incremental cannot stand beside a query"),
-        ({"object": "Event__c", "api": "bulk", "children": {"Sessions__r": ["Name"]}}, "cannot be read in bulk"),
-        ({"query": "SELECT COUNT(Id) FROM Event__c", "api": "bulk"}, "cannot be read in bulk"),
-        ({"object": "Event__c; DROP"}, "is not an API name"),
-        ({"object": "Event__c", "fields": ["Name, (SELECT"]}, "is not a field"),
-        ({"object": "Event__c", "where": {"field": "Name"}}, "= needs a value"),
-        ({"object": "Event__c", "where": {"field": "Name", "op": "missing", "value": "x"}}, "compares with nothing"),
-        ({"object": "Event__c", "where": {"field": "Name", "value": ["x", "y"]}}, "compares with one value"),
-        ({"object": "Event__c", "where": {"field": "Name", "op": "inclodes", "value": "x"}}, "is not a comparison"),
-        ({"object": "Event__c", "incremental": {"overlap": "-5m"}}, "without the minus|how far to go back"),
-        ({"object": "Event__c", "incremental": {"full_every": "0s"}}, "longer than nothing"),
-    ],
-)
-def test_a_source_that_contradicts_itself_is_refused(words: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        SalesforceSource.model_validate({"kind": "salesforce"} | words)
+CONTRADICTIONS = cases("""
+api | api: rest => names an object or a query
+api | object: Event__c, query: SELECT Id FROM Event__c => names an object or a query
+api | query: SELECT Id FROM E, where: {field: Name, value: x} => where cannot stand beside a query
+api | query: SELECT Id FROM E, incremental: {} => incremental cannot stand beside a query
+api | object: E, api: bulk, children: {Sessions__r: [Name]} ~ query: SELECT COUNT(Id) FROM E, api: bulk => cannot be read in bulk
+api | object: Event__c; DROP => is not an API name | object: Event__c, fields: ["Name, (SELECT"] => is not a field
+api | object: E, where: {field: Name} => = needs a value
+api | object: E, where: {field: Name, op: missing, value: x} => compares with nothing
+api | object: E, where: {field: Name, value: [x, y]} => compares with one value
+api | object: E, where: {field: Name, op: inclueds, value: x} => is not a comparison … did you mean "includes"
+api | object: E, incremental: {overlapp: 5m} => did you mean "overlap"
+api | object: E, incremental: {overlap: -5m} => without the minus
+api | object: E, incremental: {full_every: 0s} => longer than nothing
+""")
+
+
+@pytest.mark.parametrize(("words", "problem"), [case[1:] for case in CONTRADICTIONS])
+def test_a_source_that_contradicts_itself_is_refused(words: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(MappingFileError) as refused:
+        parse_feed(HEAD.replace("kind: csv, path: sample.csv", f"kind: salesforce, {words}") + EVENT, tmp_path / "a.yaml")
+    assert all(part in str(refused.value) for part in problem.split(" … "))
 
 
 def test_how_often_everything_is_read_is_known_of_incremental_sources_only() -> None:

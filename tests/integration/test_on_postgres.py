@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from integration.desk import Desk, assert_all_on_record, assert_delivered, lines, mid_way
+from integration.desk import Desk, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 from postgres import Postgres
@@ -157,29 +157,6 @@ def test_a_lock_that_somebody_keeps_is_worth_coming_back_for(desk: Desk, service
 def test_addresses_as_other_tools_spell_them_are_taken(desk: Desk, server: Server, spelt: str) -> None:
     desk.source(lines(3))
     desk.run(EVENTSYNC_STATE_URL=server.url.replace("postgresql+psycopg", spelt), code=0)
-
-
-FULL = """
-CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF (SELECT count(*) FROM ledger_entry WHERE state = 'delivered') > 50 THEN
-    RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = '53100';
-  END IF;
-  RETURN NEW;
-END $$"""
-
-
-def test_a_servers_full_disk_ends_the_run_and_the_next_one_goes_on(desk: Desk, service: Service, server: Server) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
-    server.do(FULL, "CREATE TRIGGER full_disk BEFORE UPDATE ON ledger_entry FOR EACH ROW EXECUTE FUNCTION full_disk()")
-    desk.run().assert_told(2, "no room is left", "make room on its disk")
-    assert_all_on_record(desk, service)
-    assert len(service.requests()) < ROWS
-
-    server.do("DROP TRIGGER full_disk ON ledger_entry")
-    desk.run(code=0)
-    assert_delivered(desk, service, ROWS)
 
 
 def test_runs_that_come_to_an_empty_database_at_once_make_one_ledger(desk: Desk, service: Service) -> None:

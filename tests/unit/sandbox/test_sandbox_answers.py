@@ -51,14 +51,6 @@ def test_a_page_or_limit_that_is_no_whole_number_is_refused_by_its_name(bench: B
     assert answer.json()["error"]["details"]["field"] == query.partition("=")[0]
 
 
-def test_classifications_have_a_version_in_date_form_and_need_no_key(bench: Bench) -> None:
-    del bench.http.headers["Authorization"]
-    found = bench.get("classifications").json()
-    assert [len(part) for part in found["version"].split("-")] == [4, 2, 2]
-    assert {"music", "workshop", "culture"} <= {doc["slug"] for doc in found["docs"]}
-    assert all(set(doc) == {"slug", "name", "description"} for doc in found["docs"])
-
-
 def test_events_are_listed_in_the_minimal_envelope_newest_first(bench: Bench, event: Event) -> None:
     for title in ("one", "two", "three"):
         bench.create(event | {"title": title})
@@ -162,17 +154,6 @@ def test_there_may_be_a_web_page_or_nothing_in_its_place(bench: Bench) -> None:
     assert "Sign in" in bench.http.get(PAGE).text
     bench.switch(contract_page="absent")
     assert bench.http.get(PAGE).json()["error"]["code"] == "not_found"
-
-
-def test_a_revised_list_of_classifications_is_in_force_at_once(bench: Bench, event: Event) -> None:
-    first = bench.get("classifications").json()
-    bench.switch(classification_list="revised")
-    revised = bench.get("classifications").json()
-    before, after = ({one["slug"] for one in listed["docs"]} for listed in (first, revised))
-    assert (before - after, after - before) == ({"workshop", "nightlife"}, {"workshops", "podcast"})
-    assert first["version"] < revised["version"]
-    assert bench.create(event | {"classifications": ["workshop"]}).status_code == 400
-    assert bench.create(event | {"classifications": ["workshops"]}).status_code == 201
 
 
 @pytest.mark.parametrize(

@@ -109,20 +109,3 @@ def test_an_attempt_goes_wrong_as_switched_and_the_next_one_goes_well(
         assert (again, len(events)) == ((500, text), moment == "after")
     else:
         assert (again[0], len(events)) == (201, 1)
-
-
-def test_work_that_goes_on_after_a_reset_holds_its_key_meanwhile(base_url: str, event: Event) -> None:
-    words = ("faults=late", "fault_moment=after", "fault_attempts=1", "fault_hold_ms=2000")
-    with caller(base_url, event, *words) as posting:
-        assert posting.post() == (0, "ReadError")
-        status, text = posting.post()
-        assert (status, "in progress" in text) == (409, True)
-        until(lambda: posting.kept("events"), every_s=0.05, what="the work to be done")
-        assert posting.post()[0] == 201
-        assert len(posting.kept("events")) == 1
-
-
-def test_only_the_first_attempts_under_a_key_go_wrong_where_that_is_switched_on(base_url: str, event: Event) -> None:
-    with caller(base_url, event, "faults=error_500", "fault_moment=before", "fault_attempts=2") as posting:
-        assert [posting.post("k3")[0] for _ in range(4)] == [500, 500, 201, 201]
-        assert [posting.post("k4")[0] for _ in range(3)] == [500, 500, 201]

@@ -233,6 +233,11 @@ class Desk:
         """`eventsync run town-hall --no-dagster --json`, and further words."""
         return self.command("run", FEED, "--no-dagster", "--json", *words, code=code, **env)
 
+    def run_with(self, rows: Iterable[str], *words: str, code: int | None = None, **env: str) -> Said:
+        """The same, once these are the rows of the source."""
+        self.source(rows)
+        return self.run(*words, code=code, **env)
+
     def start_run(self, *words: str, **env: str) -> Command:
         return self.start("run", FEED, "--no-dagster", "--json", *words, **env)
 

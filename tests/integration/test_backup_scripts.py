@@ -44,8 +44,7 @@ def backups(tmp_path: Path) -> Path:
 @pytest.fixture
 def delivered(desk: Desk) -> Desk:
     """A desk that has delivered three rows."""
-    desk.source(lines(3))
-    desk.run(code=0)
+    desk.run_with(lines(3), code=0)
     return desk
 
 

@@ -54,8 +54,7 @@ def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sen
 
 
 def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(ROWS))
-    any_desk.run(code=0)
+    any_desk.run_with(lines(ROWS), code=0)
     first = service.bodies().keys()
     any_desk.forget()
     assert any_desk.run(code=0).run["publish"]["delivered"] == ROWS
@@ -65,8 +64,7 @@ def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: D
 
 
 def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(20))
-    assert any_desk.run("--stage-only", code=0).run["outcome"] == "staged"
+    assert any_desk.run_with(lines(20), "--stage-only", code=0).run["outcome"] == "staged"
     assert service.requests() == []
     (any_desk.folder / "events.csv").unlink()  # publishing never needs the source
     any_desk.run("--publish-only", code=0)

@@ -51,8 +51,7 @@ def test_an_outage_costs_few_requests_and_the_run_after_it_sends_one_row_first(d
 def test_a_pause_longer_than_the_feeds_patience_ends_the_run_and_says_when_to_come_back(desk: Desk, service: Service) -> None:
     service.switch(rate_events="6/m", rate_burst=5)
     desk.mapping(in_flight=1, max_pause="2s")
-    desk.source(lines(20))
-    said = desk.run(code=6)
+    said = desk.run_with(lines(20), code=6)
     assert said.run["outcome"] == "paused"
     assert said.run["publish"] | {"delivered": 5, "pending": 15} == said.run["publish"]
     (named,) = re.findall(r"run again after (20\S+ \S+) UTC", said.run["hint"])

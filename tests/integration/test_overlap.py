@@ -48,8 +48,7 @@ def test_a_second_run_leaves_and_says_who_holds_the_feed_or_waits_for_it_and_fin
 
 def test_of_runs_that_start_at_the_same_moment_one_publishes_and_no_row_goes_out_twice(any_desk: Desk, service: Service) -> None:
     service.switch(latency_ms=20)
-    any_desk.source(lines(5))
-    any_desk.run(code=0)
+    any_desk.run_with(lines(5), code=0)
     for rows in (45, 85, 125):
         any_desk.source(lines(rows))
         started = [any_desk.start(*way) for way in WAYS]

@@ -44,8 +44,7 @@ def test_each_day_is_delivered_once_however_often_the_run_is_killed(desk: Desk, 
 @pytest.mark.usefixtures("service")
 def test_a_row_that_is_taken_away_or_called_off_is_listed_for_each_of_its_days(desk: Desk) -> None:
     desk.run(code=0)
-    desk.source(line.replace("Evening 2", "off") for line in lines(ROWS)[1:])
-    desk.run()
+    desk.run_with(line.replace("Evening 2", "off") for line in lines(ROWS)[1:])
     counts = desk.command("diff", "town-hall", "--json").document["counts"]
     days = {row: sum(key.startswith(f"{row}|") for key in desk.states()) for row in (0, 2)}
     assert (counts["vanished"], counts["cancelled at the source"]) == (days[0], days[2])

@@ -67,8 +67,7 @@ def _assert_stopped(desk: Desk, said: Said) -> None:
 
 def _assert_all_sent(desk: Desk, service: Service, rows: int) -> None:
     service.switch(latency_ms=0, answer_delay_ms=0)
-    desk.source(lines(rows))
-    desk.run(code=0)
+    desk.run_with(lines(rows), code=0)
     assert service.titles() == evenings(rows)
 
 

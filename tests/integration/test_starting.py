@@ -42,8 +42,7 @@ MORE = {"rows": ("--state", "delivered"), "run": ("--no-dagster",)}
 
 @pytest.mark.parametrize("verb", NOT_NEEDED)
 def test_a_command_imports_only_what_it_needs(verb: str, desk: Desk) -> None:
-    desk.source(lines(3))
-    desk.run(code=0)
+    desk.run_with(lines(3), code=0)
     words = [verb, FEED, "--json", *MORE.get(verb, ())]
     ended = subprocess.run(
         [sys.executable, "-c", IMPORTED, *words], cwd=desk.folder, env=desk.env, capture_output=True, text=True, check=False

@@ -65,8 +65,7 @@ def _fill(disk: Path) -> Path:
 
 def test_a_disk_that_fills_while_rows_are_staged_lets_nothing_out(desk: Desk, service: Service, disk: Path) -> None:
     _remount(disk, "size=400k")
-    desk.source(lines(1_500))
-    desk.run().assert_told(2, "state.db", "no room is left", "make room")
+    desk.run_with(lines(1_500)).assert_told(2, "state.db", "no room is left", "make room")
     assert service.requests() == []
 
     _remount(disk, "size=64m")
@@ -86,8 +85,7 @@ def test_a_disk_that_fills_while_rows_are_sent_ends_the_run(desk: Desk, service:
 
 
 def test_a_disk_that_turns_read_only_is_told_and_nothing_is_sent(desk: Desk, service: Service, disk: Path) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     _remount(disk, "ro")
     desk.run().assert_told(2, "state.db", "read-only")
     assert service.requests() == []
@@ -115,8 +113,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service, damage: Callable[[bytes], bytes]) -> None:
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     path = desk.folder / "state.db"
     path.write_bytes(damage(path.read_bytes()))
     desk.run().assert_told(2, "state.db", "damaged", "restore it from a backup, or move it away")
@@ -180,8 +177,7 @@ def hasty(desk: Desk) -> Desk:
 @pytest.mark.parametrize("how", ["IMMEDIATE", "EXCLUSIVE"])
 def test_a_file_that_another_process_holds_is_worth_coming_back_for(hasty: Desk, service: Service, how: str) -> None:
     desk = hasty
-    desk.source(lines(ROWS))
-    desk.run("--stage-only", code=0)
+    desk.run_with(lines(ROWS), "--stage-only", code=0)
     with closing(_hold(desk, how)):
         desk.run().assert_told(6, "state.db", "held by another process", "run again")
         assert service.requests() == []
@@ -244,8 +240,7 @@ def _said_where_permissions_hold(desk: Desk, state_url: str) -> list[dict[str, A
 
 
 def test_commands_that_read_work_on_a_file_that_lets_us_read_only(desk: Desk, tmp_path: Path) -> None:
-    desk.source(lines(4))
-    desk.run(code=0)
+    desk.run_with(lines(4), code=0)
     folder = tmp_path / "kept"
     folder.mkdir()
     file = folder / "state.db"
@@ -261,8 +256,7 @@ def test_commands_that_read_work_on_a_file_that_lets_us_read_only(desk: Desk, tm
 
 def test_commands_that_read_work_for_a_role_that_may_only_read(desk_on_postgres: Desk) -> None:
     desk = desk_on_postgres
-    desk.source(lines(4))
-    desk.run(code=0)
+    desk.run_with(lines(4), code=0)
     with psycopg.connect(desk.books.url.replace("+psycopg", ""), autocommit=True) as connection:
         for statement in (
             "DROP ROLE IF EXISTS reader",

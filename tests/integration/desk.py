@@ -292,12 +292,12 @@ def evenings(rows: int) -> list[str]:
     return sorted(f"Evening {number}" for number in range(rows))
 
 
-def mid_way(desk: Desk, service: Service, rows: int) -> Command:
-    """Start a run, and wait until it has sent some of its rows and is at it."""
+def mid_way(desk: Desk, service: Service, rows: int, *, after: int = 40, latency_ms: int = 300) -> Command:
+    """Start a run, and wait until it has sent more of its rows than `after` and is at it."""
     desk.source(lines(rows))
-    service.switch(latency_ms=300)
+    service.switch(latency_ms=latency_ms)
     run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) > 40)
+    until(lambda: run.has_ended or len(service.requests()) > after)
     assert not run.has_ended
     return run
 

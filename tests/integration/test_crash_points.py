@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from integration.desk import Desk, evenings, lines
+from integration.desk import Desk, evenings, lines, mid_way
 from integration.service import Service
-from integration.waiting import until
 
 ROWS = 2_300  # staged in more chunks than one
 IN_FLIGHT = 16
@@ -16,11 +15,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(300))
-    service.switch(idempotency="ignore", latency_ms=100)
-    run = any_desk.start_run()
-    until(lambda: len(service.requests()) > 100)
-    assert run.kill().code == -signal.SIGKILL
+    service.switch(idempotency="ignore")
+    assert mid_way(any_desk, service, 300, after=100, latency_ms=100).kill().code == -signal.SIGKILL
     service.switch(latency_ms=0)
     any_desk.run(code=0)
     assert {*service.titles()} == {*evenings(300)}
@@ -28,11 +24,7 @@ def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_
 
 
 def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sent(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    service.switch(latency_ms=10)
-    run = desk.start_run()
-    until(lambda: len(service.requests()) > ROWS // 3)
-    assert run.kill().code == -signal.SIGKILL
+    assert mid_way(desk, service, ROWS, after=ROWS // 3, latency_ms=10).kill().code == -signal.SIGKILL
     sent = service.bodies()
     service.switch(latency_ms=0)
 

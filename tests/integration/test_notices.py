@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from integration.desk import FEED, Desk, line, lines
+from integration.desk import FEED, Desk, line, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 from lookalikes.notices import Inbox, webhook
@@ -61,11 +61,7 @@ def test_whoever_does_not_listen_fails_no_run(told_desk: Desk, hook: Inbox) -> N
 
 
 def test_a_killed_run_is_told_before_the_next_one(told_desk: Desk, service: Service, hook: Inbox) -> None:
-    told_desk.source(lines(60))
-    service.switch(latency_ms=400)
-    run = told_desk.start_run()
-    until(service.requests, what="the first event")
-    run.kill()
+    mid_way(told_desk, service, 60, after=0, latency_ms=400).kill()
     service.switch(latency_ms=0)
     assert hook.titles() == []
     told_desk.run(code=0)

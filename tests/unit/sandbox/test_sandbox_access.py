@@ -105,6 +105,7 @@ def test_switches_change_while_it_runs_and_a_wrong_one_changes_nothing(bench: Be
 def test_a_reset_forgets_what_callers_left_and_restores_keys_and_access(bench: Bench, event: Event) -> None:
     bench.create(event, key="k1")
     bench.allow("city-agenda", allowed=False)
+    assert bench.create(event).status_code == 403
     bench.allow("members-only", allowed=True)
     bench.admin("keys/reader/state", {"state": "revoked"})
     bench.admin("reset", {})

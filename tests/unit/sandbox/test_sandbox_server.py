@@ -2,55 +2,34 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from integration.service import serving
 from unit.sandbox.bench import EVENTS, Event, Open
 
 from sandbox.server import Address, running, serve
 from sandbox.store import StateInUseError
 from sandbox.switches import Rate, SwitchError, Switches, format_switches, parse_switches
 
-Spawn = Callable[..., tuple[subprocess.Popen[str], httpx.Client]]
 
-
-def opened(base_url: str, headers: dict[str, str] | None = None) -> httpx.Client:
-    return httpx.Client(base_url=base_url, headers=headers, trust_env=False, verify=False, timeout=60)
-
-
-@pytest.fixture
-def spawn() -> Iterator[Spawn]:
-    processes = []
-
-    def spawned(*arguments: object) -> tuple[subprocess.Popen[str], httpx.Client]:
-        process = subprocess.Popen([sys.executable, "-m", "sandbox", *map(str, arguments)], stdout=subprocess.PIPE, text=True)
-        processes.append(process)
-        said = json.loads(process.stdout.readline())
-        assert said["pid"] == process.pid
-        return process, opened(said["base_url"], {"Authorization": f"Bearer {said['api_key']}"})
-
-    yield spawned
-    for process in processes:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+def opened(base_url: str) -> httpx.Client:
+    return httpx.Client(base_url=base_url, trust_env=False, verify=False, timeout=60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_process_in_good_order(spawn: Spawn, number: signal.Signals) -> None:
-    process, http = spawn()
-    with http:
-        assert http.get("/api/public/v1/channels").status_code == 200
-        process.send_signal(number)
-        assert process.wait(timeout=60) == 0
+def test_a_signal_ends_the_process_in_good_order(number: signal.Signals) -> None:
+    with serving() as service:
+        assert service.look()
+        assert service.process is not None
+        service.process.send_signal(number)
+        assert service.process.wait(timeout=60) == 0
 
 
 @pytest.mark.slow

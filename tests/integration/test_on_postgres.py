@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -98,6 +99,15 @@ def _with(*statements: str, **parts: object) -> Callable[[Server], str]:
     return address
 
 
+def _wrong_password(server: Server) -> str:
+    server.do("DROP ROLE IF EXISTS knocking", "CREATE ROLE knocking LOGIN PASSWORD 'right'")
+    rules = Path(str(make_url(server.url).query["host"])) / "pg_hba.conf"
+    if "knocking" not in rules.read_text("ascii"):
+        rules.write_text("local all knocking scram-sha-256\n" + rules.read_text("ascii"), "ascii")
+    server.do("SELECT pg_reload_conf()")
+    return server.with_url(username="knocking", password=PASSWORD)
+
+
 _READ_ONLY = "ALTER DATABASE {} SET default_transaction_read_only = on"
 _NO_ROOM = ("DROP ROLE IF EXISTS one_more", "CREATE ROLE one_more LOGIN CONNECTION LIMIT 0")
 
@@ -108,12 +118,13 @@ _NO_ROOM = ("DROP ROLE IF EXISTS one_more", "CREATE ROLE one_more LOGIN CONNECTI
         (_with_query(host="/nowhere"), 6, ("cannot be reached", "check EVENTSYNC_STATE_URL")),
         (_with(database="nobody_made_it"), 2, ("does not exist on its server", "createdb")),
         (_with("DROP ROLE IF EXISTS guest", "CREATE ROLE guest LOGIN", username="guest"), 2, ("does not let our role", "GRANT")),
-        (_with(username="nobody", password=PASSWORD), 2, ("does not let us in", "user and password")),
+        (_with(username="nobody"), 2, ("does not let us in", "user and password")),
+        (_wrong_password, 2, ("does not let us in", "user and password")),
         (_with(_READ_ONLY), 2, ("is read-only",)),
         (_with(*_NO_ROOM, username="one_more"), 6, ("no room for another connection", "run again later")),
         (_with_query(sslmood="require"), 2, ("cannot be connected to", "sslmood")),
     ],
-    ids=["nobody there", "no database", "no rights", "no role", "read-only", "too many", "bad option"],
+    ids=["nobody there", "no database", "no rights", "no role", "wrong password", "read-only", "too many", "bad option"],
 )
 def test_a_server_that_turns_us_away_is_told_with_what_helps(
     desk: Desk, service: Service, server: Server, address: Callable[[Server], str], code: int, words: tuple[str, ...]
@@ -139,15 +150,6 @@ def test_a_lock_that_somebody_keeps_is_worth_coming_back_for(desk: Desk, service
 @pytest.mark.parametrize("spelt", ["postgres", "postgresql"])
 def test_addresses_as_other_tools_spell_them_are_taken(desk: Desk, server: Server, spelt: str) -> None:
     desk.run_with(lines(3), EVENTSYNC_STATE_URL=server.url.replace("postgresql+psycopg", spelt), code=0)
-
-
-def test_runs_that_come_to_an_empty_database_at_once_make_one_ledger(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    runs = [desk.start_run("--wait") for _ in range(3)]
-    for run in runs:
-        run.ended(0)
-    assert service.outcomes() == {"created": ROWS}
-    assert_delivered(desk, service, ROWS)
 
 
 def test_a_gate_is_not_opened_behind_a_stage_that_begins_in_the_same_moment(postgres: Postgres) -> None:

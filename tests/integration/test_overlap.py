@@ -7,7 +7,7 @@ import signal
 
 import psutil
 import pytest
-from integration.desk import FEED, Command, Desk, evenings, lines, mid_way, untidy_runs
+from integration.desk import FEED, Command, Desk, assert_delivered, evenings, lines, mid_way, untidy_runs
 from integration.service import Service
 from integration.waiting import pause, until
 from sqlalchemy import text
@@ -56,6 +56,14 @@ def test_of_runs_that_start_at_the_same_moment_one_publishes_and_no_row_goes_out
         assert service.titles() == evenings(rows)
     assert service.outcomes() == {"created": 125}
     assert list(untidy_runs(any_desk)) == []
+
+
+def test_runs_that_come_to_an_empty_state_db_at_once_make_one_ledger(any_desk: Desk, service: Service) -> None:
+    any_desk.source(lines(150))
+    for run in [any_desk.start_run("--wait") for _ in range(3)]:
+        run.ended(0)
+    assert service.outcomes() == {"created": 150}
+    assert_delivered(any_desk, service, 150)
 
 
 @pytest.mark.slow(about_s=20)

@@ -125,6 +125,12 @@ def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service
     _assert_the_next_run_delivers(desk, service)
 
 
+def test_a_folder_in_the_files_place_is_named(desk: Desk, service: Service) -> None:
+    (desk.folder / "state.db").mkdir()
+    desk.run_with(lines(3)).assert_told(2, "state.db", "Is a directory")
+    assert service.requests() == []
+
+
 def test_a_killed_runs_log_that_is_damaged_costs_no_row(desk: Desk, service: Service) -> None:
     run = mid_way(desk, service, ROWS)
     run.kill()

@@ -211,7 +211,7 @@ def _matcher(source: str, *, is_longest: bool) -> Any:
     return re2.compile(source, options)
 
 
-def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> str:  # noqa: C901 - one arm per kind of token
+def _translated(tokens: list[re.Match[str]], flags: str, *, has_edges: bool) -> str:
     """Return the pattern for RE2. `flags` are those of `ims` that hold at its beginning."""
     parts, around = [], list[str]()
     for token in tokens:

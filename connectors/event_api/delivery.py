@@ -451,7 +451,7 @@ class EventApi:
             del self._keys_of_events[next(iter(self._keys_of_events))]
         return meaning
 
-    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: C901, PLR0911  # one arm for each kind of end
+    def _verdict(self, state: DeliveryState, met: Meaning) -> Verdict:  # noqa: PLR0911  # one arm for each kind of end
         answer, counts, flags = met.answer, (state.attempts, state.copies), (state.is_limited, state.has_left)
         match met.kind:
             case AnswerKind.READ:

@@ -91,7 +91,7 @@ def _compile_test(compiler: Compiler, test: spec.Test, loc: Loc) -> Holds:
     return holds
 
 
-def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc) -> Check:  # noqa: C901, PLR0911 - one arm per test
+def _compile_check(compiler: Compiler, name: TestName, test: spec.Test, loc: Loc) -> Check:  # noqa: PLR0911 - one arm per test
     wanted: Any = getattr(test, name)
     same = normaliser(test.ignore)
     match name:

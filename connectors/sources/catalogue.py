@@ -179,7 +179,16 @@ def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = 
                 with masked_errors(Mask(secrets_of(spec.path))), choice_of(spec, base, clock).connected() as choice:
                     own = _probe_files(choice)
             case GoogleSheetsSource():
-                own = _probe_sheet(spec, access, clock)
+                with needed_extra("sheets", f"to read {spec.place}"):
+                    from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
+                with open_spreadsheet(spec, access, clock=clock) as sheet:
+                    version = sheet.version()
+                    digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
+                own = (
+                    SourceProbe(frozenset({digest}))
+                    if version
+                    else SourceProbe(blind=f"the Drive API gives no version of {spec.place}")
+                )
             case _:
                 own = SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
         if own.blind or own.is_growing:
@@ -205,12 +214,3 @@ def _probe_files(choice: FileChoice) -> SourceProbe:
         if not file.version:
             return SourceProbe(blind=f"{file.label} has no version, or has only just been written")
     return SourceProbe(frozenset(map(file_digest, meant)))
-
-
-def _probe_sheet(spec: GoogleSheetsSource, access: Access, clock: Clock) -> SourceProbe:
-    with needed_extra("sheets", f"to read {spec.place}"):
-        from connectors.sources.google_sheets.spreadsheet import open_spreadsheet
-    with open_spreadsheet(spec, access, clock=clock) as sheet:
-        version = sheet.version()
-        digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
-    return SourceProbe(frozenset({digest})) if version else SourceProbe(blind=f"the Drive API gives no version of {spec.place}")

@@ -156,7 +156,10 @@ class TextLines:
         what = f"from about here on the file is not {self._encoding}"
         with as_bad_source(lambda: f"{self._name}:{self._next}", what, hint=_NOT_DECODED):
             rest, is_rest_tainted = "", False
-            for block in self._read():
+            first = self._text.read(_BLOCK).lstrip("\ufeff")
+            _refuse_other_kinds(first, self._name)
+            blocks = filter(None, chain([first], iter(partial(self._text.read, _BLOCK), "")))
+            for block in (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks:
                 encoded = _encoded(block)
                 is_tainted = encoded is None or b"\0" in encoded
                 if rest and rest[-1] != "\r" and "\n" not in block and "\r" not in block:
@@ -179,12 +182,6 @@ class TextLines:
             self.is_exhausted = True
             if self._needs_end and rest and rest[-1] != "\r":
                 raise CutOffError(f"{self._name}:{self._next - 1}", "the last line has no end")
-
-    def _read(self) -> Iterator[str]:
-        first = self._text.read(_BLOCK).lstrip("\ufeff")
-        _refuse_other_kinds(first, self._name)
-        blocks = filter(None, chain([first], iter(partial(self._text.read, _BLOCK), "")))
-        return (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks
 
     def _checked(self, lines: list[str], *, is_tainted: bool, has_mark: bool) -> Iterable[str]:
         """Hold the lines as long as the record that they belong to may need them."""

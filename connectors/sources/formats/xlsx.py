@@ -272,9 +272,6 @@ class XlsxPackage:
                 raise BadSourceError(self.name, message, hint=_SAVE_AS_CSV)
         settings = self.elements(self._workbook, "workbookPr")
         is_1904 = any(attributes.get("date1904", "0") in {"1", "true"} for _, attributes in settings)
-        return CellTexts(strings, self._formats(), "1904" if is_1904 else "1900")
-
-    def _formats(self) -> list[NumberFormat]:
         codes: dict[int, NumberFormat] = dict(BUILT_IN_FORMATS)
         formats: list[NumberFormat] = []
         group, part = "", self._part_of_kind("styles")
@@ -286,7 +283,7 @@ class XlsxPackage:
                 codes[number] = grid.number_format(attributes.get("formatCode", ""))
             elif name == "xf" and group == "cellXfs":
                 formats.append(codes.get(number, NumberFormat()))
-        return formats
+        return CellTexts(strings, formats, "1904" if is_1904 else "1900")
 
     def _part_of_kind(self, kind: str) -> str:
         """Return the part that the workbook calls its `sharedStrings` or `styles`, "" if it has none."""

@@ -270,9 +270,7 @@ def _watched(call: Callable[[Any], Any], name: str, path: str, watch: Watch, *, 
     return watched
 
 
-def stepped(
-    read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = ""
-) -> Getter:
+def stepped(read: Getter | str, steps: tuple[CompiledStep, ...], policies: ValuePolicies, source: str = "") -> Getter:
     """Return what a getter gives, or the text of a column, once it has passed all steps; `source` names what refuses it."""
     works_on_empty = any(one.step.works_on_empty for one in steps)
     cell, get = (read, None) if isinstance(read, str) else ("", read)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby
-from typing import Annotated, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
-from pydantic import AfterValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, WithJsonSchema
 
 from mappings.reasons import did_you_mean
 from mappings.strict import Duration, OneOrMany, Strict, Texts, matching, mistake
@@ -193,15 +193,13 @@ class FieldTest(Strict):
     value: Texts = ()
     """What the field is compared with; a list for `in`, `includes` and the like."""
 
-    @model_validator(mode="after")
-    def _suits_op(self) -> Self:
+    def check(self) -> None:
         if self.op in _OF_NONE and self.value:
             raise mistake(f"{self.op} compares with nothing", "leave the value out")
         if self.op not in _OF_NONE and not self.value:
             raise mistake(f"{self.op} needs a value", "for empty fields write op: missing, or op: present")
         if self.op not in _OF_MANY | _OF_NONE and len(self.value) > 1:
             raise mistake(f"{self.op} compares with one value", "of several, write op: in")
-        return self
 
 
 class Incremental(Strict):
@@ -218,10 +216,8 @@ class Incremental(Strict):
     full_every: Duration = timedelta(days=1)
     """How often everything is read all the same."""
 
-    @model_validator(mode="after")
-    def _not_negative(self) -> Self:
+    def check(self) -> None:
         if self.overlap < timedelta():
             raise mistake("overlap says how far to go back", "write it without the minus")
         if self.full_every <= timedelta():
             raise mistake("full_every must be longer than nothing", 'write it like "1d"')
-        return self

@@ -11,11 +11,11 @@ from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from functools import cache, lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import yaml
 from babel.core import get_global
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from mappings.lookup_table import normaliser
 from mappings.reasons import ReasonCode, Refusal, did_you_mean
@@ -302,13 +302,11 @@ class YesNo(Step, name="boolean", family=Family.NUMBERS, gives=Kind.BOOLEAN):
     words: YesNoWords = Field(alias="boolean", description="`true` and `false`: the words for each.")
     ignore: Ignore = ()
 
-    @model_validator(mode="after")
-    def _check_apart(self) -> Self:
+    def check(self) -> None:
         same = normaliser(self.ignore)
         both = {same(word) for word in self.words.yes} & {same(word) for word in self.words.no}
         if both:
             raise mistake(f'"{min(both)}" cannot mean both yes and no', "take it out of one of the two lists")
-        return self
 
     @property
     def works_on_empty(self) -> bool:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import Any, NamedTuple, assert_never
+from typing import Any, NamedTuple
 
 from sqlalchemy import Boolean, Connection, and_, bindparam, case, false, func, or_, select, update
 
@@ -168,8 +168,6 @@ def effect_of(verdict: Verdict, claim: Claim) -> Effect:  # noqa: PLR0911 # one 
                 return _NEXT_KEY
         case Conflict():
             pass
-        case _:
-            assert_never(verdict)
     return become(EntryState.CONFLICT, keeps_unanswered=claim.was_unanswered, is_limited=claim.is_limited)
 
 

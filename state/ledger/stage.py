@@ -37,7 +37,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
-from typing import assert_never
 
 from sqlalchemy import Connection
 
@@ -244,8 +243,6 @@ class _Comparison:
                     self._tally.counts["gone"] += 1
                     if known := self._entry_of(outcome.row_key):
                         self._marks.mark(known.entry_id, Mark.DELETED)
-                case _:
-                    assert_never(outcome)
         self._batch.write(connection)
         self._read.digests.settle(connection, scope_id)
         strike(connection, scope_id, ProblemKind.WARNING, self._changed)
@@ -370,8 +367,6 @@ class _Comparison:
                 self._marks.mark(entry_id, Mark.STAGED)
                 self._tally.counts.update(("new", "restaged"))
                 self._list_warnings_anew(row)
-            case _:
-                assert_never(plan)
 
     def _take_second_claim(self, known: Known, row: MappedRow) -> None:
         """Count a second row of an entry: as a duplicate if it says the same, else both rows are in doubt.

@@ -56,7 +56,15 @@ def parse_query(text: str) -> Query:
     """
     text = text.strip()
     tokens = tuple(_tokens(text))
-    source = _checked(tokens)
+    top = [(position, token.word) for position, token in enumerate(tokens) if not token.depth]
+    words = [word for _, word in top]
+    if not words or words[0] != "SELECT" or words.count("SELECT") > 1 or any(";" in word for word in words if word[0] != "'"):
+        raise mistake("only a query that reads can be asked: one SELECT, with nothing before and nothing after it", _HINT)
+    source = next((position for position, word in top if word == "FROM"), 0)
+    if source < 2 or len(tokens) <= source + 1 or not tokens[source + 1].text[0].isalpha():
+        raise mistake("the query lacks its columns, or FROM and the object that it reads", _HINT)
+    if "FOR" in words[words.index("FROM") + 2 :]:
+        raise mistake(_MARKS, "leave the FOR clause out")
     items = [list(part) for is_comma, part in groupby(tokens[1:source], _parts_columns) if not is_comma]
     if len(items) <= sum(map(_parts_columns, tokens[1:source])):
         raise mistake("a column of the query is missing between two commas", _HINT)
@@ -86,20 +94,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         place = match.end()
     if depth:
         raise mistake('the query opens a parenthesis, "(", that is never closed', _HINT)
-
-
-def _checked(tokens: Sequence[_Token]) -> int:
-    """Return where FROM stands in a query that only reads."""
-    top = [(position, token.word) for position, token in enumerate(tokens) if not token.depth]
-    words = [word for _, word in top]
-    if not words or words[0] != "SELECT" or words.count("SELECT") > 1 or any(";" in word for word in words if word[0] != "'"):
-        raise mistake("only a query that reads can be asked: one SELECT, with nothing before and nothing after it", _HINT)
-    source = next((position for position, word in top if word == "FROM"), 0)
-    if source < 2 or len(tokens) <= source + 1 or not tokens[source + 1].text[0].isalpha():
-        raise mistake("the query lacks its columns, or FROM and the object that it reads", _HINT)
-    if "FOR" in words[words.index("FROM") + 2 :]:
-        raise mistake(_MARKS, "leave the FOR clause out")
-    return source
 
 
 def _prefix(after: Sequence[_Token]) -> str:

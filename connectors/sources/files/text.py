@@ -160,7 +160,10 @@ class TextLines:
             _refuse_other_kinds(first, self._name)
             blocks = filter(None, chain([first], iter(partial(self._text.read, _BLOCK), "")))
             for block in (block.translate(_NO_CP932) for block in blocks) if self._is_cp932 else blocks:
-                encoded = _encoded(block)
+                try:
+                    encoded = block.encode()
+                except UnicodeEncodeError:
+                    encoded = None
                 is_tainted = encoded is None or b"\0" in encoded
                 if rest and rest[-1] != "\r" and "\n" not in block and "\r" not in block:
                     rest += block  # a statement of its own, which CPython does in place
@@ -194,7 +197,23 @@ class TextLines:
         self._next += len(lines)
         if self.start < first:
             self.is_tainted = is_tainted or self.is_tainted
-            self._hold(lines)
+            # Hold further lines of the present record, and refuse one that goes on and on.
+            further = lines
+            if self.start != self._first or not self._size:
+                del self._held[: self.start - self._first]
+                self._first, self._size, self._cells = self.start, 0, 0
+                further = self._held + lines
+            self._held += lines
+            self._size += sum(map(len, further))
+            self._cells += sum(line.count(self._delimiter) for line in further) if self._delimiter else 0
+            place, unclosed = f"{self._name}:{self.start}", "a quote there is probably never closed"
+            if self._cells > MOST_VALUES:
+                raise BadSourceError(place, _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?")
+            if len(self._held) > MOST_VALUES:
+                raise BadSourceError(place, f"the row that begins here has more than {MOST_VALUES} lines", hint=unclosed)
+            if self._size > LARGEST_RECORD:
+                message = f"the row that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
+                raise BadSourceError(place, message, hint=unclosed)
         else:
             self._held, self._first, self._size, self.is_tainted = lines, first, 0, is_tainted
         return self._without_marks(lines, first) if has_mark else lines
@@ -213,33 +232,6 @@ class TextLines:
             raise BadSourceError(
                 f"{self._name}:{self._next}", _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?"
             )
-
-    def _hold(self, lines: list[str]) -> None:
-        """Hold further lines of the present record, and refuse one that goes on and on."""
-        further = lines
-        if self.start != self._first or not self._size:
-            del self._held[: self.start - self._first]
-            self._first, self._size, self._cells = self.start, 0, 0
-            further = self._held + lines
-        self._held += lines
-        self._size += sum(map(len, further))
-        self._cells += sum(line.count(self._delimiter) for line in further) if self._delimiter else 0
-        place, unclosed = f"{self._name}:{self.start}", "a quote there is probably never closed"
-        if self._cells > MOST_VALUES:
-            raise BadSourceError(place, _TOO_MANY_CELLS, hint="check `source.delimiter`; is it the right file?")
-        if len(self._held) > MOST_VALUES:
-            raise BadSourceError(place, f"the row that begins here has more than {MOST_VALUES} lines", hint=unclosed)
-        if self._size > LARGEST_RECORD:
-            message = f"the row that begins here is longer than {LARGEST_RECORD // 2**20} million characters"
-            raise BadSourceError(place, message, hint=unclosed)
-
-
-def _encoded(block: str) -> bytes | None:
-    """Return the block as UTF-8, None if it holds bytes that its encoding could not decode."""
-    try:
-        return block.encode()
-    except UnicodeEncodeError:
-        return None
 
 
 def _split(block: str, encoded: bytes | None) -> list[str]:

@@ -1,10 +1,10 @@
-"""A feed over a file of this machine, staged and published into a ledger of its own, so that two desks can be compared."""
+"""A feed over a file, or over rows that say when they changed, staged and published into a ledger of its own."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
@@ -12,16 +12,17 @@ from pathlib import Path
 from unit.state.world import DESTINATION, World, answer
 
 from connectors.sources.catalogue import open_source
-from connectors.sources.contract import REAL_CLOCK, Clock
+from connectors.sources.contract import REAL_CLOCK, Clock, Ending, Reading, Source, SourceUnavailableError
 from connectors.sources.files.choice import take_snapshot
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
 from mappings.event import Directory
+from mappings.outcome import RowLocation, SourceRow
 from mappings.row_key import RowKey
 from mappings.spec.feed import FeedMapping
 from mappings.yaml.loader import parse_feed
 from pipelines.run.options import RunOptions
-from pipelines.run.stage import Staged, StageJob, plan_read, stage
+from pipelines.run.stage import CHUNK_ROWS, ReadPlan, Staged, StageJob, plan_read, stage
 from state.enums import ProblemKind
 from state.ledger.choices import Instruction, NotPossibleError
 from state.ledger.decisions import Decisions, Found
@@ -34,7 +35,7 @@ COLUMNS = ("REF", "TITLE", "STATE", "DAYS", "NOTE")
 Cells = tuple[str, str, str, str, str]
 FEED_TEXT = """\
 feed: agenda
-source: {{kind: csv, path: rows.csv{source}}}
+source: {{{kind}{source}}}
 key: [REF]
 rows: [{rows}]
 event:
@@ -52,6 +53,9 @@ publish:
 """
 ONCE = '"2031-05-03T20:00:00+01:00"'
 EACH_DAY = '{at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'
+FILE, CHANGES = "kind: csv, path: rows.csv", "kind: salesforce, object: Event__c, incremental: {full_every: 1d}"
+DAYS = '{explode: {columns: DAYS, by: " "}}'
+"""A rule by which a row gives an event for each word of a cell."""
 NO_BRAKES = "{rejected: off, shrink: off, new: off}"
 BRAKES = '{rejected: "20%", rejected_at_least: 2, shrink: "50%", new: off}'
 
@@ -66,6 +70,7 @@ class Feed:
     on_vanish: str = "report"
     brakes: str = NO_BRAKES
     source: str = ""
+    kind: str = FILE
 
     @cache  # noqa: B019  # a mapping is as frozen as its feed, and takes longer to parse than its rows to be read
     def parsed(self, base: Path) -> FeedMapping:
@@ -80,38 +85,109 @@ def write_rows(folder: Path, rows: Iterable[Cells]) -> None:
         csv.writer(target).writerows([COLUMNS, *rows])
 
 
+@dataclass
+class ChangingRows:
+    """The rows of a source, each with the moment of its last change; deleted ones are remembered, as a recycle bin does."""
+
+    now: int = 0
+    rows: dict[str, tuple[int, str, str]] = field(default_factory=dict)
+    bin: dict[str, int] = field(default_factory=dict)
+
+    def edit(self, ref: str, title: str, days: str = "") -> None:
+        self.now += 1
+        self.rows[ref] = (self.now, title, days)
+        self.bin.pop(ref, None)
+
+    def delete(self, ref: str) -> None:
+        if ref in self.rows:
+            self.now += 1
+            del self.rows[ref]
+            self.bin[ref] = self.now
+
+
+@dataclass
+class ChangedSince:
+    """The source: all rows, or those at or after a cursor, with the deleted ones where later reads would miss them.
+
+    `breaks_after`: it fails after so many rows, of which the stage has by then written down those before the last of them;
+    `ends_after`: it stops at its limit.
+    """
+
+    place: ChangingRows
+    since: str = ""
+    breaks_after: int | None = None
+    ends_after: int | None = None
+
+    @contextmanager
+    def read(self) -> Iterator[Reading]:
+        since, place = int(self.since or 0), self.place
+        shows_deleted = bool(self.since) or self.ends_after is not None
+        changed = [(stamp, ref, title, days, False) for ref, (stamp, title, days) in place.rows.items() if stamp >= since]
+        changed += [(stamp, ref, "", "", True) for ref, stamp in place.bin.items() if shows_deleted and stamp >= since]
+        kept = sorted(changed)[: self.ends_after]
+        short = len(kept) < len(changed)
+        cursor = str(kept[-1][0] if short and kept else 0 if short else place.now)
+        ending = Ending(cursor, ("the day's requests are used up",) if short else (), is_short=short)
+        yield Reading(COLUMNS, self._rows(kept), is_whole=not self.since, ending=lambda: ending)
+
+    def _rows(self, changed: list[tuple[int, str, str, str, bool]]) -> Iterator[SourceRow]:
+        for number, (_, ref, title, days, is_gone) in enumerate(changed):
+            if number == self.breaks_after:
+                yield from (SourceRow(RowLocation(f"blank {place}"), dict.fromkeys(COLUMNS, "")) for place in range(CHUNK_ROWS))
+                raise SourceUnavailableError("the line broke", hint="run again")
+            yield SourceRow(RowLocation(ref), dict(zip(COLUMNS, (ref, title, "", days, ""), strict=True)), is_gone=is_gone)
+
+
 class PowerCutError(Exception):
     """The process ends here."""
 
 
 @dataclass
 class Desk:
-    """One feed and its ledger. `is_plain`: rows are read whatever the file looks like."""
+    """One feed and its ledger. `is_plain`: rows are read whatever the file looks like; `read`: how many rows were looked at."""
 
     world: World
     folder: Path
     is_plain: bool = False
     feed: Feed = field(default_factory=Feed)
     channels: Mapping[str, int] = field(default_factory=lambda: {"city": 7})
+    place: ChangingRows = field(default_factory=ChangingRows)
     clockwork: Clock = REAL_CLOCK
     read: list[int] = field(default_factory=list)
     is_doomed: bool = False
     events: int = 1000
     watch: Callable[[RowMapper], RowMapper] = lambda mapper: mapper
 
-    def stage(self, options: RunOptions | None = None, *, is_plain: bool | None = None) -> Staged:
-        """Stage once, as a run does; `read` is told how many rows were looked at."""
+    def plan(self, options: RunOptions | None = None, mapper: RowMapper | None = None) -> ReadPlan:
+        """From where the next run reads."""
+        mapping, lists = self.feed.parsed(self.folder), str(sorted(self.channels.items()))
+        now, bookmark = self.world.clock(), self.world.ledger.bookmark()
+        return plan_read(mapping, mapper or self._mapper(), lists, now, options or RunOptions(), bookmark)
+
+    def stage(
+        self,
+        options: RunOptions | None = None,
+        *,
+        is_plain: bool | None = None,
+        breaks_after: int | None = None,
+        ends_after: int | None = None,
+        loses_place: bool = False,
+    ) -> Staged:
+        """Stage once, as a run does. `loses_place`: the source knows the cursor no more."""
         asked = options or RunOptions()
         is_plain = self.is_plain if is_plain is None else is_plain
-        run_id, mapping = self.world.run(), self.feed.parsed(self.folder)
-        mapper = self.watch(compile_feed(mapping, Directory(self.channels), self.world.clock()))
-        lists = str(sorted(self.channels.items()))
-        plan = plan_read(mapping, mapper, lists, self.world.clock(), asked, self.world.ledger.bookmark())
-        snapshot = None if is_plain else partial(take_snapshot, mapping.source, self.folder, self.clockwork)
-        source = open_source(mapping.source, self.folder, mapper.columns)
+        run_id, mapping, mapper = self.world.run(), self.feed.parsed(self.folder), self._mapper()
+        plan, ledger, snapshot = self.plan(asked, mapper), self.world.ledger, None
+        if self.feed.kind == CHANGES:
+            source: Source = ChangedSince(self.place, "" if loses_place else plan.since, breaks_after, ends_after)
+        else:
+            source = open_source(mapping.source, self.folder, mapper.columns)
+            snapshot = None if is_plain else partial(take_snapshot, mapping.source, self.folder, self.clockwork)
         token = self.world.lease.token
-        job = StageJob(run_id, token, mapping, source, mapper, self.world.ledger, asked, self._count, plan, (), snapshot)
-        return stage(job)
+        return stage(StageJob(run_id, token, mapping, source, mapper, ledger, asked, self._count, plan, (), snapshot))
+
+    def _mapper(self) -> RowMapper:
+        return self.watch(compile_feed(self.feed.parsed(self.folder), Directory(self.channels), self.world.clock()))
 
     def _count(self, rows: int) -> None:
         self.read.append(rows)

@@ -65,7 +65,7 @@ def _read_table(join: Join, asked: ColumnRequest, open_table: OpenTable) -> tupl
     with open_table(join, frozenset(wanted.union(join.by.values()))) as reading:
         for row in reading.rows:
             key = tuple(row.cells.get(column, "").strip() for column in join.by.values())
-            if not any(key):
+            if row.is_gone or not any(key):
                 continue
             if key in places:
                 message = f'"{" ".join(key)}" stands at {places[key]} and again at {row.location.place}'

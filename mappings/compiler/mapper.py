@@ -17,16 +17,14 @@ from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowStat
 from mappings.compiler.expand import (
     Expand,
     FirstDay,
-    ReadKey,
     RunDays,
     as_one_row,
     compile_explosion,
     compile_first_day,
-    compile_key,
     compile_recurrence,
     is_of_item,
 )
-from mappings.compiler.payload import Payload, Validator
+from mappings.compiler.payload import Payload, ReadKey, Validator, compile_key
 from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError

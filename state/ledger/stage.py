@@ -40,7 +40,8 @@ from enum import StrEnum, auto
 
 from sqlalchemy import Connection
 
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
@@ -51,6 +52,9 @@ from state.ledger.lease import FencedTransaction
 from state.ledger.problems import Problem, claimed_twice, held, rejected, strike, warned, write_problems
 from state.ledger.reads import Mark, SourceRead, name_rule
 from state.tables import storable
+
+_LONGEST_KEY = 2_000
+_SHOWN_OF_KEY = 80
 
 
 class Plan(StrEnum):
@@ -197,6 +201,16 @@ def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOut
         times[key] += bool(key)
         parts[times[key]].append(outcome)
     return parts.values()
+
+
+def too_long_key(row: MappedRow) -> Rejection | None:
+    """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
+    length = len(row.row_key.encode("utf-8", "backslashreplace"))
+    if length <= _LONGEST_KEY:
+        return None
+    hint = f"an identifier of at most {_LONGEST_KEY:,} bytes would be accepted, and this one has {length:,}: shorten it"
+    reason = Reason(ReasonCode.BAD_KEY, "", "", f"{row.row_key[:_SHOWN_OF_KEY]}…", hint)
+    return Rejection(row.location, row.row_key, (reason,), row.cells, row.part)
 
 
 class _Comparison:

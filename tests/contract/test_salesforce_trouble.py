@@ -205,7 +205,7 @@ def test_changes_that_the_day_does_not_suffice_for_are_read_as_far_as_it_goes_an
 
 def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("connectors.sources.salesforce.source.PAGE_ROWS", 5)
-    org = org_of([event(26 - number, minute=number) for number in range(1, 26)])
+    org = org_of([event(26 - number, minute=number, IsDeleted=number == 2) for number in range(1, 26)])
     org.troubles.page_rows, org.allowed, org.used = 5, 100, 90
     with reader_of(org) as reader:
         part = reader.read({"Name"}, incremental={"overlap": "0s"}, api="rest")
@@ -213,6 +213,7 @@ def test_more_records_than_the_day_has_pages_for_come_in_the_order_of_their_chan
         rest = reader.read({"Name"}, incremental={"overlap": "0s"}, api="rest", since=part.ending.cursor)
     assert part.ending.is_short
     assert part.column("Name") == ALL[::-1][: len(part.rows)]
+    assert [row.is_gone for row in part.rows[:3]] == [False, True, False], "the next reading begins behind the deleted one"
     assert set(part.column("Name")) | set(rest.column("Name")) == set(ALL)
 
 

@@ -19,6 +19,7 @@ from integration.service import SECRET, Service
 from integration.waiting import until
 from sqlalchemy import Engine, NullPool, create_engine, func, inspect, make_url, select, text
 
+from state.ledger.accounts import PublishAccount, ReadAccount
 from state.tables import ENTRY
 
 FEED = "town-hall"
@@ -326,6 +327,16 @@ def assert_delivered(desk: Desk, service: Service, rows: int) -> None:
     assert service.titles() == evenings(rows)
     assert set(desk.states().values()) == {"delivered"}
     desk.command("state", "verify", code=0)
+
+
+def untidy_runs(desk: Desk) -> Iterator[str]:
+    """Yield the runs that are over and not closed, and the accounts that do not balance; each in a sentence."""
+    for run in desk.command("runs", "--json", "--limit", "100000").document["runs"]:
+        if run["finished_at"] is None or run["outcome"] is None:
+            yield f"run {run['run_id']} is dead and not marked as ended (phase {run['phase']})"
+        for kind, told in ((ReadAccount, run["read"]), (PublishAccount, run["publish"])):
+            if told and kind(**told).imbalance():
+                yield f"run {run['run_id']} does not balance by {kind(**told).imbalance()}: {told}"
 
 
 @contextmanager

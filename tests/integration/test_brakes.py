@@ -11,8 +11,9 @@ from integration.service import Service
 pytestmark = pytest.mark.slow
 
 
-def bad(number: int) -> str:
-    return line(number, day="soon")
+def with_bad(good: int, bad: int) -> list[str]:
+    """Rows of which the last ones have no day."""
+    return [*lines(good), *(line(good + number, day="soon") for number in range(bad))]
 
 
 def stopped_by(said: Said) -> list[str]:
@@ -39,14 +40,14 @@ def renamed(rows: Iterable[int], prefix: str, *, title: str = "Evening") -> list
 def test_the_share_of_rejected_rows_stops_at_the_first_row_beyond_it_and_an_acceptance_is_for_one_run(
     desk: Desk, service: Service
 ) -> None:
-    desk.source([*lines(57), *(bad(number) for number in range(57, 60))])
+    desk.source(with_bad(57, 3))
     desk.run(code=0)
-    desk.source([*lines(76), *(bad(number) for number in range(76, 81))])
+    desk.source(with_bad(76, 5))
     assert stopped_by(desk.run()) == ["rejected"]
     assert len(service.events()) == 57
     said = desk.run("--accept", "rejected")
     assert (said.code, len(service.events())) == (0, 76), said.words
-    desk.source([*lines(80), *(bad(number) for number in range(80, 86))])
+    desk.source(with_bad(80, 6))
     assert stopped_by(desk.run()) == ["rejected"]
     assert stopped_by(desk.run("--publish-only")) == []
     assert len(service.events()) == 76
@@ -118,39 +119,16 @@ def test_a_source_that_lost_its_rows_stops_the_run_and_marks_nothing_as_vanished
     assert (vanished(desk), len(service.events())) == (0, 24)
 
 
-@pytest.mark.parametrize(
-    "content", [None, b"", b"<html><body>502 Bad Gateway</body></html>"], ids=["deleted", "empty", "a proxy's page"]
-)
-def test_a_source_that_cannot_be_read_is_never_taken_for_an_empty_one(
-    desk: Desk, service: Service, content: bytes | None
-) -> None:
-    desk.source(lines(24))
-    desk.run(code=0)
-    path = desk.folder / "events.csv"
-    path.unlink() if content is None else path.write_bytes(content)
-    said = desk.run("--accept", "shrink,new,rejected,copies")
-    assert said.code in {2, 5, 6}, said.words
-    assert vanished(desk) == 0
-    assert (said.run["read"] or {}).get("read", 0) == 0
-    desk.source(lines(25))
-    assert (desk.run().code, len(service.events())) == (0, 25)
-
-
 def test_a_few_rows_picked_by_hand_let_nothing_else_out(desk: Desk, service: Service) -> None:
-    desk.source([*lines(10), *(bad(number) for number in range(10, 13))])
+    desk.source(with_bad(10, 3))
     desk.run(code=5)
     desk.run("--keys", "3", code=5)
     assert service.events() == []
     desk.run("--keys", "3", "--accept", "rejected", code=0)
     assert service.titles() == ["Evening 3"]
     desk.run("--publish-only", code=5)
-    assert service.titles() == ["Evening 3"]
-
-
-def test_a_wish_that_a_run_could_only_seem_to_keep_is_refused(desk: Desk) -> None:
-    desk.source(lines(2))
-    desk.run("--stage-only", code=0)
     desk.run("--publish-only", "--status", "draft").assert_told(2, "keeps its status")
+    assert service.titles() == ["Evening 3"]
 
 
 def test_a_mapping_that_would_draft_most_events_again_is_stopped_until_a_person_wants_it(desk: Desk, service: Service) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-from integration.desk import FEED, Desk, evenings, lines
+from integration.desk import Desk, evenings, lines
 from integration.service import Service
 from integration.waiting import until
 
@@ -13,13 +13,6 @@ ROWS = 2_300  # staged in more chunks than one
 IN_FLIGHT = 16
 
 pytestmark = pytest.mark.slow
-
-
-def _assert_every_row_once(service: Service, rows: int) -> None:
-    assert service.titles() == evenings(rows)
-    assert [len(bodies) for bodies in service.bodies().values()] == [1] * rows, "a key was sent with two bodies"
-    assert not [request for request in service.requests() if request["status"] == 409]
-    assert len({event["idempotencyKey"] for event in service.events()}) == rows
 
 
 def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_desk: Desk, service: Service) -> None:
@@ -32,27 +25,6 @@ def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_
     any_desk.run(code=0)
     assert {*service.titles()} == {*evenings(300)}
     assert len(service.events()) <= 300 + IN_FLIGHT
-
-
-@pytest.mark.slow(about_s=12)
-def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -> None:
-    desk.source(lines(200))
-    service.switch(latency_ms=200)
-    run = desk.installed("run", FEED, "--no-dagster", "--json")
-    until(lambda: len(service.requests()) > 40)
-    run.kill()
-    run.communicate()
-    stopped = desk.installed("run", FEED, "--no-dagster", "--json")
-    until(lambda: len(service.events()) > 120)
-    stopped.send_signal(signal.SIGTERM)
-    stopped.communicate()
-    assert stopped.returncode == 130
-    service.switch(latency_ms=0)
-    done = desk.installed("run", FEED, "--no-dagster", "--json")
-    out, err = done.communicate()
-
-    assert done.returncode == 0, out + err
-    _assert_every_row_once(service, 200)
 
 
 def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sent(desk: Desk, service: Service) -> None:
@@ -98,4 +70,5 @@ def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(any_de
     assert service.requests() == []
     (any_desk.folder / "events.csv").unlink()  # publishing never needs the source
     any_desk.run("--publish-only", code=0)
-    _assert_every_row_once(service, 20)
+    assert service.titles() == evenings(20)
+    assert service.outcomes() == {"created": 20}

@@ -1,23 +1,15 @@
-"""Files on the web and deliveries, from the partner's server to the service: each row once, an unchanged file for nothing."""
+"""Files on the web and deliveries, from the partner's server to the service: each row once, and nothing vanishes by mistake."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 from integration.desk import HEADER, Desk, lines
 from integration.service import Service
-from lookalikes.web_files import Web, untold, web_server
+from lookalikes.web_files import untold, web_server
 
 pytestmark = pytest.mark.slow
 
 ROWS = 8
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    with web_server() as served:
-        yield served
 
 
 def point_at(desk: Desk, path: str, more: str = "") -> None:
@@ -27,25 +19,6 @@ def point_at(desk: Desk, path: str, more: str = "") -> None:
 
 def csv(rows: list[str]) -> str:
     return "\n".join([HEADER, *rows]) + "\n"
-
-
-def test_a_file_on_the_web_is_published_once_and_not_fetched_again_while_it_has_not_changed(
-    desk: Desk, service: Service, web: Web
-) -> None:
-    web.put("/agenda.csv", csv(lines(ROWS)))
-    point_at(desk, web.address("/agenda.csv?token=hush-hush", user="anna:s3cret-word"))
-    desk.run(code=0)
-    assert len(service.events()) == ROWS
-    web.asked.clear()
-    second = desk.run()
-    assert (second.code, second.run["read"]["read"], len(web.asked)) == (0, 0, 1), second.words
-    assert "agenda.csv has not changed since it was last read" in second.out
-    web.put("/agenda.csv", csv(lines(ROWS + 1)))
-    third = desk.run()
-    assert (third.code, third.run["read"]["new"], third.run["read"]["unchanged"]) == (0, 1, ROWS), third.words
-    assert len(service.events()) == ROWS + 1
-    for secret in ("s3cret-word", "hush-hush"):
-        assert secret.encode() not in desk.written()
 
 
 def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Desk, service: Service) -> None:
@@ -66,27 +39,28 @@ def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Des
 
 
 def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_taken_for_the_whole_file(
-    desk: Desk, service: Service, web: Web
+    desk: Desk, service: Service
 ) -> None:
     rows = lines(ROWS * 4)
-    point_at(desk, web.address("/agenda.csv"))
-    web.instead = untold(csv(rows).encode())
-    desk.run(code=0)
-    web.instead = untold(csv(rows[:5]).encode())
-    for words in ((), ("--accept", "shrink")):
-        short = desk.run(*words)
-        assert (short.code, short.run["outcome"]) == (6, "paused"), short.words
-        assert "the answer may have been cut off" in short.words
-        assert "settle" in short.run["hint"]
-    web.instead = untold(csv(rows[:31]).encode() + b"31,Eve")
-    cut = desk.run()
-    assert (cut.code, cut.run["outcome"]) == (6, "paused"), cut.words
-    web.instead = untold(csv(rows).encode())
-    again = desk.run()
-    assert (again.code, again.run["read"]["unchanged"], again.run["vanished"]) == (0, ROWS * 4, 0), again.words
-    assert len(service.events()) == ROWS * 4
-    point_at(desk, web.address("/agenda.csv"), "\n  settle: 1s")
-    web.instead = untold(csv(rows[:5]).encode())
-    known = desk.run()
-    assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
-    desk.run("--accept", "shrink", code=0)
+    with web_server() as web:
+        point_at(desk, web.address("/agenda.csv"))
+        web.instead = untold(csv(rows).encode())
+        desk.run(code=0)
+        web.instead = untold(csv(rows[:5]).encode())
+        for words in ((), ("--accept", "shrink")):
+            short = desk.run(*words)
+            assert (short.code, short.run["outcome"]) == (6, "paused"), short.words
+            assert "the answer may have been cut off" in short.words
+            assert "settle" in short.run["hint"]
+        web.instead = untold(csv(rows[:31]).encode() + b"31,Eve")
+        cut = desk.run()
+        assert (cut.code, cut.run["outcome"]) == (6, "paused"), cut.words
+        web.instead = untold(csv(rows).encode())
+        again = desk.run()
+        assert (again.code, again.run["read"]["unchanged"], again.run["vanished"]) == (0, ROWS * 4, 0), again.words
+        assert len(service.events()) == ROWS * 4
+        point_at(desk, web.address("/agenda.csv"), "\n  settle: 1s")
+        web.instead = untold(csv(rows[:5]).encode())
+        known = desk.run()
+        assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
+        desk.run("--accept", "shrink", code=0)

@@ -21,7 +21,7 @@ class Interrupting:
 
 sys.meta_path.insert(0, Interrupting())
 """
-COMMANDS = {"script": [str(Path(sys.executable).with_name("eventsync"))], "module": [sys.executable, "-m", "pipelines.cli"]}
+SCRIPT, MODULE = [str(Path(sys.executable).with_name("eventsync"))], [sys.executable, "-m", "pipelines.cli"]
 
 
 def _interrupted(words: list[str], module: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -32,28 +32,26 @@ def _interrupted(words: list[str], module: str, folder: Path) -> subprocess.Comp
 
 
 @pytest.mark.parametrize(
-    ("command", "words", "module"),
+    ("words", "module"),
     [
-        ("script", ["--help"], "pipelines.cli.app"),
-        ("script", ["run", "town-hall"], "typer"),
-        ("module", ["run", "--help"], "typer"),
-        ("module", ["run", "town-hall"], "pipelines.cli.app"),
+        ([*SCRIPT, "--help"], "pipelines.cli.app"),
+        ([*SCRIPT, "run", "town-hall"], "typer"),
+        ([*MODULE, "run", "--help"], "typer"),
+        ([*MODULE, "run", "--help"], "rich.markdown"),
+        ([*MODULE, "run", "town-hall"], "pipelines.cli.app"),
     ],
 )
-def test_a_command_that_is_still_imported_ends_silently(command: str, words: list[str], module: str, tmp_path: Path) -> None:
-    ended = _interrupted([*COMMANDS[command], *words], module, tmp_path)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
-
-
-def test_help_that_is_just_being_laid_out_ends_silently(tmp_path: Path) -> None:
-    ended = _interrupted([*COMMANDS["module"], "run", "--help"], "rich.markdown", tmp_path)
+def test_a_command_that_is_still_imported_or_just_lays_out_its_help_ends_silently(
+    words: list[str], module: str, tmp_path: Path
+) -> None:
+    ended = _interrupted(words, module, tmp_path)
     assert (ended.returncode, ended.stderr) == (130, "")
+    assert ended.stdout == "" or module == "rich.markdown"
 
 
 @pytest.mark.parametrize("module", ["pipelines.cli.run", "sqlalchemy.orm.interfaces", "yaml.cyaml", "asyncio.events"])
 def test_a_verb_that_has_begun_says_that_nothing_is_lost_whatever_it_was_importing(module: str, tmp_path: Path) -> None:
-    ended = _interrupted([*COMMANDS["module"], "run", "town-hall", "--json"], module, tmp_path)
+    ended = _interrupted([*MODULE, "run", "town-hall", "--json"], module, tmp_path)
     assert ended.returncode == 130, ended.stderr
-    assert "the state is intact" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert ("the state is intact" in ended.stderr, "Traceback" in ended.stderr) == (True, False)
     assert json.loads(ended.stdout)["error"]["type"] == "InterruptedRunError"

@@ -13,20 +13,16 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 from integration.desk import Desk, assert_all_on_record, assert_delivered, lines, mid_way
 from integration.service import Service
 from integration.waiting import until
 from postgres import Postgres
-from property.test_ledger_machine import LedgerMachine
 from sqlalchemy import make_url, select, update
 from unit.state.world import World, row
 
 from state.database import writing
 from state.ledger.gate import GateClosedError
-from state.opening import open_database
-from state.tables import METADATA, SCOPE
+from state.tables import SCOPE
 
 pytestmark = pytest.mark.slow
 ROWS = 150
@@ -221,19 +217,3 @@ def test_a_gate_is_not_opened_behind_a_stage_that_begins_in_the_same_moment(post
 def _waits(world: World) -> bool:
     rows = Server(world.url).do("SELECT 1 FROM pg_locks WHERE NOT granted")
     return bool(rows)
-
-
-def test_the_ledger_keeps_its_word_on_postgresql_whatever_happens(postgres: Postgres) -> None:
-    url = postgres.fresh_url()
-    open_database(url).dispose()
-    tables = ", ".join(METADATA.tables)
-
-    class OnPostgres(LedgerMachine):
-        def a_world(self) -> World:
-            Server(url).do(f"TRUNCATE {tables} RESTART IDENTITY CASCADE")
-            return World(url)
-
-    run_state_machine_as_test(
-        OnPostgres,
-        settings=settings(max_examples=5, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)),
-    )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from integration.desk import FEED, TITLE, Desk, lines
+from integration.desk import FEED, TITLE, Command, Desk, lines
 from integration.service import Service
 from integration.waiting import until
-from sqlalchemy import text
 
 pytestmark = pytest.mark.slow
 
@@ -23,20 +22,18 @@ def _answered(service: Service, after: int) -> tuple[list[dict[str, Any]], list[
     return [one for one in requests if one["status"] == 201], [one for one in requests if one["status"] == 429]
 
 
-def _run_both(desk: Desk) -> None:
-    runs = [desk.start("run", feed, "--no-dagster", "--publish-only", "--json") for feed in (FEED, "night-hall")]
-    for run in runs:
-        run.ended(0)
-
-
 def _two_feeds(desk: Desk, max_pause: str = "15m") -> None:
     for name, feed, title in (("town.yaml", FEED, TITLE), ("night.yaml", "night-hall", NIGHT_TITLE)):
         desk.mapping(in_flight=8, max_pause=max_pause, name=name, feed=feed, title=title)
 
 
-def _stage_both(desk: Desk, rows: int = ROWS) -> None:
+def _start_both(desk: Desk) -> list[Command]:
+    return [desk.start("run", feed, "--no-dagster", "--publish-only", "--json") for feed in (FEED, "night-hall")]
+
+
+def _stage_both(desk: Desk) -> None:
     _two_feeds(desk)
-    desk.source(lines(rows))
+    desk.source(lines(ROWS))
     for feed in (FEED, "night-hall"):
         desk.command("run", feed, "--no-dagster", "--stage-only", code=0)
 
@@ -48,7 +45,8 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(an
     assert _answered(service, 0)[1], "the limit was not met yet"
     before = service.last_number()
 
-    _run_both(any_desk)
+    for run in _start_both(any_desk):
+        run.ended(0)
     passed, limited = _answered(service, before)
     assert len({one["idempotency_key"] for one in passed}) == len(passed) == 2 * ROWS - 100
     assert len(limited) <= 4
@@ -59,7 +57,7 @@ def test_two_processes_share_one_limit_and_every_pause_and_send_nothing_twice(an
 def test_a_worker_killed_beside_another_leaves_it_the_whole_limit_and_loses_nothing(desk: Desk, service: Service) -> None:
     service.switch(rate_events=f"{RATE}/s", rate_burst=20)
     _stage_both(desk)
-    staying, struck = (desk.start("run", feed, "--no-dagster", "--publish-only", "--json") for feed in (FEED, "night-hall"))
+    staying, struck = _start_both(desk)
     until(lambda: len(service.requests()) > RATE, what="both at work")
     struck.kill()
     said = staying.ended(0)
@@ -78,13 +76,3 @@ def test_a_pause_that_one_run_met_is_obeyed_by_a_run_of_another_feed(any_desk: D
 
     any_desk.command("run", "night-hall", "--no-dagster", "--publish-only", "--json").assert_told(6, "run again after 20")
     assert not service.requests(after=before)
-
-
-def test_two_workers_that_meet_no_limit_rarely_read_the_pace_they_share(desk_on_postgres: Desk, service: Service) -> None:
-    desk = desk_on_postgres
-    service.switch(latency_ms=100)
-    _stage_both(desk, 2 * ROWS)
-    _run_both(desk)
-    with desk.books.engine.connect() as connection:
-        read = connection.execute(text("SELECT seq_scan + idx_scan FROM pg_stat_user_tables WHERE relname = 'route_pace'"))
-        assert int(read.scalar_one()) < len(service.requests()) / 2

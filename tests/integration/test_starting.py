@@ -17,24 +17,12 @@ except SystemExit as left:
     print("left with", left.code, file=sys.stderr)
 print(*sys.modules, sep="\\n", file=sys.stderr)
 """
-ELSEWHERE = frozenset(
-    {
-        "dagster",
-        "alembic",
-        "opentelemetry",
-        "gspread",
-        "google.auth",
-        "simple_salesforce",
-        "fsspec",
-        "paramiko",
-        "psycopg",
-        "sandbox",
-    }
-)
+ELSEWHERE = {"dagster", "alembic", "opentelemetry", "gspread", "google.auth", "simple_salesforce", "fsspec", "paramiko"}
+ELSEWHERE |= {"psycopg", "sandbox"}
 """What most feeds never need."""
-SELDOM = frozenset({"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"})
-NETWORK = frozenset({"aiohttp", "httpx_aiohttp", "connectors.event_api.delivery"})
-BOOKS = frozenset({"sqlalchemy", "sqlmodel", "state.database"})
+SELDOM = {"markdown_it", "charset_normalizer", "pipelines.definitions", "uvicorn"}
+NETWORK = {"aiohttp", "httpx_aiohttp", "connectors.event_api.delivery"}
+BOOKS = {"sqlalchemy", "sqlmodel", "state.database"}
 NOT_NEEDED = {
     "check": ELSEWHERE | SELDOM | NETWORK | BOOKS | {"structlog", "pipelines.run.context"},
     "preview": ELSEWHERE | SELDOM | {"pipelines.run.stage"},

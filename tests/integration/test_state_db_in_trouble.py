@@ -125,22 +125,6 @@ def test_a_damaged_file_is_told_and_nothing_is_sent(desk: Desk, service: Service
     _assert_the_next_run_delivers(desk, service)
 
 
-def test_a_folder_in_the_files_place_is_told(desk: Desk, service: Service) -> None:
-    desk.source(lines(3))
-    (desk.folder / "state.db").mkdir()
-    desk.run().assert_told(2, "state.db", "Is a directory")
-    assert service.requests() == []
-
-
-def test_an_empty_file_is_an_empty_state_db(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    desk.run(code=0)
-    desk.forget()
-    (desk.folder / "state.db").touch()
-    _assert_the_next_run_delivers(desk, service)
-    assert service.outcomes() == {"created": ROWS, "replayed": ROWS}
-
-
 def test_a_killed_runs_log_that_is_damaged_costs_no_row(desk: Desk, service: Service) -> None:
     run = mid_way(desk, service, ROWS)
     run.kill()

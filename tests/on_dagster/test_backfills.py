@@ -51,19 +51,17 @@ def test_a_backfill_of_days_in_the_ui_reads_those_days_and_shows_them_as_made(de
     assert (again.success, len(made(desk)), len(desk.events()), desk.posts()) == (True, 3, 6, 6)
 
 
-def test_a_window_of_the_command_line_is_tagged_with_its_days(desk: Desk, dated: FeedMapping) -> None:
-    options = window("file", "2026-05-02", "2026-05-03")
+@pytest.mark.parametrize(
+    ("first", "last", "days", "events"),
+    [("2026-05-02", "2026-05-03", {"2026-05-02", "2026-05-03"}, 4), ("2014-12-30", "2026-05-01", set[str](), 2)],
+    ids=["tagged with its days", "it begins before the first day that is shown"],
+)
+def test_a_window_of_the_command_line_is_brought_in(
+    desk: Desk, dated: FeedMapping, first: str, last: str, days: set[str], events: int
+) -> None:
+    options = window("file", first, last)
     result = run(desk, dated, options, dict(launch_tags(dated, options, "backfill")))
-    assert result.success, failure_of(result)
-    assert made(desk) == {"2026-05-02", "2026-05-03"}
-    assert len(desk.events()) == 4
-
-
-def test_days_before_the_first_that_is_shown_are_brought_in_all_the_same(desk: Desk, dated: FeedMapping) -> None:
-    options = window("file", "2014-12-30", "2026-05-01")
-    tags = dict(launch_tags(dated, options, "backfill"))
-    result = run(desk, dated, options, tags)
-    assert (result.success, made(desk), len(desk.events())) == (True, set(), 2)
+    assert (result.success, made(desk), len(desk.events())) == (True, days, events)
 
 
 def test_a_source_without_days_has_a_job_for_a_window_of_its_events(desk: Desk) -> None:
@@ -105,20 +103,3 @@ def test_after_a_kill_the_same_command_goes_on_with_dagsters_runs_and_every_day_
         assert {run.tags[names.LAUNCHED_BY_TAG] for run in instance.get_runs()} == {"backfill"}
         assert not [run for run in instance.get_runs() if run.status is dg.DagsterRunStatus.STARTED]
     assert len(desk.events()) == 4
-
-
-@pytest.mark.usefixtures("dated")
-@pytest.mark.parametrize("launched_by", ["backfill", "cli"])
-def test_a_schedules_tick_comes_in_between_the_slices_of_a_backfill_and_leaves_any_other_run_alone(
-    desk: Desk, home: dg.DagsterInstance, launched_by: str
-) -> None:
-    definitions = desk.definitions()
-    home.create_run_for_job(
-        definitions.resolve_job_def("backfill_town_hall"),
-        tags={names.FEED_TAG: FEED, names.LAUNCHED_BY_TAG: launched_by},
-        status=dg.DagsterRunStatus.STARTED,
-    )
-    tick = definitions.resolve_schedule_def("sync_town_hall_schedule").evaluate_tick(dg.build_schedule_context(home))
-    asked = tick.run_requests or []
-    assert len(asked) == (launched_by == "backfill")
-    assert ("has not ended yet" in str(tick.skip_message)) == (launched_by == "cli")

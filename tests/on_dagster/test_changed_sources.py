@@ -9,8 +9,6 @@ import dagster as dg
 import pytest
 from on_dagster.desk import FEED, HEADER, MAPPING, Desk, line, schedules_of_feeds
 
-from mappings.errors import MappingFileError
-from mappings.yaml.loader import load_feed
 from pipelines.orchestration import names
 
 WATCHED = MAPPING.replace('{{cron: "15 */2 * * *", timezone: Europe/Warsaw}}', "{{look_every: 5m}}")
@@ -75,17 +73,6 @@ def test_a_delivery_runs_the_feed_and_its_removal_does_not(desk: Desk) -> None:
     assert not look(desk, second.cursor).run_requests
 
 
-def test_a_file_that_is_still_being_written_is_left_for_a_later_look(desk: Desk) -> None:
-    desk.mapping(text=DELIVERED.replace("files: new", 'files: new\n  marker: "{{name}}.done"'))
-    deliver(desk, "a.csv", line(1))
-    first = look(desk)
-    cursor = first.cursor
-    (desk.folder / "in" / "a.csv.done").write_text("", "utf-8")
-    seen = look(desk, cursor)
-    assert len(seen.run_requests) == 1
-    assert not look(desk, seen.cursor).run_requests
-
-
 def test_a_file_that_has_just_changed_is_not_looked_at_before_it_has_settled(desk: Desk) -> None:
     desk.mapping(text=WATCHED.replace("path: ../{source}", "path: ../{source}\n  settle: 1h"))
     told = look(desk)
@@ -116,22 +103,3 @@ def test_whatever_a_person_writes_into_the_cursor_has_the_feed_run(desk: Desk, c
     desk.mapping(text=WATCHED)
     (request,) = look(desk, cursor).run_requests
     assert request.run_key is None
-
-
-@pytest.mark.parametrize(
-    ("schedule", "source", "told"),
-    [
-        ("{look_every: 5m}", "{kind: salesforce, object: Event__c}", "a source of kind salesforce cannot be looked at"),
-        ("{look_every: 5s}", "{kind: csv, path: a.csv}", '"5s" is too often'),
-        ("{timezone: Europe/Warsaw}", "{kind: csv, path: a.csv}", "a schedule says when"),
-    ],
-)
-def test_a_schedule_that_could_not_be_kept_is_a_mistake_at_its_place(
-    tmp_path: Path, schedule: str, source: str, told: str
-) -> None:
-    text = MAPPING.format(feed=FEED, source="a.csv")
-    text = text.replace('schedule: {cron: "15 */2 * * *", timezone: Europe/Warsaw}', f"schedule: {schedule}")
-    (tmp_path / "feed.yaml").write_text(text.replace("source:\n  kind: csv\n  path: ../a.csv", f"source: {source}"), "utf-8")
-    with pytest.raises(MappingFileError, match=r"feed\.yaml:") as refused:
-        load_feed(tmp_path / "feed.yaml")
-    assert told in str(refused.value)

@@ -1,3 +1,5 @@
+"""What Dagster shows of feeds before anything runs: assets, jobs, schedules, options, and where their rows come from."""
+
 from __future__ import annotations
 
 import socket
@@ -10,11 +12,9 @@ from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_folder
 from pipelines.definitions import build_definitions
-from pipelines.run.context import open_context
-from pipelines.run.options import BRAKE_TEXTS
+from pipelines.orchestration import names
 from pipelines.settings import read_settings
 
-REPOSITORY = Path(__file__).parents[2]
 SOURCE, STAGED, PUBLISHED = (dg.AssetKey([FEED, name]) for name in ("source", "staged", "published"))
 
 
@@ -41,8 +41,7 @@ def test_a_feed_is_three_assets_that_depend_on_one_another_in_a_group_of_its_nam
 
 def test_the_kind_of_what_is_staged_is_that_of_the_state_db(desk: Desk) -> None:
     settings = desk.settings.model_copy(update={"state_url": "postgresql+psycopg://worker@db.example.org/eventsync"})
-    definitions = build_definitions(settings, lambda: open_context(settings))
-    assert spec_of(definitions, STAGED).kinds == {"python", "postgres"}
+    assert spec_of(build_definitions(settings, _never), STAGED).kinds == {"python", "postgres"}
 
 
 def test_an_edited_mapping_file_is_another_code_version(desk: Desk) -> None:
@@ -52,13 +51,6 @@ def test_an_edited_mapping_file_is_another_code_version(desk: Desk) -> None:
     after = spec_of(desk.definitions(), STAGED).code_version
     assert before == feed.digest.hex()[:12]
     assert after != before
-
-
-def test_the_brakes_are_blocking_checks_of_what_is_staged(desk: Desk) -> None:
-    checks = list(desk.definitions().resolve_asset_graph().get_check_keys_for_assets({STAGED}))
-    assert {key.name for key in checks} == set(BRAKE_TEXTS)
-    (staged,) = [one for one in desk.definitions().assets or () if isinstance(one, dg.AssetsDefinition) and one.key == STAGED]
-    assert all(spec.blocking for spec in staged.check_specs)
 
 
 def test_the_job_of_a_feed_stages_and_publishes_it_alone(desk: Desk) -> None:
@@ -74,6 +66,33 @@ def test_the_schedule_runs_from_the_start_on_the_feeds_own_clock_and_a_feed_with
     assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
     desk.mapping(text="\n".join(one for one in MAPPING.splitlines() if not one.startswith("schedule")))
     assert schedules_of_feeds(desk.definitions()) == []
+
+
+OURS = {names.FEED_TAG: FEED}
+
+
+@pytest.mark.parametrize(
+    ("tags", "statuses", "is_skipped"),
+    [
+        (OURS, ["STARTING", "STARTED", "CANCELING"], True),
+        (OURS, ["SUCCESS", "FAILURE", "CANCELED", "NOT_STARTED"], False),
+        ({names.FEED_TAG: "other-feed"}, ["STARTED"], False),
+        (OURS | {names.LAUNCHED_BY_TAG: "backfill"}, ["STARTED"], False),
+    ],
+    ids=["at work", "ended or never begun", "another feed's", "a backfill, whose slices it comes between"],
+)
+def test_a_tick_asks_for_a_run_unless_one_of_the_feed_is_at_work(
+    desk: Desk, home: dg.DagsterInstance, tags: dict[str, str], statuses: list[str], is_skipped: bool
+) -> None:
+    definitions = desk.definitions()
+    job, schedule = definitions.resolve_job_def("sync_town_hall"), definitions.resolve_schedule_def("sync_town_hall_schedule")
+    for status in statuses:
+        run = home.create_run_for_job(job, tags=tags, status=dg.DagsterRunStatus[status])
+        tick = schedule.evaluate_tick(dg.build_schedule_context(home))
+        assert [one.tags[names.LAUNCHED_BY_TAG] for one in tick.run_requests or ()] == ["schedule"] * (not is_skipped)
+        assert (f"run {run.run_id} of {FEED} has not ended yet" == tick.skip_message) is is_skipped
+        if is_skipped:
+            home.report_run_canceled(run)
 
 
 def test_a_broken_file_is_red_where_definitions_are_validated(desk: Desk) -> None:
@@ -101,12 +120,6 @@ def test_the_launchpad_tells_what_each_option_does(desk: Desk) -> None:
     assert set(options) == {"full", "limit", "row_keys", "as_draft", "accept", "wait", "publish_only", "window"}
     assert all(len(field.description or "") > 20 for field in options.values())
     assert not any(field.is_required for field in options.values())
-
-
-def test_nothing_in_the_project_file_shadows_the_workspace() -> None:
-    text = (REPOSITORY / "pyproject.toml").read_text("utf-8")
-    assert "[tool.dagster" not in text
-    assert "[tool.dg" not in text
 
 
 def _never() -> None:  # type: ignore[misc]

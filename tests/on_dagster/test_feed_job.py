@@ -1,3 +1,5 @@
+"""A run of a feed in Dagster: its numbers, tables and checks, what a brake stops, and the options of the launchpad."""
+
 from __future__ import annotations
 
 import re
@@ -88,13 +90,14 @@ def test_what_was_delivered_and_has_changed_is_a_number_a_table_with_places_and_
     assert "1 changed and 1 gone" in (drift.description or "")
 
 
-def test_rejected_rows_are_shown_in_a_table_with_place_problem_and_hint(desk: Desk) -> None:
-    desk.source([*good(10), line(10, day=BAD)])
-    table = metadata_of(desk.run(), "staged")["rejected rows"]
+def test_rejected_rows_are_shown_in_a_short_table_with_place_problem_and_hint(desk: Desk) -> None:
+    desk.source([*good(400), *(line(number, day=BAD) for number in range(400, 450))])
+    staged = metadata_of(desk.run(), "staged")
+    table = staged["rejected rows"]
     assert isinstance(table, dg.TableMetadataValue)
-    (row,) = [record.data for record in table.records]
-    assert row["place"] == "events.csv:12"
-    assert (row["column"], row["found"]) == ("DAY", BAD)
+    assert (staged["rejected"].value, len(table.records)) == (50, 20)
+    row = table.records[0].data
+    assert (row["place"], row["column"], row["found"]) == ("events.csv:402", "DAY", BAD)
     assert "date" in str(row["problem"])
     assert "2026-03-31" in str(row["hint"]), "written as the partner would write it"
 
@@ -121,15 +124,6 @@ def test_dagster_keeps_nothing_of_a_cell_that_a_terminal_obeys(desk: Desk, capfd
     assert "\u202e" not in capfd.readouterr().err
 
 
-def test_the_table_of_rejected_rows_stays_short(desk: Desk) -> None:
-    desk.source([*good(400), *(line(number, day=BAD) for number in range(400, 450))])
-    staged = metadata_of(desk.run(), "staged")
-    table = staged["rejected rows"]
-    assert isinstance(table, dg.TableMetadataValue)
-    assert staged["rejected"].value == 50
-    assert len(table.records) == 20
-
-
 @pytest.fixture
 def braked(desk: Desk) -> Desk:
     desk.source([*good(7), *(line(number, day=BAD) for number in range(7, 10))])
@@ -152,14 +146,6 @@ def test_a_brake_stops_the_run_before_anything_is_sent_and_nothing_tries_it_agai
     assert braked.posts() == 0
 
 
-def test_an_accepted_brake_warns_and_lets_the_good_rows_through(braked: Desk) -> None:
-    result = braked.run(RunOptions(accept=("rejected",)))
-    assert result.success
-    assert len(braked.events()) == 7
-    rejected = checks_of(result)["rejected"]
-    assert (rejected.passed, rejected.severity) == (False, dg.AssetCheckSeverity.WARN)
-
-
 def test_what_a_brake_held_is_published_alone_only_once_it_is_accepted(braked: Desk) -> None:
     braked.run()
     (braked.folder / "events.csv").unlink()
@@ -168,30 +154,22 @@ def test_what_a_brake_held_is_published_alone_only_once_it_is_accepted(braked: D
     assert (told["exit_code"], braked.posts()) == (5, 0)
     result = braked.run(RunOptions(publish_only=True, accept=("rejected",)))
     assert result.success, failure_of(result)
-    assert materialized(result) == {"published"}
-    assert len(braked.events()) == 7
+    assert (materialized(result), len(braked.events())) == ({"published"}, 7)
 
 
-def test_a_limit_leaves_the_rest_pending(desk: Desk) -> None:
-    published = metadata_of(desk.run(RunOptions(limit=3)), "published")
-    assert (published["delivered"].value, published["pending"].value) == (3, 7)
-    assert len(desk.events()) == 3
+def test_a_brake_that_is_accepted_warns_and_lets_the_good_rows_through(braked: Desk) -> None:
+    result = braked.run_configured({"resources": {"options": {"config": {"accept": list(BRAKE_TEXTS)}}}})
+    rejected = checks_of(result)["rejected"]
+    assert (result.success, len(braked.events())) == (True, 7)
+    assert (rejected.passed, rejected.severity) == (False, dg.AssetCheckSeverity.WARN)
 
 
-def test_only_the_row_keys_asked_for_are_sent(desk: Desk) -> None:
-    assert desk.run(RunOptions(keys=("2", "5"))).success
-    assert desk.titles() == ["Evening 2", "Evening 5"]
-
-
-def test_everything_is_a_draft_when_a_draft_is_asked_for(desk: Desk) -> None:
-    assert desk.run(RunOptions(status="draft")).success
-    assert {event["status"] for event in desk.events()} == {"draft"}
-
-
-def test_staging_alone_sends_nothing(desk: Desk) -> None:
-    result = desk.run(RunOptions(stage_only=True))
-    assert materialized(result) == {"staged"}
-    assert desk.posts() == 0
+def test_the_options_of_the_launchpad_reach_the_run(desk: Desk) -> None:
+    staged = desk.run(RunOptions(stage_only=True))
+    assert (materialized(staged), desk.posts()) == ({"staged"}, 0)
+    result = desk.run(RunOptions(limit=2, keys=("2", "5", "7"), status="draft"))
+    assert numbers(metadata_of(result, "published"), "delivered", "pending") == (2, 8)
+    assert {(event["title"], event["status"]) for event in desk.events()} == {("Evening 2", "draft"), ("Evening 5", "draft")}
 
 
 def test_a_brake_that_does_not_exist_fails_the_run_before_anything_is_read(desk: Desk) -> None:
@@ -201,18 +179,26 @@ def test_a_brake_that_does_not_exist_fails_the_run_before_anything_is_read(desk:
     assert not (desk.folder / "state").exists()
 
 
-def test_a_wrong_type_in_the_launchpad_is_refused(desk: Desk) -> None:
-    with pytest.raises(dg.DagsterInvalidConfigError, match="limit"):
-        desk.run_configured({"resources": {"options": {"config": {"limit": "ten"}}}})
+def test_an_announced_refusal_is_a_warning_of_its_own_check_and_blocks_nothing(desk: Desk) -> None:
+    desk.switch(contract="new_required_field", contract_rules="as_specified")
+    result = desk.run()
+    check = checks_of(result)["contract"]
+    assert (result.success, len(desk.events())) == (True, 10)
+    assert (check.passed, check.severity, check.blocking) == (False, dg.AssetCheckSeverity.WARN, False)
+    (notice,) = desk.book(result.run_id).notices
+    for text in (check.description or "", notice):
+        assert "`organizer` is required" in text
 
 
-def test_two_feeds_are_run_apart_from_one_another(desk: Desk) -> None:
-    desk.mapping("other-feed", source="other.csv")
-    (desk.folder / "other.csv").write_text((desk.folder / "events.csv").read_text("utf-8").replace("Evening", "Morning"), "utf-8")
-    assert desk.run(feed="other-feed").success
-    assert desk.titles() == [f"Morning {number}" for number in range(10)]
-    assert desk.run(feed=FEED).success
+def test_a_refusal_that_comes_as_announced_fails_the_run_after_one_row(desk: Desk) -> None:
+    desk.switch(contract="new_required_field")
+    description, told = failure_of(desk.run())
+    assert (told["outcome"], told["exit_code"], desk.posts()) == ("stopped by a brake", 5, 1)
+    assert "9 rows were not sent" in description
 
 
-def test_each_brake_can_be_named_in_the_launchpad(desk: Desk) -> None:
-    assert desk.run_configured({"resources": {"options": {"config": {"accept": list(BRAKE_TEXTS)}}}}).success
+def test_a_changed_list_of_classifications_is_shown_with_what_was_staged(desk: Desk) -> None:
+    assert "notices" not in metadata_of(desk.run(), "staged")
+    desk.switch(classification_list="revised")
+    notices = metadata_of(desk.run(), "staged")["notices"]
+    assert "changed from 2026-03-02 to 2026-10-01" in str(notices.value)

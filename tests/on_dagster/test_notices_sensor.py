@@ -33,8 +33,8 @@ class Told:
 
     @property
     def settings(self) -> Settings:
-        more = {"EVENTSYNC_STATE_URL": self.state_url} if self.state_url else {}
-        environ: Mapping[str, str] = {**self.desk.environ, "EVENTSYNC_NOTIFY": self.hook.address(), **more}
+        state_url = self.state_url or self.desk.environ["EVENTSYNC_STATE_URL"]
+        environ = {**self.desk.environ, "EVENTSYNC_NOTIFY": self.hook.address(), "EVENTSYNC_STATE_URL": state_url}
         return read_settings(environ, self.desk.folder)
 
     def tick(self) -> str:
@@ -60,15 +60,19 @@ class Told:
         run = self.desk.instance.create_run_for_job(job, tags={names.FEED_TAG: FEED, **(tags or {})})
         self.desk.instance.report_run_failed(run, "run worker exited with code 137")
 
+    def ran(self, run_id: str, ago: timedelta) -> None:
+        """Have the feed be run so long ago, not by Dagster."""
+        with open_context(self.settings) as workshop:
+            past = replace(workshop, now=lambda: now() - ago)
+            mapping = load_feed(self.desk.folder / "feeds" / f"{FEED}.yaml")
+            assert FeedRun(past, mapping, RunIdentity(run_id, "cron")).run().outcome.name == "done"
+
 
 @pytest.fixture
 def told(desk: Desk) -> Iterator[Told]:
+    assert not desk.definitions().sensors, "without anybody to tell there is no sensor"
     with webhook() as hook:
         yield Told(desk, hook)
-
-
-def test_without_anybody_to_tell_there_is_no_sensor(desk: Desk) -> None:
-    assert not desk.definitions().sensors
 
 
 def test_a_run_that_a_brake_stopped_is_told_once_and_then_that_it_is_over(told: Told) -> None:
@@ -97,18 +101,11 @@ def test_a_run_that_crashed_before_it_began_is_told_in_dagsters_words(told: Told
     assert told.hook.titles() == [f"{FEED}: over"]
 
 
-def test_a_crash_is_old_news_once_the_feed_was_run_elsewhere(told: Told) -> None:
-    told.failed()
-    settings = told.settings
-    with open_context(settings) as workshop:
-        mapping = load_feed(told.desk.folder / "feeds" / f"{FEED}.yaml")
-        assert FeedRun(workshop, mapping, RunIdentity("by-cron", "cron")).run().outcome.name == "done"
-    told.tick()
-    assert told.hook.titles() == []
-
-
-def test_a_run_that_is_tried_again_is_not_told_yet(told: Told) -> None:
+def test_a_crash_is_old_news_once_the_feed_was_run_elsewhere_and_none_yet_if_it_is_tried_again(told: Told) -> None:
     told.failed(tags={"dagster/will_retry": "true"})
+    told.tick()
+    told.failed()
+    told.ran("by-cron", timedelta())
     told.tick()
     assert told.hook.titles() == []
 
@@ -138,17 +135,8 @@ def test_a_lost_state_db_is_told_once_when_it_stays_away_and_each_time_anew(told
     assert told.hook.titles() == ["the state DB cannot be used"]
 
 
-def ran(told: Told, ago: timedelta) -> None:
-    """Have the feed be run so long ago."""
-    settings = told.settings
-    with open_context(settings) as workshop:
-        past = replace(workshop, now=lambda: now() - ago)
-        mapping = load_feed(told.desk.folder / "feeds" / f"{FEED}.yaml")
-        assert FeedRun(past, mapping, RunIdentity(f"run-{ago.days}", "schedule")).run().outcome.name == "done"
-
-
 def test_a_feed_whose_runs_do_not_come_is_told_once_a_steady_daemon_should_have_run_it(told: Told) -> None:
-    ran(told, timedelta(days=2))
+    told.ran("long-ago", timedelta(days=2))
     assert "nothing is due" in told.tick()
     assert "nothing is due" in told.tick(), "the daemon has just come, and may yet run what was due while it was away"
     told.passed(timedelta(minutes=20))
@@ -166,7 +154,7 @@ def test_a_daemon_that_was_away_for_a_while_is_no_longer_steady_and_a_feed_that_
     told.tick()
     told.passed(timedelta(minutes=20))
     assert "nothing is due" in told.tick()
-    ran(told, timedelta(days=2))
+    told.ran("long-ago", timedelta(days=2))
     told.tick()
     told.passed(timedelta(minutes=20), away=timedelta(minutes=10))
     assert "nothing is due" in told.tick()

@@ -12,12 +12,13 @@ import dagster as dg
 import psutil
 from dagster._core.events import EngineEventData
 from dagster._core.launcher import WorkerStatus
-from dagster._core.storage.tags import GRPC_INFO_TAG
 from on_dagster.desk import until
 
 from pipelines.launcher import BORN_TAG, HOST_TAG, PID_TAG, PidCheckingRunLauncher, end_runs_of_the_dead, process_tags
+from pipelines.orchestration.dagster_private import GRPC_INFO_TAG
 
 HERE, FAR = ({GRPC_INFO_TAG: json.dumps({"host": host})} for host in ("localhost", "code.example.org"))
+RUNNING, NOT_FOUND = WorkerStatus.RUNNING, WorkerStatus.NOT_FOUND
 
 
 @contextmanager
@@ -33,8 +34,8 @@ def gone() -> Mapping[str, str]:
         return tags_of(dying)
 
 
-def tags_of(one: psutil.Process) -> dict[str, str]:
-    return {**process_tags(), PID_TAG: str(one.pid), BORN_TAG: f"{one.create_time():.2f}"}
+def tags_of(one: psutil.Process, *, older_s: float = 0.0) -> dict[str, str]:
+    return {**process_tags(), PID_TAG: str(one.pid), BORN_TAG: f"{one.create_time() - older_s:.2f}"}
 
 
 @dg.job
@@ -49,70 +50,47 @@ def started(instance: dg.DagsterInstance, tags: Mapping[str, str]) -> dg.Dagster
 def health(instance: dg.DagsterInstance, run: dg.DagsterRun) -> WorkerStatus:
     launcher = instance.run_launcher
     assert isinstance(launcher, PidCheckingRunLauncher)
+    assert launcher.supports_check_run_worker_health
     return launcher.check_run_worker_health(run).status
 
 
-def test_a_run_is_not_found_once_its_process_is_dead_and_another_hosts_run_is_left_alone(
+def test_a_run_is_not_found_once_its_process_is_dead_a_zombie_or_another_one_and_other_hosts_are_left_alone(
     home: dg.DagsterInstance,
 ) -> None:
-    assert home.run_launcher.supports_check_run_worker_health
     known = [process_tags(), gone(), {**gone(), HOST_TAG: "worker-7"}, HERE]
-    running, not_found = WorkerStatus.RUNNING, WorkerStatus.NOT_FOUND
-    assert [health(home, started(home, tags)) for tags in known] == [running, not_found, running, running]
-
-
-def test_a_process_that_got_the_dead_ones_number_does_not_speak_for_it(home: dg.DagsterInstance) -> None:
+    assert [health(home, started(home, tags)) for tags in known] == [RUNNING, NOT_FOUND, RUNNING, RUNNING]
     with process() as other:
-        born_before = f"{other.create_time() - 60:.2f}"
-        assert health(home, started(home, {**tags_of(other), BORN_TAG: born_before})) is WorkerStatus.NOT_FOUND
+        assert health(home, started(home, tags_of(other, older_s=60))) is NOT_FOUND
+        run = started(home, tags_of(other))
+        other.kill()
+        until(lambda: other.status() == psutil.STATUS_ZOMBIE, what="the death of a process")
+        assert health(home, run) is NOT_FOUND
 
 
-def test_a_killed_process_that_nobody_has_waited_for_is_not_found(home: dg.DagsterInstance) -> None:
-    with process() as zombie:
-        run = started(home, tags_of(zombie))
-        zombie.kill()
-        until(lambda: zombie.status() == psutil.STATUS_ZOMBIE, what="the death of a process")
-        assert health(home, run) is WorkerStatus.NOT_FOUND
-
-
-def test_a_launched_run_is_known_by_dagsters_own_event(home: dg.DagsterInstance) -> None:
-    run = started(home, HERE)
+def test_a_launched_run_is_known_by_dagsters_own_event_unless_its_code_server_is_far(home: dg.DagsterInstance) -> None:
+    near, far = started(home, HERE), started(home, FAR)
     with process() as worker:
-        home.report_engine_event("Started process for run.", run, EngineEventData.in_process(worker.pid))
-        assert health(home, run) is WorkerStatus.RUNNING
-    assert health(home, run) is WorkerStatus.NOT_FOUND
+        for run in (near, far):
+            home.report_engine_event("Started process for run.", run, EngineEventData.in_process(worker.pid))
+        assert health(home, near) is RUNNING
+    assert [health(home, run) for run in (near, far)] == [NOT_FOUND, RUNNING]
 
 
-def test_a_run_of_a_far_code_server_is_not_looked_for_here(home: dg.DagsterInstance) -> None:
-    run = started(home, FAR)
-    home.report_engine_event("Started process for run.", run, EngineEventData.in_process(int(gone()[PID_TAG])))
-    assert health(home, run) is WorkerStatus.RUNNING
-
-
-def test_runs_of_the_dead_are_ended_and_their_slots_given_back(home: dg.DagsterInstance) -> None:
-    run = started(home, gone())
-    storage = home.event_log_storage
+def test_runs_of_the_dead_are_ended_and_their_slots_given_back_and_all_others_left_alone(home: dg.DagsterInstance) -> None:
+    alive = [started(home, tags) for tags in (process_tags(), {**gone(), HOST_TAG: "worker-7"}, {}, HERE)]
+    dead, storage = started(home, gone()), home.event_log_storage
     storage.set_concurrency_slots("event-api", 1)
-    storage.claim_concurrency_slot("event-api", run.run_id, "published")
+    storage.claim_concurrency_slot("event-api", dead.run_id, "published")
     assert storage.get_concurrency_info("event-api").active_slot_count == 1
     end_runs_of_the_dead(home)
     assert storage.get_concurrency_info("event-api").active_slot_count == 0
-    ended = home.get_run_by_id(run.run_id)
-    assert ended is not None
-    assert ended.status is dg.DagsterRunStatus.FAILURE
-
-
-def test_runs_of_the_living_and_of_other_hosts_are_left_alone(home: dg.DagsterInstance) -> None:
-    runs = [started(home, tags) for tags in (process_tags(), {**gone(), HOST_TAG: "worker-7"}, {}, HERE)]
-    end_runs_of_the_dead(home)
-    after = [home.get_run_by_id(run.run_id) for run in runs]
-    assert {run.status for run in after if run} == {dg.DagsterRunStatus.STARTED}
+    ended = {run.run_id for run in home.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.FAILURE]))}
+    assert ended == {dead.run_id}
+    assert len(home.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTED]))) == len(alive)
 
 
 def test_the_projects_instance_tells_nobody_and_fences_each_feed(home: dg.DagsterInstance) -> None:
-    assert not home.telemetry_enabled
-    assert home.run_monitoring_enabled
-    config = home.get_concurrency_config()
-    assert config.run_queue_config is not None
-    (limit,) = config.run_queue_config.tag_concurrency_limits
-    assert (limit["key"], limit["limit"]) == ("eventsync/feed", 1)
+    assert (home.telemetry_enabled, home.run_monitoring_enabled) == (False, True)
+    config = home.get_concurrency_config().run_queue_config
+    assert config is not None
+    assert [(limit["key"], limit["limit"]) for limit in config.tag_concurrency_limits] == [("eventsync/feed", 1)]

@@ -10,22 +10,16 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from changing_rows import DAYS, ChangingRows, Desk, feed_of
 from empty_books import folder_in_memory, lay_out
+from file_desks import CHANGES, DAYS, Desk, Feed, Publish, Wait, act
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.state.world import DESTINATION, FEED, World, receipt
+from unit.state.world import World
 
 from connectors.sources.contract import SourceUnavailableError
-from mappings.spec.feed import FeedMapping
 from pipelines.run.options import RunOptions
 from state.enums import ProblemKind
-from state.ledger.gate import GateClosedError
-from state.ledger.outbox import Settled
-from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries, RowFilter
-
-BOOK = FeedScope(DESTINATION, FEED)
 
 
 @dataclass(frozen=True)
@@ -48,17 +42,8 @@ class Read:
     is_braked: bool
 
 
-@dataclass(frozen=True)
-class Publish:
-    limit: int | None
-
-
-@dataclass(frozen=True)
-class Wait:
-    hours: int
-
-
 Lists = Literal["one", "other"]
+STRICT = '{rejected: "1%", rejected_at_least: 1, shrink: off, new: off}'
 REFS = st.sampled_from("abcd")
 FEW = st.sampled_from([None, None, None, None, 0, 1, 2])
 OPTIONS = st.sampled_from(
@@ -67,54 +52,44 @@ OPTIONS = st.sampled_from(
     + [RunOptions(full=True, status="draft"), RunOptions(accept=("rejected",))]
 )
 EDITS = st.builds(Edit, REFS, st.sampled_from(["", "one", "two", "three"]), st.sampled_from(["x", "x y", "y z", ""]))
-CHANGES = st.lists(EDITS | st.builds(Delete, REFS), max_size=4)
+EDITED = st.lists(EDITS | st.builds(Delete, REFS), max_size=4)
 READS = st.builds(Read, OPTIONS, FEW, FEW, st.booleans())
 BETWEEN = st.lists(
-    st.builds(Publish, st.none() | st.integers(0, 3))
+    st.builds(Publish, limit=st.none() | st.integers(0, 3))
     | st.builds(Wait, st.sampled_from([1, 30]))
     | st.sampled_from(["one", "other"]),
     max_size=2,
 )
-STEPS = st.lists(st.tuples(CHANGES, READS, BETWEEN, CHANGES), min_size=1, max_size=5).map(
+STEPS = st.lists(st.tuples(EDITED, READS, BETWEEN, EDITED), min_size=1, max_size=5).map(
     lambda rounds: [step for edits, read, between, late in rounds for step in (*edits, read, *between, *late)]
 )
 
 
-def take(desk: Desk, step: Edit | Delete | Read | Publish | Wait | Lists, braked: FeedMapping) -> None:
+def take(desk: Desk, step: Edit | Delete | Read | Publish | Wait | Lists) -> None:
     match step:
         case Edit(ref, title, days):
             desk.place.edit(ref, f"{ref} {title}" if title else "", days)
         case Delete(ref):
             desk.place.delete(ref)
         case Read(options, breaks_after, ends_after, is_braked):
-            reader = replace(desk, mapping=braked) if is_braked else desk
+            reader = replace(desk, feed=replace(desk.feed, brakes=STRICT)) if is_braked else desk
             with suppress(SourceUnavailableError):
                 staged = reader.stage(options, breaks_after=breaks_after, ends_after=ends_after)
                 assert staged.report.account.imbalance() == 0
-        case Publish(limit):
-            with suppress(GateClosedError):
-                publish(desk.world, limit)
-        case Wait(hours):
-            desk.world.clock.turn(hours=hours)
-            desk.world.crash()
+        case Publish() | Wait():
+            act(desk, step)
         case lists:
-            desk.lists = lists
+            desk.channels = {"city": 7, lists: 8}
 
 
-def publish(world: World, limit: int | None) -> None:
-    outbox = world.outbox(limit=limit)
-    while intents := outbox.settle_and_claim([], 1):
-        outbox.settle_and_claim([Settled(intents[0], receipt(intents[0]))], 0)
-
-
-def what_stands(world: World) -> dict[str, object]:
+def what_stands(desk: Desk) -> dict[str, object]:
     """What people are told and what is sent next: entries without the times and runs that differ, and the rejected rows."""
-    books = LedgerQueries(world.engine)
+    books, book = LedgerQueries(desk.world.engine), desk.book
     entries = {
         row.row_key: (row.state, row.body, row.drift_body, row.drift_kind, row.vanished_at is None)
-        for row in books.every_row(BOOK, RowFilter())
+        for row in books.every_row(book, RowFilter())
     }
-    rejected = sorted((one.row_key, one.origin, one.reasons) for one in books.every_problem(BOOK, ProblemKind.REJECTED))
+    rejected = sorted((one.row_key, one.origin, one.reasons) for one in books.every_problem(book, ProblemKind.REJECTED))
     (status,) = books.status()
     assert status.waiting.get("rejected", 0) == len(rejected)
     return {"entries": entries, "rejected": rejected, "gate": status.gate.is_open}
@@ -133,19 +108,18 @@ def test_a_run_onward_comes_to_what_a_full_one_would_have_come_to(rows: str, ste
     with folder_in_memory() as name:
         folder = Path(name)
         world = World(lay_out(folder / "state.db"))
-        desk = Desk(world, feed_of(folder, rows=rows), ChangingRows())
-        braked = feed_of(folder, rows=rows, brakes='{rejected: "1%", rejected_at_least: 1, shrink: off, new: off}')
+        desk = Desk(world, folder, feed=Feed(kind=CHANGES, rows=rows))
         for step in steps:
-            take(desk, step, braked)
+            take(desk, step)
         world.engine.dispose()
         world.clock.turn(minutes=5)
         shutil.copy(folder / "state.db", folder / "other.db")
-        onward = Desk(World(folder / "state.db", world.clock, runs=100), desk.mapping, desk.place, desk.lists)
-        full = Desk(World(folder / "other.db", world.clock, runs=100), desk.mapping, desk.place, desk.lists)
+        onward = replace(desk, world=World(folder / "state.db", world.clock, runs=100))
+        full = replace(desk, world=World(folder / "other.db", world.clock, runs=100))
         try:
             finish(onward, RunOptions())
             finish(full, RunOptions(full=True))
-            assert what_stands(onward.world) == what_stands(full.world)
+            assert what_stands(onward) == what_stands(full)
             assert onward.world.ledger.gate().is_open
             assert onward.world.ledger.bookmark().cursor == str(desk.place.now)
         finally:

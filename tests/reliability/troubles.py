@@ -32,11 +32,6 @@ class Keys(Enum):
         self.said = said
         self.switches = switches
 
-    @property
-    def are_honoured(self) -> bool:
-        """Whether a key protects for as long as the feed trusts it to."""
-        return self is not Keys.IGNORED
-
 
 @dataclass(frozen=True, slots=True)
 class Trouble:

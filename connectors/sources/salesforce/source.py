@@ -210,7 +210,7 @@ class _Records:
         numbers = [number for _, number in self.selection.cells]
         is_straight = numbers == list(range(len(self.selection.columns)))
         id_at, stamp_at, deleted_at = (self.selection.at(path) if path else None for path in (ID, self.by, DELETED))
-        address = self.org.address
+        address, shows_gone = self.org.address, bool(self.before) or self.by_change
         with closing(self._texts()) as records:
             for texts in records:
                 self.count += 1
@@ -224,7 +224,7 @@ class _Records:
                     self.last_stamp = f"{stamp[:-1]}.000Z" if len(stamp) == 20 else stamp
                     self.greatest = max(self.greatest, self.last_stamp)
                 cells = dict(zip(names, texts if is_straight else [texts[one] for one in numbers], strict=True))
-                is_gone = bool(self.before) and deleted_at is not None and texts[deleted_at] == "true"
+                is_gone = shows_gone and deleted_at is not None and texts[deleted_at] == "true"
                 yield SourceRow(location, cells, is_gone=is_gone)
 
     def ending(self) -> Ending:
@@ -252,8 +252,11 @@ class _Records:
 
     @property
     def _with_deleted(self) -> bool:
-        """Whether the archive and the recycle bin are searched as well."""
-        return bool(self.before) or self.selection.archive
+        """Whether the archive and the recycle bin are searched as well.
+
+        A reading that may stop anywhere needs the deleted records too: the next one goes on behind their stamps.
+        """
+        return bool(self.before) or self.by_change or self.selection.archive
 
     @property
     def _conditions(self) -> tuple[str, ...]:
@@ -261,7 +264,7 @@ class _Records:
         if self.before and self.spec.incremental:
             start = utc_text(datetime.fromisoformat(self.before) - self.spec.incremental.overlap)
             return (f"{self.by} >= {start}",)
-        return (f"{DELETED} = false",) if self.selection.archive else ()
+        return (f"{DELETED} = false",) if self.selection.archive and not self.by_change else ()
 
     def _texts(self) -> Generator[Texts]:
         if self.in_bulk:

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 from jsonschema import Draft202012Validator
+from pydantic import TypeAdapter, ValidationError
 
 from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import MappingFileError
 from mappings.event import Directory, Event
-from mappings.outcome import MappedRow, Rejection, RowLocation, SourceRow
-from mappings.reasons import ReasonCode
+from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
+from mappings.reasons import ReasonCode, Refusal
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema
+from mappings.spec.values import AnyStep
+from mappings.steps.step import Run, Step
 from mappings.yaml.loader import parse_feed
 
 HEAD = """feed: sample
@@ -31,6 +37,7 @@ EVENT = """event:
   classifications: [music]
   approxLocation.city.placeId: pt-lisboa
 """
+STEP: TypeAdapter[Step] = TypeAdapter(AnyStep)
 Build = Callable[..., FeedMapping]
 Mapper = Callable[..., RowMapper]
 Row = Callable[..., SourceRow]
@@ -100,11 +107,73 @@ def reasons_of(outcome: object) -> list[tuple[str, ReasonCode, str]]:
     return [(reason.field, reason.code, reason.column) for reason in rejected(outcome).reasons]
 
 
+def said(outcome: RowOutcome, *fields: str) -> str:
+    """Return what a row became: the named fields of its event, why it is left out, or each reason's field, code and column."""
+    match outcome:
+        case MappedRow():
+            event = event_of(outcome)
+            return " | ".join(as_text(event.get(name, "")) for name in fields) if fields else "event"
+        case Skipped():
+            return outcome.because
+    return "; ".join(" ".join(reason).strip() for reason in reasons_of(outcome))
+
+
 def mistakes(load: Callable[..., object], **parts: object) -> str:
     """Return what is said of a feed that cannot be loaded."""
     with pytest.raises(MappingFileError) as refused:
         load(**parts)
     return str(refused.value)
+
+
+@cache
+def step(written: str) -> Run:
+    """Return what a step does, as a mapping file writes it."""
+    parsed: Step = STEP.validate_python(yaml.load(written, yaml.BaseLoader))
+    return parsed.compile({})
+
+
+def outcome_of(written: str, text: str) -> str:
+    """Return what a step makes of a text, or why it does not; WHICH stands for both ends of a range."""
+    if "WHICH" in written:
+        return " to ".join(outcome_of(written.replace("WHICH", end), text) for end in ("start", "end"))
+    try:
+        return as_text(step(written)(text)) or "nothing"
+    except ValidationError as error:
+        return f"mistake: {error}"
+    except Refusal as refusal:
+        return f"refused: {refusal.code}: {refusal.hint}"
+
+
+def as_text(value: Any) -> str:
+    """Return a value of a row as the pages write it."""
+    match value:
+        case list() | tuple():
+            return " · ".join(map(as_text, value))
+        case dict():
+            return ", ".join(f"{name}: {as_text(part)}" for name, part in value.items())
+        case bool():
+            return str(value).lower()
+        case date() | time():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def cases(table: str) -> list[tuple[str, str, str]]:
+    """Return the cases of a table: in each line a step, then cells (` ~ ` between them) and what each of these becomes."""
+    lines = [line.split(" | ") for line in table.strip("\n").split("\n")]
+    pairs = [(written, *pair.split(" => ")) for written, *pairs in lines for pair in pairs]
+    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.replace("EMPTY", "").split(" ~ ")]
+
+
+def check_case(written: str, cell: str, becomes: str) -> None:
+    """Hold a case of a table against the step; behind `!` stands a part of what is said of a cell that it refuses."""
+    found = outcome_of(written, cell)
+    if becomes.startswith("!"):
+        assert found.startswith(("refused: ", "mistake: "))
+        assert becomes[1:].strip() in found
+    else:
+        assert found == becomes
 
 
 def _declared(event: str, top: str) -> str:

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
 from collections.abc import Iterator
-from datetime import date, datetime, time
+from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
-from unit.mappings.conftest import Build, Mapper, Row, mapped, mistakes
+from unit.mappings.conftest import STEP, as_text, cases, check_case, outcome_of, step
 
 from connectors.sources.salesforce.org import one_line
 from mappings.compiler.base import Flow, RowState, ValuePolicies, compile_policy, compile_step, stepped
 from mappings.draft.times import find_times
-from mappings.errors import MappingFileError
 from mappings.lookup_table import parse_table
 from mappings.reasons import ReasonCode, Refusal, Repair
-from mappings.spec.values import STEPS, AnyStep
-from mappings.steps.step import Family, Kind, Run, Step, StepExample
-from mappings.steps.text import Newlines
+from mappings.spec.values import STEPS
+from mappings.steps.lookups import ALPHA_3, country_codes
+from mappings.steps.step import Family, Kind, Run, Step, StepExample, text_of
+from mappings.steps.text import fix_mojibake
 
 TABLES = {"categories.csv": parse_table("categories.csv", "path,slug\ncategories/music/jazz,music\nmusic,music\n")}
-ADAPTER: TypeAdapter[Step] = TypeAdapter(AnyStep)
 EXAMPLES = [
     pytest.param(step, shown, id=f"{step.name}-{number}") for step in STEPS.values() for number, shown in enumerate(step.examples)
 ]
@@ -47,14 +43,6 @@ def as_kind(text: Any, kind: Kind, step: type[Step]) -> Any:
     return text
 
 
-def as_text(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(map(as_text, value))
-    if isinstance(value, dict):
-        return ", ".join(f"{name}: {as_text(part)}" for name, part in value.items())
-    return str(value).lower() if isinstance(value, bool) else value.isoformat() if isinstance(value, date | time) else str(value)
-
-
 def made_by(run: Run, goes_in: Any) -> Any:
     try:
         return run(goes_in)
@@ -64,7 +52,7 @@ def made_by(run: Run, goes_in: Any) -> Any:
 
 @pytest.mark.parametrize(("step", "shown"), EXAMPLES)
 def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: StepExample) -> None:
-    parsed = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader))
+    parsed = STEP.validate_python(yaml.load(shown.step, yaml.BaseLoader))
     assert type(parsed) is step
     run = parsed.compile(TABLES)
     goes_in = as_kind(shown.goes_in, step.takes, step)
@@ -74,11 +62,11 @@ def test_every_example_in_a_steps_declaration_is_true(step: type[Step], shown: S
         assert refused.value.code is shown.comes_out
         assert refused.value.hint
     elif parsed.policy is None:
-        assert as_text(made_by(run, goes_in)) == shown.comes_out
+        assert as_text(made_by(run, goes_in)) == as_text(shown.comes_out)
     else:
         stage, _ = compile_step(parsed, Flow(step.takes), TABLES, "title")
         value = stepped(lambda _row: goes_in, (stage,), ValuePolicies("C", compile_policy(None, ""), compile_policy(None, "")))
-        assert as_text(value(RowState({}, 0))) == shown.comes_out
+        assert as_text(value(RowState({}, 0))) == as_text(shown.comes_out)
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
@@ -105,7 +93,7 @@ ODD = st.one_of(
 @given(text=ODD)
 @settings(max_examples=25)
 def test_no_text_makes_a_step_do_anything_but_give_a_value_or_refuse(shown: StepExample, text: str) -> None:
-    step = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader))
+    step = STEP.validate_python(yaml.load(shown.step, yaml.BaseLoader))
     kind = Kind.TEXT if step.takes in (Kind.TEXT, Kind.LIST) else Kind.ANY
     for value, is_list in ((text, False), ([text, "Jazz"], True)):
         stage, _ = compile_step(step, Flow(kind, is_list=is_list), TABLES, "title")
@@ -136,7 +124,7 @@ def within(seconds: int) -> Iterator[None]:
 @pytest.mark.parametrize("step", [step for step in STEPS.values() if step.takes is Kind.TEXT], ids=lambda step: step.name)
 def test_no_step_takes_long_over_a_long_cell(step: type[Step]) -> None:
     for shown in step.examples:
-        run = ADAPTER.validate_python(yaml.load(shown.step, yaml.BaseLoader)).compile(TABLES)
+        run = STEP.validate_python(yaml.load(shown.step, yaml.BaseLoader)).compile(TABLES)
         for part in PARTS:
             with within(20), contextlib.suppress(Refusal, Repair):
                 run(part * (LENGTH // len(part)) + "x")
@@ -158,71 +146,122 @@ def test_no_error_page_of_salesforce_takes_long(part: str) -> None:
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\u00a0", " \u00a0", "\n "])
 def test_a_cell_of_a_million_blanks_is_passed_at_once(blank: str) -> None:
-    tidy = Newlines.model_validate({"newlines": "|"}).function()
+    tidy = step("{newlines: '|'}")
     assert tidy("x" + blank * 1_000_000 + "y") == ("x|y" if "\n" in blank else "x" + blank * 1_000_000 + "y")
 
 
-PLACES = (
-    {"event": "title: {from: T, do: [{regex_extract: 'PATTERN'}]}"},
-    {"event": "title: {from: T, do: [{regex_all: 'PATTERN'}, {join: x}]}"},
-    {"event": "title: {from: T, do: [{regex_split: 'PATTERN'}, {join: x}]}"},
-    {"event": "title: {from: T, do: [{regex_replace: 'PATTERN', with: x}]}"},
-    {"event": "title: {choose: [{when: {column: T, matches: 'PATTERN'}, then: x}]}"},
-    {"event": "title: {from: T, do: [{lookup: t.csv, match: regex}]}", "files": "PATTERN"},
-    {"top": "rows:\n  - skip: {column: T, matches: 'PATTERN'}\n    because: x\n"},
-)
-LACKING = (
-    ("a(?=b)", "has a look-ahead, (?=...), which RE2 lacks"),
-    ("a(?!b)", "has a negative look-ahead, (?!...)"),
-    ("(?<=a)b", "has a look-behind, (?<=...)"),
-    ("(?<!a)b", "has a negative look-behind, (?<!...)"),
-    ("(?>a)b", "has an atomic group, (?>...)"),
-    ("(a)?(?(1)b|c)", "has a conditional group, (?(1)...)"),
-    ("(?P<n>a)(?P=n)", "has a back-reference, (?P=name)"),
-    (r"(a)\1", r"has a back-reference, \1"),
-    ("a++b", "has a possessive repetition"),
-    ("a{1,2}+b", "has a possessive repetition"),
-    (r"a\Z", r"has \Z, which RE2 lacks"),
-    ("(?x)a b", "has the flag x"),
-    ("(?a)b", "has the flags a, u and L"),
-    ("a{1001}", "has a repetition of more than 1,000 times, {1001}, which RE2 lacks"),
-    ("(?:a{100}){100}", "is too large a pattern"),
-    ("[a--b]", "is not a regular expression: Possible set difference"),
-)
+TEXTS = cases(r"""
+{regex_replace: '\bao\b', with: x} | São ao => São x
+{regex_extract: '\d+'} | ٣  => ٣
+{regex_extract: '(?i)straße \w+'} | STRAẞE Élan => STRAẞE Élan
+{regex_replace: '(?P<a>\w+) (\w+)', with: '\2, \g<a>'} | Ana Água => Água, Ana
+{regex_replace: '^|,', with: -} | ,a,b => --a-b
+{regex_replace: '^\s*-|\s*$', with: ''} |  - a   =>  a
+{regex_extract: 'a\z'} | aba => a
+fix_mojibake | «CAFÉ» ~ “MANHÔ ~ Niño Ã ~ naïve ~ CafÃ© in Łódź => SAME
+zone | Europe/Kiev => Europe/Kyiv | Europe/Stockholm => SAME | america/new york => America/New_York | Japan => Asia/Tokyo
+zone | India Standard Time => Asia/Kolkata | Etc/UTC ~ GMT => UTC
+zone | EST ~ CET ~ UTC+2 ~ +02:00 ~ CEST ~ Lisbon ~ EMPTY => ! not_a_zone
+{country: [en]} | Kosovo ~ xk => XK | Côte d'Ivoire ~ ivory coast => CI | niger => NE | Germny => ! is "Germany" meant?
+{country: [en, local]} | schweiz ~ suisse => CH
+{country: [xx]} | x => ! "xx" is not a language
+""")
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_a_construct_that_re2_lacks_is_a_mistake_of_the_file_wherever_it_stands(build: Build, place: dict[str, str]) -> None:
-    parts: dict[str, object] = {name: text.replace("PATTERN", "a(?=b)") for name, text in place.items()}
-    if "files" in parts:
-        parts["files"] = {"t.csv": "key,slug\na(?=b),x\n"}
-    with pytest.raises(MappingFileError, match="has a look-ahead") as error:
-        build(**parts)
-    assert re.match(r".*\.(?:yaml|csv):\d+:\d+: ", str(error.value))
+@pytest.mark.parametrize(("written", "cell", "becomes"), TEXTS)
+def test_a_step_gives_what_is_wanted_or_says_what_would_help(written: str, cell: str, becomes: str) -> None:
+    check_case(written, cell, cell if becomes == "SAME" else becomes)
 
 
-@pytest.mark.parametrize(("pattern", "message"), LACKING)
-def test_each_construct_that_re2_lacks_is_named(build: Build, pattern: str, message: str) -> None:
-    assert message in mistakes(build, event=f"title: {{from: T, do: [{{regex_extract: '{pattern}'}}]}}")
+def test_a_pattern_meets_each_end_of_a_line_where_it_says_the_end() -> None:
+    assert outcome_of("{regex_replace: ' - .*$', with: ''}", "a\nb - c\n") == "a\nb\n"
 
 
-def test_a_pattern_that_prefers_nothing_is_a_mistake_where_all_matches_are_wanted(build: Build) -> None:
-    assert "finds nothing, again and again" in mistakes(build, event="title: {from: T, do: [{regex_replace: 'a*?', with: x}]}")
+@pytest.mark.parametrize("text", ["Café — “Jazz”", "Łódź, Cracóvia", "日本語 한국어", "St. Patrick’s"])
+def test_mojibake_is_undone_however_often_it_happened(text: str) -> None:
+    broken = text
+    for _ in range(2):
+        broken = "".join(
+            chr(byte) if 0x80 <= byte <= 0x9F and byte in b"\x81\x8d\x8f\x90\x9d" else bytes([byte]).decode("cp1252")
+            for byte in broken.encode()
+        )
+        assert fix_mojibake(broken) == text
+
+
+@pytest.mark.parametrize("two", ["DE", "PT", "GB", "CI", "KR", "US", "CH", "IE"])
+def test_every_spelling_of_a_country_gives_its_code(two: str) -> None:
+    codes = country_codes(("en", "de", "pt", "local"))
+    three = next(three for three, code in ALPHA_3.items() if code == two)
+    assert codes[two.lower()] == codes[three.lower()] == two
+
+
+def test_the_countries_are_those_of_iso_3166_and_kosovo() -> None:
+    assert len(ALPHA_3) == len(set(ALPHA_3.values())) == 249 + 1
+
+
+PRICES = cases("""
+, | Entrada: 5  euros Descuentos disponibles => 5 5 EUR | 2,00 euros => 2.00 2.00 EUR | 10\u202f000 zł => 10000 10000 PLN
+, | 5 a 10 reais => 5 10 BRL | R$ 1.250,50 => 1250.50 1250.50 BRL | 5,- € => 5 5 EUR
+, | ab 10 € => 10 None EUR | do 30 zł => None 30 PLN
+, | Kids free, adults 10 € => 0 10 EUR | 0 € => 0 0 EUR free | Entrada libre ~ WSTĘP WOLNY! => 0 0 free
+, | 12.50 € => ! is not a number as prices are written | 5 € / 10 USD => ! one currency would be accepted, and here are EUR, USD
+, | 5 => ! no currency stands beside 5
+. | 전석 20,000원 => 20000 20000 KRW | €13 + BF => 13 13 EUR | EUR16.00 - EUR18.00 => 16.00 18.00 EUR | US$ 20 => 20 20 USD
+. | CHF 1'250.– => 1250 1250 CHF | donation => None None | $5 => ! "$" may mean USD | 1.250 € => ! may be two numbers
+. | 1.25.00 € => ! is not a number as prices are written | TOP 10 shows => ! no currency stands beside 10
+either | R석 30,000원, S석 20,000원 => 20000 30000 KRW
+., currency: USD | $5-$10 => 5 10 USD
+., currency: CAD | Cost: $20 adults, $10 kids => 10 20 CAD
+., currency: EUR | $5 => ! "$" may mean USD
+,, currency: SEK | 120 kr => 120 120 SEK
+,, currency: EUR | 12,50 => 12.50 12.50 EUR | 5 - 10 => 5 10 EUR | ask at the door => ! a price like 12,50 EUR
+,, currency: BRL | 1 kg de alimento não perecível => ! no currency stands beside 1
+either, currency: EUR | 1,250 => ! may be two numbers
+""")
+
+
+def price_of(agreed: str, text: str) -> str:
+    """Return the least and the most of a price, its currency, and whether it is free."""
+    sign, _, currency = agreed.partition(", currency: ")
+    found = step(f'{{price: "{sign}"{currency and f", currency: {currency}"}}}')(text)
+    parts = (found.get("from"), found.get("to"), found.get("currency", ""), "free" if found["is_free"] else "")
+    return " ".join(str(part) for part in parts if part != "")
+
+
+@pytest.mark.parametrize(("agreed", "text", "expected"), PRICES)
+def test_prices_are_read_or_refused_where_they_may_mean_several_things(agreed: str, text: str, expected: str) -> None:
+    if not expected.startswith("! "):
+        assert price_of(agreed, text) == expected
+        return
+    with pytest.raises(Refusal) as refused:
+        price_of(agreed, text)
+    assert expected[2:] in refused.value.hint
+
+
+def test_a_price_of_a_page_of_text_is_refused() -> None:
+    assert "at most 2000 characters" in outcome_of('{price: ",", currency: EUR}', "9" * 5000)
+
+
+@given(st.decimals(0, 999_999, places=2, allow_nan=False, allow_infinity=False), st.sampled_from([",", "."]))
+def test_an_amount_is_read_as_it_was_written_whichever_sign_is_agreed(amount: Decimal, sign: str) -> None:
+    group = "." if sign == "," else ","
+    written = f"{amount:,.2f}".replace(",", "g").replace(".", sign).replace("g", group)
+    for agreed, text in ((sign, f"{written} €"), ("either", f"EUR {written}")):
+        assert Decimal(price_of(agreed, text).split()[0]) == amount
+
+
+@given(st.lists(st.sampled_from(["5", "12,50", "€", "$", "EUR", "-", "a", "free", "x", "1.250", "donation", " ", "%", "ab"])))
+def test_no_two_currencies_and_no_order_of_words_end_in_anything_but_a_price_or_a_refusal(words: list[str]) -> None:
+    with contextlib.suppress(Refusal):
+        price = step('{price: ",", currency: EUR}')(" ".join(words))
+        least, most = price.get("from"), price.get("to")
+        assert price.get("currency", "EUR") == "EUR"
+        assert least is None or most is None or least <= most
+        assert not price["is_free"] or most in (None, 0)
 
 
 @pytest.mark.parametrize(
-    ("step", "text", "title"),
-    [
-        (r"{regex_replace: '\bao\b', with: x}", "São ao", "São x"),
-        (r"{regex_replace: ' - .*$', with: ''}", "a\nb - c\n", "a\nb\n"),
-        (r"{regex_extract: '\d+'}", "٣ ", "٣"),
-        (r"{regex_extract: '(?i)straße \w+'}", "STRAẞE Élan", "STRAẞE Élan"),
-        (r"{regex_replace: '(?P<a>\w+) (\w+)', with: '\2, \g<a>'}", "Ana Água", "Água, Ana"),
-        (r"{regex_replace: '^|,', with: -}", ",a,b", "--a-b"),
-        (r"{regex_replace: '^\s*-|\s*$', with: ''}", " - a  ", " a"),
-        (r"{regex_extract: 'a\z'}", "aba", "a"),
-    ],
+    ("value", "text"), [(Decimal("12.50"), "12.50"), (7, "7"), (True, "true"), (date(2026, 5, 3), "2026-05-03"), ("x", "x")]
 )
-def test_a_pattern_means_all_of_unicode(mapper: Mapper, row: Row, step: str, text: str, title: str) -> None:
-    outcome = mapped(mapper(event=f"title: {{from: T, do: [{step}]}}")(row(T=text)))
-    assert orjson.loads(outcome.body)["title"] == title
+def test_each_kind_of_value_has_its_plain_text(value: Any, text: str) -> None:
+    assert text_of(value) == text

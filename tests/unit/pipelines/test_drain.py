@@ -19,11 +19,10 @@ from unit.pipelines.publishing import published
 from unit.state.world import World, receipt, row
 from virtual_time import at_once
 
-from connectors.errors import OutageError, PausedError
+from connectors.errors import OutageError
 from mappings.delivery import Intent, Verdict
-from mappings.errors import SyncError, TransientError
+from mappings.errors import SyncError
 from pipelines.run.publish import Drain
-from pipelines.run.signals import InterruptedRunError
 from state.errors import StateBusyError
 from state.ledger.outbox import Outbox, Settled
 from state.tables import ENTRY
@@ -109,25 +108,6 @@ def test_no_answer_waits_for_one_that_the_service_has_not_given(world: World) ->
     assert groups == [[], ["1"], ["2"], ["3"], ["4"], ["5"], ["0"]]
 
 
-def test_a_stop_takes_no_new_rows_and_waits_for_those_in_flight(world: World) -> None:
-    outbox, sent = _staged(world, 20), Sent()
-    drain = Drain(outbox, 4, 5.0, lambda _: None)
-
-    async def deliver(intent: Intent) -> Verdict:
-        if len(sent.keys) == 6:
-            drain.stop()
-        return await sent.deliver(intent)
-
-    drain.deliver = deliver
-    asyncio.run(asyncio.wait_for(drain.run(), 30))
-
-    assert isinstance(drain.cause, InterruptedRunError)
-    account = outbox.account()
-    assert account.delivered == len(sent.keys)
-    assert 7 <= account.delivered <= 6 + 4
-    assert account.pending == 20 - account.delivered
-
-
 def test_a_request_that_outlasts_the_grace_is_left_and_its_row_stays_owed(world: World) -> None:
     outbox = _staged(world, 9)
     drain = Drain(outbox, 3, 0.05, lambda _: None)
@@ -204,21 +184,6 @@ def _cause(world: World, rows: int, answers: Answers, *, in_flight: int = 4, att
         return answers(request)
 
     return published(world, service, in_flight=in_flight, attempts=attempts)
-
-
-def test_where_no_row_got_an_answer_the_run_comes_back_later(world: World) -> None:
-    cause = _cause(world, 5, lambda _: page(502))
-    assert isinstance(cause, TransientError)
-    assert "6 attempts in a row" in str(cause)
-
-
-def test_where_the_service_names_a_far_hour_the_run_says_when_to_come_back(world: World) -> None:
-    cause = _cause(world, 3, lambda _: page(503, **{"retry-after": "7200"}))
-    assert isinstance(cause, PausedError)
-
-
-def test_a_lonely_row_that_the_service_cannot_digest_is_a_persons(world: World) -> None:
-    assert _cause(world, 1, lambda _: page(500)) is None
 
 
 @pytest.mark.parametrize("in_flight", [1, 2, 4])

@@ -104,28 +104,14 @@ def _told(channels: Channels, owner: str = "", *notify: str) -> list[tuple[str, 
     return [(one.name, one.address.get_secret_value()) for one in channels.recipients(owner, notify)]
 
 
-def test_a_channel_hears_of_the_feeds_that_name_it_or_whose_owner_is_called_so(tmp_path: Path) -> None:
-    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="ops=json://a.example/x agenda@example.org,crew=json://b.example/y")
-    assert _told(channels) == []
-    assert _told(channels, "", "ops") == [("ops", "json://a.example/x")]
-    assert _told(channels, "agenda@example.org") == [("agenda@example.org", "json://b.example/y")]
-    assert _told(channels, "agenda@example.org", "crew", "ops") == [("crew", "json://b.example/y"), ("ops", "json://a.example/x")]
-
-
 def test_an_address_with_a_place_for_the_owner_is_each_owners_own(tmp_path: Path) -> None:
-    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="mailtos://us:secret99@smtp.example.org?to={owner}")
+    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="mailtos://us:secret99@smtp.example.org?to={owner} json://a.example/x")
+    everyones = ("all (2)", "json://a.example/x")
     assert _told(channels, "agenda+1@example.org") == [
-        ("all (agenda+1@example.org)", "mailtos://us:secret99@smtp.example.org?to=agenda%2B1@example.org")
+        ("all (agenda+1@example.org)", "mailtos://us:secret99@smtp.example.org?to=agenda%2B1@example.org"),
+        everyones,
     ]
-    assert _told(channels, "team:agenda") == []
-    assert _told(channels, "x@example.org&from=boss@example.org") == []
-
-
-def test_a_file_has_addresses_on_lines_and_comments(tmp_path: Path) -> None:
-    (tmp_path / "notify.txt").write_text(f"# who is told\nops={HOOK}\n\njson://a.example/x\n", "utf-8")
-    channels = _channels(tmp_path, EVENTSYNC_NOTIFY="json://b.example/y", EVENTSYNC_NOTIFY_FILE="notify.txt")
-    assert _told(channels, "", "ops") == [("ops", HOOK), ("all", "json://b.example/y"), ("all (2)", "json://a.example/x")]
-    assert channels.unknown(["ops", "opps"]) == ("opps",)
+    assert _told(channels, "team:agenda") == _told(channels, "x@example.org&from=boss@example.org") == [everyones]
 
 
 def test_what_is_no_address_is_told_by_its_place_alone(tmp_path: Path) -> None:
@@ -140,11 +126,6 @@ def test_what_is_no_address_is_told_by_its_place_alone(tmp_path: Path) -> None:
     ]
     assert "s3cret" not in told
     assert "hush" not in told
-
-
-def test_a_file_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"EVENTSYNC_NOTIFY_FILE: cannot read .*notify\.txt: No such file or directory"):
-        read_settings({"EVENTSYNC_NOTIFY_FILE": "notify.txt"}, tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from unit.pipelines.feed_files import feed
 from virtual_time import at_once
 
 from connectors.errors import ScopeMissingError
-from mappings.compiler.mapper import RowMapper, compile_feed
+from mappings.compiler.mapper import compile_feed
 from mappings.event import Directory
 from mappings.outcome import MappedRow, RowLocation, SourceRow
 from pipelines.run.service import ServiceLists, ask_lists
@@ -36,27 +36,16 @@ def _directory() -> Directory:
     return at_once(main)
 
 
-def _mapper(folder: Path, channel: str) -> RowMapper:
-    return compile_feed(feed(folder, channel=channel), _directory())
-
-
-def test_a_channel_of_the_mapping_file_meets_the_missing_scope(tmp_path: Path) -> None:
+@pytest.mark.parametrize("channel", ["{channel: city-agenda}", "{channel: {from: CHANNEL}}"], ids=["of the file", "of the row"])
+def test_a_channel_by_its_slug_meets_the_missing_scope_instead_of_being_called_unknown(tmp_path: Path, channel: str) -> None:
     with pytest.raises(ScopeMissingError, match="channels:read"):
-        _mapper(tmp_path, "{channel: city-agenda}")
-
-
-def test_a_channel_of_the_row_meets_the_missing_scope_instead_of_being_called_unknown(tmp_path: Path) -> None:
-    mapper = _mapper(tmp_path, "{channel: {from: CHANNEL}}")
-    with pytest.raises(ScopeMissingError, match="channels:read"):
-        mapper(ROW)
+        compile_feed(feed(tmp_path, channel=channel), _directory())(ROW)
 
 
 def test_a_channel_by_its_id_needs_no_list(tmp_path: Path) -> None:
-    assert isinstance(_mapper(tmp_path, "7")(ROW), MappedRow)
+    assert isinstance(compile_feed(feed(tmp_path), _directory())(ROW), MappedRow)
 
 
-def test_a_list_that_is_empty_is_another_one_than_a_list_that_is_not_told() -> None:
-    seen = [
-        ServiceLists(Directory(classifications=slugs), None).evidence for slugs in (None, frozenset[str](), frozenset({"music"}))
-    ]
-    assert len(set(seen)) == 3
+def test_a_list_that_is_empty_is_another_one_than_a_list_that_is_not_shown() -> None:
+    lists = (Directory(classifications=slugs) for slugs in (None, frozenset[str](), frozenset({"music"})))
+    assert len({ServiceLists(one, None).evidence for one in lists}) == 3

@@ -23,7 +23,7 @@ from mappings.outcome import MappedRow, RowLocation, SourceRow
 from mappings.row_key import FeedName
 from mappings.spec.feed import FeedMapping
 from mappings.spec.source import SourceSpec
-from pipelines.run.backfill import cut, default_way, narrow_to
+from pipelines.run.backfill import cut, narrow_to
 from pipelines.run.context import is_awaited, note_waiting
 from pipelines.run.options import By, RunOptions, Window
 from pipelines.run.stage import ReadPlan, WindowFilter, plan_read
@@ -70,11 +70,6 @@ def test_too_many_slices_are_refused_with_a_longer_one_to_use() -> None:
     assert "month" in refused.value.hint
 
 
-@pytest.mark.parametrize(("source", "way"), [(CSV, "event"), (DATED, "file"), (DELIVERED, "file"), (ORG, "cursor")])
-def test_a_feeds_days_are_told_by_what_its_source_can(tmp_path: Path, source: str, way: str) -> None:
-    assert default_way(feed(tmp_path, source).source) == way
-
-
 def test_rows_that_make_one_event_together_are_not_torn_apart(tmp_path: Path) -> None:
     mapping = feed(tmp_path, DATED, "rows: [{duplicates: {keep: last}}]")
     with pytest.raises(ConfigError, match="tear them apart") as refused:
@@ -97,14 +92,6 @@ def put(folder: Path, name: str) -> Path:
     path = folder / "in" / f"{name}.csv"
     path.write_text(f"ID,TITLE,START\n{name},x,2031-05-03\n", "utf-8")
     return path
-
-
-def test_only_files_of_the_windows_days_are_read_and_a_day_without_one_is_a_quiet_one(tmp_path: Path) -> None:
-    for name in ("20110101", "20110102", "20110104"):
-        put(tmp_path, name)
-    mapping = feed(tmp_path, DATED)
-    assert read(mapping, window("file", "2011-01-02", "2011-01-04")) == ["20110102", "20110104"]
-    assert read(mapping, window("file", "2011-01-03", "2011-01-03")) == []
 
 
 def test_deliveries_without_a_day_in_their_names_are_told_by_when_they_changed(tmp_path: Path) -> None:
@@ -144,15 +131,7 @@ def test_an_event_is_in_the_window_of_its_own_day_where_it_happens(tmp_path: Pat
     mapper = compiled(feed(tmp_path, CSV))
     kept = list(sieve.outcomes(mapper.over(sieve.rows(told))))
     assert [one.row_key for one in kept if isinstance(one, MappedRow)] == ["late", "in_"], "in Lisbon it is an hour later"
-    assert sieve.without_day == 1
-
-
-def test_a_column_tells_the_day_in_utc_and_what_is_none_is_counted() -> None:
-    sieve = WindowFilter(window("cursor", "2031-07-02", "2031-07-02", "START"))
-    told = rows(plain="2031-07-02", zoned="2031-07-01T23:30:00-03:00", other="2031-07-03T00:00:00Z", empty="", word="soon")
-    assert [row.cells["ID"] for row in sieve.rows(told)] == ["plain", "zoned"]
-    assert sieve.without_day == 2
-    assert any("which belong to no window: 2" in notice for notice in sieve.notices())
+    assert any("belong to no window: 1" in notice for notice in sieve.notices())
 
 
 def plan(mapping: FeedMapping, hours: int | None = None, cursor: str = "") -> ReadPlan:
@@ -189,22 +168,12 @@ def test_no_delivery_left_is_a_quiet_day_also_when_all_would_be_read_again(tmp_p
     assert onward(mapping, 25, cursor)[0] == []
 
 
-HALL, HARBOUR = FeedName("town-hall"), FeedName("harbour")
-
-
-@pytest.fixture
-def notes(engine: Engine) -> ServiceNotes:
-    return ServiceNotes(engine, "https://events.example#default", lambda: NOW)
-
-
-def test_a_backfill_gives_way_to_a_run_that_asked_for_its_feed_a_moment_ago(notes: ServiceNotes) -> None:
-    assert not is_awaited(notes, HALL, NOW)
-    note_waiting(notes, HALL, "run 7, launched by cli", NOW)
-    assert is_awaited(notes, HALL, NOW + timedelta(seconds=3))
-    assert not is_awaited(notes, HALL, NOW + timedelta(seconds=30))
-    assert not is_awaited(notes, HARBOUR, NOW)
-
-
-def test_a_backfill_never_gives_way_to_its_own_next_slice(notes: ServiceNotes) -> None:
-    note_waiting(notes, HALL, "run 7, launched by backfill", NOW)
-    assert not is_awaited(notes, HALL, NOW)
+def test_a_backfill_gives_way_to_a_run_that_asked_for_its_feed_a_moment_ago_and_not_to_its_own_next_slice(engine: Engine) -> None:
+    notes = ServiceNotes(engine, "https://events.example#default", lambda: NOW)
+    hall, harbour = FeedName("town-hall"), FeedName("harbour")
+    note_waiting(notes, hall, "run 7, launched by backfill", NOW)
+    assert not is_awaited(notes, hall, NOW)
+    note_waiting(notes, hall, "run 7, launched by cli", NOW)
+    moments = [NOW + timedelta(seconds=after_s) for after_s in (3, 30)]
+    assert [is_awaited(notes, hall, moment) for moment in moments] == [True, False]
+    assert not is_awaited(notes, harbour, NOW)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.contract import StatusCell, StatusRow
-from mappings.compiler.expand import compile_key
+from mappings.compiler.payload import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.rules import KeyColumn
 from mappings.spec.source_words import WriteBack
@@ -134,10 +134,9 @@ def test_wherever_rows_go_every_known_key_says_its_own_in_the_end(ids: list[str]
 
 def test_events_of_one_row_are_told_together_by_the_graver_word() -> None:
     statuses: dict[RowKey, RowStatus] = {}
-    add_status(statuses, RowKey("7|2031-05-01"), RowStatus("published", (1,)), row_parts=1)
-    add_status(statuses, RowKey("7|2031-05-08"), RowStatus("rejected", problem="title: too long"), row_parts=1)
-    add_status(statuses, RowKey("8"), RowStatus("draft", (3,)), row_parts=1)
-    assert statuses == {RowKey("7"): RowStatus("rejected", (1,), "title: too long"), RowKey("8"): RowStatus("draft", (3,))}
+    for key, status in (("7|05-01", PUBLISHED), ("7|05-08", REJECTED), ("8", RowStatus("draft", (3,)))):
+        add_status(statuses, RowKey(key), status, row_parts=1)
+    assert statuses == {RowKey("7"): RowStatus("rejected", (71,), REJECTED.problem), RowKey("8"): RowStatus("draft", (3,))}
 
 
 def test_very_many_words_go_in_several_writes() -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.sandbox.bench import Bench, Event, Open, refusal
+from unit.sandbox.bench import STARTER, Bench, Event, Open, refusal
 
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
@@ -204,7 +204,7 @@ def test_a_limit_counts_as_switched(
 def test_each_route_and_each_key_has_a_limit_of_its_own(open_bench: Open, event: Event) -> None:
     bench = open_bench("rate_events=1/m", "rate_lists=1/m")
     assert [bench.create(event).status_code for _ in range(2)] == [201, 429]
-    assert bench.create(event, **bench.as_key("sandbox-key-starter")).status_code == 201
+    assert bench.create(event, secret=STARTER).status_code == 201
     for route in ("channels", "classifications", "events"):
         assert [bench.get(route).status_code for _ in range(2)] == [200, 429], route
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from empty_books import lay_out
-from postgres import Postgres
 from sqlalchemy import Engine, delete, func, select, text, update
 from sqlalchemy.exc import IntegrityError
 from unit.state.world import DESTINATION, FEED, KINDS, World, answer, rejection, row
@@ -86,74 +85,70 @@ def but_leases(sums: dict[str, Sum]) -> dict[str, str]:
 
 
 @pytest.fixture
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[str], Engine]]:
-    """Makes an empty state DB of the kind asked for."""
-    made: list[Engine] = []
-
-    def make(kind: str) -> Engine:
-        if kind == "sqlite":
-            url = f"sqlite:///{lay_out(tmp_path / 'target.db')}"
-        else:
-            postgres: Postgres = request.getfixturevalue("postgres")
-            url = postgres.fresh_url()
-        made.append(open_database(url))
-        return made[-1]
-
-    yield make
-    for engine in made:
-        engine.dispose()
+def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """An empty state DB, of the kind that a test asks for."""
+    if getattr(request, "param", "sqlite") == "sqlite":
+        url = f"sqlite:///{lay_out(tmp_path / 'target.db')}"
+    else:
+        url = request.getfixturevalue("postgres").fresh_url()
+    engine = open_database(url)
+    yield engine
+    engine.dispose()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_state_db_is_moved_to_either_kind_and_works_on_there(old: World, target: Callable[[str], Engine], kind: str) -> None:
-    before = LedgerQueries(old.engine).rows(BOOK, RowFilter())
-    original, there = sums_of(old.engine), target(kind)
-    done = migrate(old.engine, there, old.clock, silent, silent)
-    assert done == {name: one.rows for name, one in original.items()}
+either_kind = pytest.mark.parametrize("there", KINDS, indirect=True)
+
+
+def moved(old: World, there: Engine, step: Callable[[int], None] = silent) -> dict[str, int]:
+    return migrate(old.engine, there, old.clock, silent, step)
+
+
+def ledger_of(world: World, engine: Engine) -> Ledger:
+    return Ledger(engine, DESTINATION, FEED, namespace="tests", now=world.clock)
+
+
+@either_kind
+def test_a_state_db_is_moved_to_either_kind_and_works_on_there(old: World, there: Engine) -> None:
+    before, original = LedgerQueries(old.engine).rows(BOOK, RowFilter()), sums_of(old.engine)
+    assert moved(old, there) == {name: one.rows for name, one in original.items()}
     assert but_leases(sums_of(there)) == but_leases(original)
     assert LedgerQueries(there).rows(BOOK, RowFilter()) == before
     assert examine(there).findings == ()
-    old.engine.dispose()
-    old.engine = there
-    old.ledger = Ledger(there, DESTINATION, FEED, namespace="tests", now=old.clock)
+    newest = old.known("é").entry_id
     with reading(there) as connection:
         token = connection.execute(select(func.max(LEASE.c.token))).scalar_one()
+    old.engine.dispose()
+    old.engine, old.ledger = there, ledger_of(old, there)
     old.lease = old.ledger.acquire_lease("the next run")
     assert old.lease.token > token
-    newest = old.known("é").entry_id
     old.stage([row("a"), row("fresh")])
     assert old.known("fresh").entry_id > newest + 1, "an id that was given at the original is not given again"
 
 
-def test_a_move_is_refused_while_a_run_holds_a_feed_and_keeps_runs_out(old: World, target: Callable[[str], Engine]) -> None:
-    there, ledger = target("sqlite"), Ledger(old.engine, DESTINATION, FEED, namespace="", now=old.clock)
+def test_a_move_is_refused_while_a_run_holds_a_feed_and_keeps_runs_out(old: World, there: Engine) -> None:
+    ledger = ledger_of(old, old.engine)
     with ledger.acquire_lease("a run"), pytest.raises(HeldByAnotherError, match="held by a run"):
-        migrate(old.engine, there, old.clock, silent, silent)
+        moved(old, there)
     assert is_empty(there)
 
     def try_to_run(_count: int) -> None:
         with pytest.raises(HeldByAnotherError, match=MOVER):
             ledger.acquire_lease("a run")
 
-    migrate(old.engine, there, old.clock, silent, try_to_run)
+    moved(old, there, try_to_run)
     ledger.acquire_lease("a run").release()
 
 
-def test_what_changes_in_the_original_meanwhile_leaves_no_copy(old: World, target: Callable[[str], Engine]) -> None:
-    there, asked = target("sqlite"), []
-
-    def change(_count: int) -> None:
-        if not asked:
-            asked.append(Ledger(old.engine, "new|1", FeedName("new"), namespace="", now=old.clock).acquire_lease("x"))
-
+def test_what_changes_in_the_original_meanwhile_leaves_no_copy(old: World, there: Engine) -> None:
+    new = Ledger(old.engine, "new|1", FeedName("new"), namespace="", now=old.clock)
     with pytest.raises(CopyDiffersError, match="scope"):
-        migrate(old.engine, there, old.clock, silent, change)
+        moved(old, there, lambda _count: new.begin_run("x", launched_by="x"))
     assert is_empty(there)
 
 
 @pytest.mark.parametrize("rows_done", [1, 20, 40])
-def test_a_move_that_is_interrupted_has_changed_nothing(old: World, target: Callable[[str], Engine], rows_done: int) -> None:
-    there, before, done = target("sqlite"), sums_of(old.engine), [0]
+def test_a_move_that_is_interrupted_has_changed_nothing(old: World, there: Engine, rows_done: int) -> None:
+    before, done = sums_of(old.engine), [0]
 
     def interrupt(count: int) -> None:
         done[0] += count
@@ -161,39 +156,35 @@ def test_a_move_that_is_interrupted_has_changed_nothing(old: World, target: Call
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        migrate(old.engine, there, old.clock, silent, interrupt)
+        moved(old, there, interrupt)
     assert is_empty(there)
     assert but_leases(sums_of(old.engine)) == but_leases(before)
-    Ledger(old.engine, DESTINATION, FEED, namespace="", now=old.clock).acquire_lease("a run").release()
-    migrate(old.engine, there, old.clock, silent, silent)
+    ledger_of(old, old.engine).acquire_lease("a run").release()
+    moved(old, there)
 
 
-def test_a_copy_that_reads_differently_is_not_kept(old: World, target: Callable[[str], Engine]) -> None:
-    there = target("sqlite")
+def test_a_copy_that_reads_differently_is_not_kept(old: World, there: Engine) -> None:
     spoil = "CREATE TRIGGER spoil AFTER INSERT ON ledger_entry BEGIN UPDATE ledger_entry SET attempts = 9 WHERE id = new.id; END"
     with writing(there) as connection:
         connection.execute(text(spoil))
     with pytest.raises(CopyDiffersError, match=r"ledger_entry \(5 rows, then 5\)"):
-        migrate(old.engine, there, old.clock, silent, silent)
+        moved(old, there)
     assert is_empty(there)
 
 
-def test_a_long_move_goes_on_saying_that_it_is_alive(old: World, target: Callable[[str], Engine]) -> None:
-    migrate(old.engine, target("sqlite"), old.clock, silent, lambda _count: old.clock.turn(seconds=30))
+def test_a_long_move_goes_on_saying_that_it_is_alive(old: World, there: Engine) -> None:
+    moved(old, there, lambda _count: old.clock.turn(seconds=30))
     with reading(old.engine) as connection:
         leases = connection.execute(select(LEASE.c.acquired_at, LEASE.c.heartbeat_at)).all()
-    assert len(leases) == 2
-    assert all(lease.heartbeat_at > lease.acquired_at for lease in leases)
+    assert [lease.heartbeat_at > lease.acquired_at for lease in leases] == [True, True]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@either_kind
 def test_an_export_is_its_owners_readable_by_other_tools_and_fills_either_kind(
-    world: World, target: Callable[[str], Engine], tmp_path: Path, kind: str
+    world: World, there: Engine, tmp_path: Path
 ) -> None:
     lived_in(world)
-    file = tmp_path / "state.gz"
-    expected: list[int] = []
-    written: list[int] = []
+    file, expected, written = tmp_path / "state.gz", list[int](), list[int]()
     done = export_to(world.engine, file, AT, expected.append, written.append)
     assert sum(expected) == sum(written) == sum(done.values())
     assert file.stat().st_mode & 0o077 == 0
@@ -202,13 +193,11 @@ def test_an_export_is_its_owners_readable_by_other_tools_and_fills_either_kind(
     assert (lines[0]["file"], lines[0]["at"]) == ("eventsync state", AT.isoformat())
     assert lines[-1] == {"end": "eventsync state", "rows": sum(isinstance(line, list) for line in lines)}
     assert [line["table"] for line in lines if isinstance(line, dict) and "table" in line] == [table.name for table in TABLES]
-    there = target(kind)
     assert import_from(there, file, silent) == done
     assert LedgerQueries(there).rows(BOOK, RowFilter()) == LedgerQueries(world.engine).rows(BOOK, RowFilter())
     assert sums_of(there) == sums_of(world.engine)
     assert examine(there).findings == ()
-    next_run = Ledger(there, DESTINATION, FEED, namespace="tests", now=world.clock).acquire_lease("no holder comes along")
-    next_run.release()
+    ledger_of(world, there).acquire_lease("no holder comes along").release()
 
 
 def test_every_table_is_carried_but_what_is_of_this_moment_or_made_anew() -> None:
@@ -239,17 +228,6 @@ def test_an_export_that_is_cut_short_leaves_no_file(world: World, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir() if "state.gz" in path.name] == []
 
 
-def test_nothing_is_put_into_a_state_db_that_has_something(old: World, target: Callable[[str], Engine], tmp_path: Path) -> None:
-    file, there = tmp_path / "state.gz", target("sqlite")
-    export_to(old.engine, file, AT, silent, silent)
-    import_from(there, file, silent)
-    before = sums_of(there)
-    for fill in (lambda: import_from(there, file, silent), lambda: migrate(old.engine, there, old.clock, silent, silent)):
-        with pytest.raises(ConfigError, match="not empty: there are rows in"):
-            fill()
-    assert sums_of(there) == before
-
-
 @pytest.fixture
 def exported(tmp_path: Path) -> bytes:
     """The bytes of an export."""
@@ -259,8 +237,8 @@ def exported(tmp_path: Path) -> bytes:
     return (tmp_path / "state.gz").read_bytes()
 
 
-def test_no_damage_goes_unnoticed(exported: bytes, target: Callable[[str], Engine], tmp_path: Path) -> None:
-    there, file = target("sqlite"), tmp_path / "broken.gz"
+def test_no_damage_goes_unnoticed(exported: bytes, there: Engine, tmp_path: Path) -> None:
+    file = tmp_path / "broken.gz"
     lines = gzip.decompress(exported).splitlines(keepends=True)
     entry = next(index for index, line in enumerate(lines) if line.startswith(b"[") and b'"delivered"' in line)
     header = json.loads(lines[0])
@@ -294,18 +272,16 @@ def test_no_damage_goes_unnoticed(exported: bytes, target: Callable[[str], Engin
         import_from(there, tmp_path / "nothing.gz", silent)
 
 
-def test_more_than_a_page_is_carried(world: World, target: Callable[[str], Engine]) -> None:
+def test_more_than_a_page_is_carried(world: World, there: Engine) -> None:
     world.stage([row(f"{number}") for number in range(2_300)])
     world.lease.release()
     counted: list[int] = []
-    assert migrate(world.engine, target("sqlite"), world.clock, counted.append, silent)["ledger_entry"] == 2_300
+    assert migrate(world.engine, there, world.clock, counted.append, silent)["ledger_entry"] == 2_300
     assert counted == [3 * 2_303]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_unique(
-    target: Callable[[str], Engine], tmp_path: Path, kind: str
-) -> None:
+@either_kind
+def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_unique(there: Engine, tmp_path: Path) -> None:
     world = World(f"sqlite:///{lay_out(tmp_path / 'state.db')}")
     long = RowKey(random.Random(1).randbytes(4_000).hex())  # of no use to an attacker
     world.stage([row("long"), row("short"), rejection(f"{long}r")])
@@ -315,10 +291,9 @@ def test_keys_longer_than_a_page_of_an_index_are_carried_found_again_and_stay_un
         connection.execute(update(ENTRY).where(ENTRY.c.row_key == "long").values(row_key=long, idempotency_key=key))
     export_to(world.engine, tmp_path / "state.gz", AT, silent, silent)
     world.engine.dispose()
-    there = target(kind)
     import_from(there, tmp_path / "state.gz", silent)
     assert examine(there).findings == ()
-    world.engine, world.ledger = there, Ledger(there, DESTINATION, FEED, namespace="tests", now=world.clock)
+    world.engine, world.ledger = there, ledger_of(world, there)
     world.lease = world.ledger.acquire_lease("test")
     report = world.stage([row(long, "Title of long", twin="long"), row("short"), rejection(f"{long}r"), row("new")])
     assert (report.account.unchanged, report.account.new) == (2, 1)

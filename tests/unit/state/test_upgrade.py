@@ -40,28 +40,14 @@ EXPORT = Path(__file__).parent / "exports" / "state-0002.gz"
 """Written by version 0.1, of a ledger in which something of everything had happened."""
 TOWN = "https://events.example#town"
 KEPT = {
-    "same": "delivered",
-    "edited": "delivered",
-    "to-publish": "delivered",
-    "cancelled": "delivered",
-    "drift-ignored": "delivered",
-    "vanished": "delivered",
-    "vanished-ignored": "delivered",
-    "past": "delivered",
-    "redrafted": "delivered",
-    "żółć Ω": "delivered",
-    "refused": "refused",
-    "refused-ignored": "refused",
-    "uncertain": "uncertain",
+    **dict.fromkeys(("same", "edited", "to-publish", "cancelled", "drift-ignored", "redrafted", "żółć Ω"), "delivered"),
+    **dict.fromkeys(("vanished", "vanished-ignored", "past", "reconciled", "original"), "delivered"),
+    **dict.fromkeys(("refused", "refused-ignored"), "refused"),
+    **dict.fromkeys(("uncertain", "unanswered"), "uncertain"),
+    **dict.fromkeys(("unanswered-of-late", "fresh", "fresh-2"), "pending"),
     "conflict": "conflict",
     "blocked": "blocked",
     "unconfirmed": "delivered_unconfirmed",
-    "unanswered": "uncertain",
-    "reconciled": "delivered",
-    "original": "delivered",
-    "unanswered-of-late": "pending",
-    "fresh": "pending",
-    "fresh-2": "pending",
 }
 
 
@@ -91,7 +77,7 @@ def fill(connection: Connection) -> None:
             }
             for row in rows
         ]
-        connection.execute(table.insert(), [{**value} for value in values])
+        connection.execute(table.insert(), values)
         if connection.dialect.name == "postgresql" and "id" in table.c and table.c.id.autoincrement is True:
             connection.execute(text(f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), (SELECT max(id) FROM {name}))"))
 

@@ -1,0 +1,205 @@
+"""Days, clocks, ranges and lists of days as people write them, and stamps as machines do."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.mappings.conftest import cases, check_case, outcome_of, step
+
+from mappings.reasons import Refusal
+from mappings.steps.formats import compile_format, read_format
+
+CLOCKS = cases("""
+{clock: any} | 00:00 ~ 12am => 00:00:00 | 7:05 => 07:05:00 | 9h05min => 09:05:00 | 12 pm ~ noon ~ Midi ~ meio-dia => 12:00:00
+{clock: any} | 14h30 ~ 14H30 ~ 14 h 30 => 14:30:00 | 18h ~ 18 h ~ godz. 18 => 18:00:00 | 20.15 uur => 20:15:00
+{clock: any} | 7pm ~ 7 PM ~ 7.00pm ~ 19 Uhr ~ um 19 Uhr ~ kl. 19 ~ klo 19 ~ a las 19:00 ~ at 7pm => 19:00:00
+{clock: any} | 19:30 ~ 19.30 ~ 7:30 p.m. ~ 19.30 Uhr ~ 19 Uhr 30 ~ kl 19.30 ~ \u00a019:30\u00a0 => 19:30:00
+{clock: any} | 19:30:15 => 19:30:15 | 19:30h ~ 19時30分 ~ 19시 30분 => 19:30:00 | às 21h ~ ore 21 => 21:00:00
+{clock: any} | 20:00 AM => ! an hour from 1 to 12 stands before AM and PM, not 20
+{clock: any} | 0:30 am => ! not 0 | 25:00 => ! hours go from 0 to 23 | 19:60 => ! minutes and seconds from 0 to 59
+{clock: any} | 24:00 ~ midnight => ! midnight is 00:00 of the day that begins | TBA => ! says no time: write it like
+{clock: any} | 19 ~ 1930 ~ 7 ~ 19:3 ~ evening ~ 19:00 - 20:00 ~ EMPTY ~ １９：００ ~ 19:00 (doors 18:30) => ! write it like
+{clock: any, day_end: next_day} | 24:00 ~ 24h ~ 24.00 Uhr ~ midnight ~ Mitternacht ~ meia-noite => 24:00:00
+{clock: am_pm} | 19:30 ~ 7:30pm => 19:30:00 | 7:30 ~ 12:00 ~ kl. 9 => ! AM or PM
+{time: "%I:%M %p"} | 12:30 AM => 00:30:00 | 12:30 pm => 12:30:00
+{time: "%I %p"} | 7 p.m. => 19:00:00
+{time: "%I%p"} | 7 pm => ! write it like
+{time: "%H:%M"} | noon ~ 7.00 => ! write it like
+{time: "%H:%M"} | 24:00 => ! midnight is 00:00 of the day that begins: write that, with its date
+{time: ["%H.%M", "%H:%M:%S"], day_end: next_day} | 24:00:00 => 24:00:00 | 24:30 ~ 24:00:01 => ! write it like
+{time: "%p %I시 %M분", locale: ko} | 오후 7시 30분 => 19:30:00
+{time: "%p %I시", locale: ko} | 오전 12시 => 00:00:00 | TBA => ! "오후 07시"
+{time: "%p%I:%M", locale: zh} | 下午7:30 => 19:30:00
+{time: "%p%I時%M分", locale: ja} | 午後7時30分 => 19:30:00
+{time: "%I:%M %p", locale: ko} | 7:30 PM => 19:30:00
+{clock_range: WHICH, day_end: next_day} | 7-9pm ~ kl. 19-21 ~ das 19h às 21h ~ de 19h a 21h => 19:00:00 to 21:00:00
+{clock_range: WHICH, day_end: next_day} | von 19 bis 21 Uhr => 19:00:00 to 21:00:00
+{clock_range: WHICH, day_end: next_day} | 11am-1pm => 11:00:00 to 13:00:00 | 12-2pm => 12:00:00 to 14:00:00
+{clock_range: WHICH, day_end: next_day} | 19:00-20:00 => 19:00:00 to 20:00:00 | 19h–20h30 => 19:00:00 to 20:30:00
+{clock_range: WHICH, day_end: next_day} | 22:00 - 02:00 => 22:00:00 to 02:00:00 | 10am - noon => 10:00:00 to 12:00:00
+{clock_range: WHICH, day_end: next_day} | 7 to 9.30 pm => 19:00:00 to 21:30:00 | 19:10 => 19:10:00 to nothing
+{clock_range: WHICH, day_end: next_day} | 7pm-midnight => 19:00:00 to 24:00:00 | 10〜17時 => 10:00:00 to 17:00:00
+{clock_range: WHICH, day_end: next_day} | 11-1pm ~ 8-midnight ~ 7pm-9 => ! does not say AM or PM
+{clock_range: WHICH, day_end: next_day} | 8-noon => ! one of the two does not say AM or PM: write it like 11am-1pm
+{clock_range: WHICH, day_end: next_day} | 7-9 ~ 19:00-20:00-21:00 ~ 19:00- ~ from 7 ~ TBA - 9pm => ! write it like
+""")
+STAMPS = cases("""
+{iso: moment} | 2026-07-01T18:00:00+01:00 ~ 2026-07-01 18:00:00+01 ~ 2026-07-01T18:00:00+0100 => 2026-07-01T18:00:00+01:00
+{iso: moment} | 2026-07-01 18:00 +01:00 ~ 20260701T180000+0100 ~ 2026-07-01T18+01 => 2026-07-01T18:00:00+01:00
+{iso: moment} | 2026-07-01T18:00:00.000000000+01:00 ~ 2026-07-01T18:00:00,0+01:00 => 2026-07-01T18:00:00+01:00
+{iso: moment} | 2026-07-01T17:00:00Z ~ 2026-07-01t17:00:00z ~ 2026-07-01T17:00 UTC => 2026-07-01T17:00:00+00:00
+{iso: moment} | 2026-07-01T12:00:00−05:00 => 2026-07-01T12:00:00-05:00 | 2026-07-01T18:00:00 => ! it has no offset
+{iso: moment} | 2026-07-01T18:00:00+24:00 ~ 2026-07-01T18:00:00+99:00 => ! write it like
+{iso: moment} | 0026-07-01T18:00:00Z => ! from 1900 to 9999 | 2026-07-01T18.5Z => ! behind seconds only
+{iso: moment} | 2026-07-01T18:00:60Z => ! hours go from 0 to 23 | 2026-02-29T18:00:00Z => ! there is no day 29 in month 2 of 2026
+{iso: moment} | 2026-07-01T24:00:00Z => ! midnight is 00:00 of the day that begins
+{iso: moment, day_end: next_day} | 2026-12-31T24:00:00Z => 2027-01-01T00:00:00+00:00
+{iso: wall} | 2026-07-01T18:00:00Z => ! it carries an offset
+{iso: wall, day_end: next_day} | 9999-12-31T24:00 => ! 9999
+{iso: time} | 19 => 19:00:00 | 7pm => ! write it like
+{iso: time, day_end: next_day} | 24:00 => 24:00:00
+{iso: date} | 2026-07-01T18:00:00 => ! write it like | TBC => ! says no date: write it like
+{iso: date} | 2026-W53-1 => ! a day of a week is not agreed here | 2026-182 => ! a day of the year is not agreed here
+{iso: date, forms: [week, ordinal]} | 2026W535 => 2027-01-01 | 2024-366 => 2024-12-31 | 9999-365 => 9999-12-31
+{iso: date, forms: [week, ordinal]} | 2027-W53-1 ~ 2026-366 ~ 2026000 ~ 9999-W53-1 => ! has no such day
+{epoch: s} | 1782928800000 => ! so many seconds after 1970 are no date from 1973 to 9999: write it like 1782928800
+{epoch: s} | -1 => ! are no date from 1973 | 1.78E+09 => ! write it like
+{epoch: ms} | 1782928800 => ! so many milliseconds after 1970 | 99999999999999999999 => ! write it like
+{serial: 1900} | 1 => 1900-01-01T00:00:00 | 59 => 1900-02-28T00:00:00 | 61 => 1900-03-01T00:00:00
+{serial: 1900} | 46204,770833333 => 2026-07-01T18:30:00 | 46204.999999 => 2026-07-02T00:00:00 | 2958465 => 9999-12-31T00:00:00
+{serial: 1900} | 60.5 => ! 29 February 1900, which never was | 0.5 => ! a part of a day is a time | 2026-07-01 => ! write it like
+{serial: 1900} | 2958466 ~ 99999999999999999999 => ! a day up to 9999-12-31
+{serial: 1904} | 0 => 1904-01-01T00:00:00 | 44742.5 => 2026-07-01T12:00:00 | -1 => ! days are counted from 0
+{serial: time} | 1 ~ -0.5 => ! a part of one day
+""")
+DAYS = cases("""
+{date: "%Y-%m-%d"} | \u00a02026-07-01\u00a0 => 2026-07-01 | 2026-W53-1 => ! write it like | 1899-12-31 => ! from 1900
+{date: "%d.%m.%y"} | 1.7.26 => 2026-07-01 | 1.7.69 => 1969-07-01
+{date: "%Y-%j"} | 2024-366 => 2024-12-31 | 2025-366 => ! not_a_date
+{date: "%d/%m/%Y"} | 29/02/2024 => 2024-02-29
+{date: "%d/%m/%Y"} | 01/07/0026 ~ 01/05/2026 extra ~ 0１/05/2026 ~ 13/13/2026 => ! not_a_date
+{date: "%d %B %Y"} | 1 July 0026 => ! not_a_date
+{date: "%d %B %Y", locale: pl} | 3 maja 2026 ~ 3 MAJ 2026 => 2026-05-03
+{date: "%d. %b %Y", locale: de} | 3. Okt. 2026 ~ 3. Okt 2026 => 2026-10-03
+{date: "%A, %d de %B de %Y", locale: pt} | sexta-feira, 1 de maio de 2026 => 2026-05-01
+{date: "%d de %B de %Y", locale: pt} | TBA => ! "31 de março de 2026"
+{date: "%a %d %b %Y", locale: de} | TBA => ! "Di. 31 März 2026"
+{date: "%d %B %Y", locale: fr} | 1 aou\u0302t 2026 => ! not_a_date | 1 août 2026 => 2026-08-01
+{date: "%d %B %Y", locale: tr} | 5 KASIM 2026 ~ 5 kasım 2026 => 2026-11-05 | 5 EKİM 2026 => 2026-10-05
+{datetime: "%Y-%m-%dT%H:%M%z"} | TBA => ! "2026-03-31T19:30+01:00"
+{date: "%d %B", year: 2026-09-01} | 1 September => 2026-09-01 | 31 August => 2027-08-31
+{date: "%d %B", year: 2026-09-01} | 29 February => ! there is no day 29 in month 2 of 2027
+{date: ["%d.%m.%Y", "%d.%m."], year: 2026-09-01} | 5.2. => 2027-02-05 | 5.2.2026 => 2026-02-05
+{date: "%d %B", year: 2027-09-01} | 29 February => 2028-02-29
+{date: "%a %d %b", year: 2026-09-01} | Sat 5 Feb => ! 2027-02-05 is a Friday, and the text says Saturday
+{date: "%d %B", year: 2026} | 29 February => ! there is no day 29 in month 2 of 2026
+{date: "%d %B", year: 26} | 1 May => ! says no year
+{date: "%d %B", year: next} | 1 May => ! says no year
+{date: "%d %B", year: 2026-13-01} | 1 May => ! says no year
+{date: "%d %B", year: 0026} | 1 May => ! says no year
+{date_range: WHICH, formats: "%d %b %Y"} | 28 Dec 2026 – 2 Jan 2027 => 2026-12-28 to 2027-01-02
+{date_range: WHICH, formats: "%d %b %Y"} | 28 Dec - 2 Jan 2027 => ! before it begins on 2027-12-28: write both years
+{date_range: WHICH, formats: "%d.%m.%Y", locale: de} | 12.-14.06.2026 => 2026-06-12 to 2026-06-14
+{date_range: WHICH, formats: "%d.%m.%Y", locale: de} | 12.06. bis 14.07.2026 => 2026-06-12 to 2026-07-14
+{date_range: WHICH, formats: "%d. %B %Y", locale: de} | vom 3. bis 5. März 2026 => 2026-03-03 to 2026-03-05
+{date_range: WHICH, formats: "%d de %B de %Y", locale: pt} | de 3 a 5 de maio de 2026 => 2026-05-03 to 2026-05-05
+{date_range: WHICH, formats: "%d de %B de %Y", locale: es} | del 28 de abril al 2 de mayo de 2026 => 2026-04-28 to 2026-05-02
+{date_range: WHICH, formats: "%Y年%m月%d日", locale: ja} | 2026年5月3日～5日 => 2026-05-03 to 2026-05-05
+{date_range: WHICH, formats: "%d %B", year: 2026-09-01} | 28 December - 2 January => 2026-12-28 to 2027-01-02
+{date_range: WHICH, formats: "%d%m%Y"} | 11-12052026 => ! it can be read as more than one range
+{date_range: WHICH, formats: "%d %B %Y"} | Ongoing => ! says no date: write it like | Permanent => ! with on_error or a skip rule
+{date_range: WHICH, formats: "%d %B %Y"} | May 2026 ~ 3 May - 5 May ~ 31-32 May 2026 ~ 3 or 5 May 2026 => ! write it like
+{date_range: WHICH, formats: "%d %B %Y"} | 3-5-7 May 2026 => ! write it like | 30-31 April 2026 => ! there is no day 31 in month 4
+{dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026, 10/5/2026;17/5/2026; => 2026-05-03 · 2026-05-10 · 2026-05-17 | EMPTY ~ ; => nothing
+{dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026; ?; 17/5/2026 => ! item 2 of 3, "?", is no date
+{dates: ["%Y-%m-%d", "%d/%m/%Y"]} | 3/5/2026; 31/4/2026 => ! "31/4/2026": there is no day 31
+{dates: "%d %B %Y", by: [",", " and "]} | 30 April, 3 May 2026 => 2026-04-30 · 2026-05-03 | 3 May 2026, 5 => ! item 2 of 2
+{dates: "%B %d, %Y"} | May 3, 2026 => ! has "," within a day
+{dates: "%B %d, %Y", by: ";"} | May 3, 2026; May 5, 2026 => 2026-05-03 · 2026-05-05
+""")
+
+
+@pytest.mark.parametrize(("written", "cell", "becomes"), [*CLOCKS, *STAMPS, *DAYS])
+def test_a_time_is_read_as_agreed_or_refused_with_what_would_be_accepted(written: str, cell: str, becomes: str) -> None:
+    check_case(written, cell, becomes)
+    hint = outcome_of(written, cell)
+    assert "%" not in hint or hint.startswith("mistake: ")
+    for shown in re.findall(r'write it like "([^"]+)"$', hint):
+        assert not outcome_of(written, shown).startswith("refused: ")
+
+
+def test_no_blanks_and_no_length_make_reading_days_slow() -> None:
+    assert "write it like" in outcome_of('{date_range: start, formats: "%d %B %Y"}', "3 - 5 May 2026" + " " * 300 + "x")
+    assert "at most 1000 days" in outcome_of('{dates: "%d/%m/%Y"}', "3/5/2026;" * 1001)
+
+
+@given(st.times(), st.sampled_from(["%H:%M", "%H.%M", "%I:%M %p", "%I.%M%p", "%Hh%M", "%H Uhr %M", "kl. %H.%M"]))
+def test_what_is_written_in_a_listed_way_is_read_back(clock: time, spelling: str) -> None:
+    assert step("clock")(clock.strftime(spelling)) == clock.replace(second=0, microsecond=0)
+
+
+OFFSETS = st.integers(-15 * 60, 15 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+MOMENTS = st.datetimes(datetime(1900, 1, 1), datetime(9999, 12, 30), timezones=OFFSETS)  # noqa: DTZ001 - hypothesis adds them
+
+
+@given(MOMENTS, st.sampled_from(["T", " "]), st.sampled_from(["auto", "seconds", "milliseconds", "microseconds"]))
+def test_what_python_writes_in_iso_8601_is_read_back(moment: datetime, between: str, precision: str) -> None:
+    text = moment.isoformat(between, precision)
+    for spelling in (text, text.replace("+00:00", "Z")):
+        assert step("{iso: moment}")(spelling) == datetime.fromisoformat(text)
+
+
+@given(st.text(max_size=30) | st.from_regex(r"\A[0-9TWZ:. +-]{1,30}\Z"), st.sampled_from(["moment", "wall", "date", "time"]))
+def test_any_text_is_an_iso_stamp_or_refused(text: str, kind: Any) -> None:
+    with suppress(Refusal):
+        assert step(f"{{iso: {kind}, forms: [week, ordinal], day_end: next_day}}")(text) is not None
+
+
+@given(st.integers(10**8, 253_402_300_799))
+def test_an_epoch_is_the_moment_so_long_after_1970(seconds: int) -> None:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    assert step("{epoch: s}")(f"{seconds}.0") == step("{epoch: ms}")(str(seconds * 1000)) == moment
+
+
+@given(st.times())
+def test_a_part_of_a_day_is_the_time_that_was_typed(clock: time) -> None:
+    typed = clock.replace(microsecond=0)
+    part = (typed.hour * 3600 + typed.minute * 60 + typed.second) / 86_400
+    assert step("{serial: time}")(f"{part:.15f}") == typed
+    assert step("{serial: 1900}")(f"{46204 + part:.10f}").time() == typed
+
+
+FORMATS = st.sampled_from(
+    [
+        *("%Y-%m-%d %H:%M:%S", "%d/%m/%y %H.%M", "%d %B %Y, %I:%M %p", "%a %d %b %Y %H:%M", "%Y%m%d%H%M%S", "%j.%Y %H:%M"),
+        "%m/%d/%Y %H:%M%z",
+    ]
+)
+
+
+@given(FORMATS, st.datetimes(datetime(1970, 1, 1), datetime(2068, 12, 31)))  # noqa: DTZ001 - wall times
+def test_what_python_writes_in_a_format_is_read_as_python_reads_it(spelling: str, moment: datetime) -> None:
+    text = moment.strftime(spelling.replace("%z", "+05:30"))
+    assert read_format(compile_format(spelling), text) == datetime.strptime(text, spelling)  # noqa: DTZ007 - as above
+
+
+@given(st.text(max_size=20), FORMATS)
+def test_no_text_is_read_that_python_would_not_read(text: str, spelling: str) -> None:
+    found = read_format(compile_format(spelling), text)
+    assert found is None or found == datetime.strptime(text, spelling)  # noqa: DTZ007 - as above
+
+
+@given(st.dates(date(1990, 1, 1), date(2060, 1, 1)), st.integers(0, 27), st.sampled_from(["%d %B %Y", "%d.%m.%Y", "%B %d, %Y"]))
+def test_a_range_is_read_back_however_much_its_neighbour_shares(first: date, days: int, spelling: str) -> None:
+    last = first + timedelta(days=days)
+    texts = [f"{first.strftime(spelling)} - {last.strftime(spelling)}"]
+    if spelling == "%d %B %Y" and (first.year, first.month) == (last.year, last.month):
+        texts.append(f"{first.day}-{last.strftime(spelling)}")
+    for text in texts:
+        assert outcome_of(f'{{date_range: WHICH, formats: "{spelling}"}}', text) == f"{first} to {last}"

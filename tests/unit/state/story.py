@@ -1,0 +1,157 @@
+"""Stories of a feed in one line: what its source says, what the service answers, what people do, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, event, put, resolve
+from unit.state.world import START, World, answer, rejection, row, skipped
+
+from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.outcome import Cover, RowOutcome
+from mappings.row_key import RowKey
+from state.ledger.accounts import DEFAULT_POLICY, ReadKind, StagePolicy, StageReport
+from state.ledger.choices import Instruction, Option
+from state.ledger.entries import is_of_change
+from state.ledger.standing import RowRecord
+from state.queries import LedgerQueries, RowFilter
+
+VERDICTS: dict[str, list[Verdict]] = {
+    "sent": [],
+    "refused": [Refusal(answer(400))],
+    "blocked": [Blocked(answer(403))],
+    "blocked unanswered": [Blocked(answer(403), is_unanswered=True)],
+    "uncertain": [Uncertain(answer(503))],
+    "conflict": [Conflict(answer(409))],
+    "unconfirmed": [Unconfirmed(answer(409))],
+    "delivered as 2000": [Receipt(2_000, answer(201))],
+}
+WAYS = {
+    "drafting": StagePolicy(on_change="create_draft_again"),
+    "ignoring": StagePolicy(on_change="ignore", on_vanish="ignore"),
+    "drafts": StagePolicy(drafts_only=True),
+    "copies": StagePolicy(holds_copies=False),
+    "chosen": StagePolicy(kind=ReadKind.CHOSEN),
+    "onward": StagePolicy(kind=ReadKind.INCREMENTAL),
+    "accepting": StagePolicy(accepted=("new",)),
+    **dict.fromkeys(("part", "braked", "nothing"), DEFAULT_POLICY),
+}
+"""How a read differs from the usual one."""
+EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting")
+
+
+def outcome(word: str) -> RowOutcome:
+    """Return what a row came to: `a`, `a:title`, `a:title/status`, `a~looks`, `a@over`, `a@to-come`, `a*` with an image,
+    `a>` outside the window; `!a` rejected, `-a` left out, `?a` left out by a rule, `#a` cancelled.
+    """
+    kind, key = word[0], word[1:]
+    if kind in "!-?#":
+        left_out = skipped(key)
+        others = {"!": rejection(key), "-": left_out, "?": replace(left_out, rule=2)}
+        return others.get(kind, replace(CANCELLED, row_key=RowKey(key)))
+    key, _, when = word.partition("@")
+    if when:
+        return event(key, OVER if when == "over" else TO_COME)
+    key, _, twin = key.partition("~")
+    key, _, said = key.partition(":")
+    title, _, status = said.partition("/")
+    cover = Cover("https://img.example/b.jpg", "omit") if key.endswith("*") else None
+    mapped = row(key.rstrip("*>"), title or None, status=status or "published", twin=twin or None, cover=cover)
+    return replace(mapped, outside="already over") if key.endswith(">") else mapped
+
+
+def play(world: World, story: str) -> StageReport:
+    """Let the steps of a story happen, and return the report of the last read.
+
+    A step is an answer to the oldest row that is owed (the others arrive), a decision (`--ignore a`), `claimed`, `crash`,
+    `100 days`, `a is removed`, or a read: the rows of each chunk, after the words of `WAYS` for it.
+    """
+    report = None
+    for step in map(str.strip, story.split("|")):
+        words = step.split()
+        if step in VERDICTS:
+            world.publish(*VERDICTS[step])
+        elif step == "claimed":
+            world.outbox().settle_and_claim([], 1)
+        elif step == "crash":
+            world.crash()
+        elif step.endswith(" days"):
+            world.clock.turn(days=int(words[0]))
+        elif step.endswith(" is removed"):
+            put(world, words[0], removed_at=START)
+        elif step.startswith("--"):
+            resolve(world, words[1], Instruction(Option(words[0])))
+        else:
+            report = _read(world, step)
+    assert report is not None
+    return report
+
+
+def _read(world: World, step: str) -> StageReport:
+    ways = [word for word in step.split() if word in WAYS]
+    changes = {name: value for way in ways for name, value in asdict(WAYS[way]).items() if value != getattr(DEFAULT_POLICY, name)}
+    chunks = [[outcome(word) for word in chunk.split() if word not in WAYS] for chunk in step.split(" / ")]
+    is_whole = not {"part", "chosen", "onward"}.intersection(ways)
+    brakes = ["new"] if "braked" in ways else []
+    return world.stage(*chunks, is_whole=is_whole, brakes=brakes, policy=replace(DEFAULT_POLICY, **changes))
+
+
+def told(report: StageReport) -> str:
+    """Return the numbers of a report that are not zero."""
+    numbers = {name: count for name, count in asdict(report.account).items() if name != "read"}
+    numbers |= {name: getattr(report, name) for name in EXTRAS}
+    return ", ".join(f"{name} {count}" for name, count in numbers.items() if count)
+
+
+def _wish(body: bytes, key: str) -> str:
+    """Return what a payload asks for, as far as it is not what `key` alone stands for."""
+    said = json.loads(body)
+    title = said["title"].removeprefix("Title of ")
+    return " ".join([said["status"]] * (said["status"] != "published") + [title] * (title != key))
+
+
+def stands(entry: RowRecord) -> str:
+    """Return what the ledger says of a row."""
+    revision = "anew" if is_of_change(entry.revision) else f"key {entry.revision}" if entry.revision else ""
+    drift = f"but {entry.drift_kind}" if entry.drift_kind else ""
+    drift += f" {_wish(entry.drift_body, entry.row_key)}" if entry.drift_body else ""
+    gone = f"gone {entry.vanished_by}" if entry.vanished_at else "over" if entry.past_at else ""
+    earlier = f"+{len(entry.earlier_event_ids)}" if entry.earlier_event_ids else ""
+    decided = f"{'removed ' if entry.removed_at else ''}{entry.decision or ''}"
+    usual = 1000 + entry.entry_id if entry.state == "delivered" else None
+    event_id = "" if entry.event_id == usual else f"as {entry.event_id}"
+    like = f"like {entry.candidate}" if entry.candidate else ""
+    words = (
+        entry.row_key,
+        entry.state,
+        event_id,
+        _wish(entry.body, entry.row_key),
+        revision,
+        earlier,
+        drift,
+        gone,
+        like,
+        decided,
+    )
+    return " ".join(" ".join(words).split())
+
+
+def picture(world: World) -> str:
+    """Return what the ledger says of every row."""
+    return ", ".join(map(stands, LedgerQueries(world.engine).every_row(BOOK, RowFilter())))
+
+
+def stories(text: str, names: tuple[str, ...] = ("story", "numbers", "ledger")) -> pytest.MarkDecorator:
+    """Parametrise a test with stories: under each sentence lines of `story => numbers of its last read => the ledger then`."""
+    cases: list[tuple[str, ...]] = []
+    ids: list[str] = []
+    sentence = ""
+    for line in filter(str.strip, text.splitlines()):
+        if line[0] != " ":
+            sentence = line
+            continue
+        cases.append(tuple(part.strip() for part in line.split("=>")))
+        ids.append(sentence)
+    return pytest.mark.parametrize(names, cases, ids=ids)

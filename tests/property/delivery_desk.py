@@ -217,7 +217,8 @@ class Worker:
         )
 
     def _publish(self, run_id: str, ledger: Ledger, lease: Lease, options: RunOptions) -> None:
-        outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, key_memory_s=KEY_MEMORY_S)
+        keys = [RowKey(key) for key in options.keys] or None
+        outbox = open_outbox(ledger.fence(run_id, lease.token), limit=options.limit, keys=keys, key_memory_s=KEY_MEMORY_S)
         drain = Drain(outbox, IN_FLIGHT, GRACE_S, lambda _rows: None)
         self._publish_in_virtual_time(drain)
         account = outbox.account()

@@ -266,7 +266,7 @@ class DeliveryMachine(RuleBasedStateMachine):
             if row.is_denied and row.state in OWED:
                 self.person.decide(row.row_key, Instruction(Option.RESEND), Death())
 
-    def _assert_it_arrived(self, row: RowRecord, title: str) -> None:  # noqa: C901  # one arm per case
+    def _assert_it_arrived(self, row: RowRecord, title: str) -> None:  # one arm per case
         match row.state:
             case EntryState.DELIVERED if self.person.named.get(row.row_key) == row.event_id:
                 self._assert_it_can_be_corrected(row)

@@ -236,8 +236,12 @@ def test_no_damage_goes_unnoticed(exported: bytes, there: Engine, tmp_path: Path
     file = tmp_path / "broken.gz"
     lines = gzip.decompress(exported).splitlines(keepends=True)
     entry = next(index for index, line in enumerate(lines) if line.startswith(b"[") and b'"delivered"' in line)
+    media = next(index for index, line in enumerate(lines) if b'"table":"media"' in line)
     header = json.loads(lines[0])
     broken = {
+        "a table of another name": [*lines[:media], lines[media].replace(b'"media"', b'"medium"'), *lines[media + 1 :]],
+        "a column less": [*lines[:media], lines[media].replace(b',"media_id"', b""), *lines[media + 1 :]],
+        "no base64": [*lines[: media + 1], lines[media + 1].replace(b'"AP8="', b'"?"'), *lines[media + 2 :]],
         "cut short": lines[:-1],
         "cut in a line": [*lines[:-1], lines[-1][:-1]],
         "cut in a table": lines[: entry + 1],

@@ -16,6 +16,7 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +321,20 @@ XLSX = {
         rejected=1,
     ),
 }
+NONSENSE: Mapping[bytes, int] = {
+    b'<row r="99999999999999999999"><c r="A99999999999999999999"><v>1</v></c></row>': 2,
+    b'<row r="x"><c r="?!"><v>1</v></c></row>': 2,
+    b'<row r="3"><c r="A3" t="s"><v>' + b"9" * 5000 + b"</v></c></row>": 2,
+    b'<row r="3"><c r="A3" s="99"><v>1e999</v></c></row>': 2,
+    b'<row r="3"><c r="ZZZZ3"><v>1</v></c></row>': 1,
+    b'<row r="3"><c r="A3" t="unheard-of"><v>1</v></c></row>': 2,
+    b'</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells><sheetData>': 1,
+    b'<row r="50000"><c r="XFD50000" t="inlineStr"><is><t>far</t></is></c></row>': 49_999,
+}
+"""What may stand below the rows of a sheet, and how many rows there are then."""
+for number, (row, count) in enumerate(NONSENSE.items()):
+    put = partial(changed, part=SHEET, new=row)
+    XLSX[f"nonsense {number}"] = Attack("xlsx", put, rows=count, rejected=b"XFD50000" in row, most=16, spec=SPREAD)
 ATTACKS = {
     f"{what}: {name}": attack
     for what, attacks in {"packed": PACKED, "json": JSON, "xml": XML, "ics": ICS, "csv": CSV, "xlsx": XLSX}.items()

@@ -112,7 +112,7 @@ def said(outcome: RowOutcome, *fields: str) -> str:
     match outcome:
         case MappedRow():
             event = event_of(outcome)
-            return " | ".join(as_text(event.get(name, "")) for name in fields) or "event"
+            return " | ".join(as_text(event.get(name, "")) for name in fields) if fields else "event"
         case Skipped():
             return outcome.because
     return "; ".join(" ".join(reason).strip() for reason in reasons_of(outcome))

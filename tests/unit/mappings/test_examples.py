@@ -1,4 +1,4 @@
-"""Examples in a mapping file, and mistakes in its row rules."""
+"""Examples in a mapping file: what each says must become of its rows, and what did."""
 
 from __future__ import annotations
 
@@ -40,47 +40,6 @@ def test_an_example_says_what_was_expected_and_what_came(example: str, told: tup
     found = tuple(map(str, run_examples(mapping)))
     assert len(found) == len(told)
     assert all(one.startswith(start) for one, start in zip(found, told, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("rules", "told"),
-    [
-        ("- [skip]", "5:5: a rule is needed here, one of skip, keep, cancelled"),
-        ("- skip", "5:5: a rule is needed here, one of skip, keep, cancelled"),
-        ("- skip: [a]", "5:11: a condition is needed here, one of column, value, all, any, not"),
-        ("- recurr: {from: x}", '5:5: unknown rule "recurr", did you mean "recur"?'),
-        ('- recur: {from: "2026-05-01", weekdays: MO}', "5:12: a recurrence needs an end, write until, horizon or both"),
-        ("- recur: {from: {from: DAY}, horizon: 9d}", '5:19: a date is needed here, not a text, do: [{date: "%Y-%m-%d"}]'),
-        ('- recur: {from: "2026-05-01", nth: 1, horizon: 9d}', "nth counts weekdays, and none are given"),
-        (
-            '- recur: {from: "2026-05-01", rrule: {from: R}, weekdays: MO, horizon: 9d}',
-            "5:12: rrule and weekdays say the same thing twice, write one of them",
-        ),
-        ("- recur: {until: '2026-05-01'}", "5:12: a recurrence begins on a day, or names all of its days, write from, or days"),
-        ("- recur: {days: {from: DAY}, until: '2026-05-01'}", "5:12: days are all there are: until, weekdays, rrule and extra"),
-        ("- recur: {days: {from: DAY}}", '5:19: a date is needed here, not a text, do: [{date: "%Y-%m-%d"}]'),
-        ("- explode: {columns: A}", '5:14: the items are separated by something, or they are JSON, write by: ";" or json: true'),
-        ("- explode: {columns: A, by: ';', key: B}", "the key names a column that is not exploded, there are A"),
-        ("- explode: {columns: [A, B], json: true}", "one column can hold a JSON array"),
-        (
-            '- recur: {from: "2026-05-01", horizon: 9d}\n  - explode: {columns: A, by: ";"}',
-            "6:5: explode comes before recur, each item may have days of its own",
-        ),
-        ("- window: {}\n  - window: {}", '6:5: the rule "window" stands twice, one of them is enough'),
-        ("- group: {collect: offers}\n  - duplicates: {keep: first}", "6:5: group and duplicates do not go together"),
-        ("- group: {collect: oferrs}", '5:22: the event has no field "oferrs", the fields of the event are channelId, title'),
-        ("- duplicates: {keep: newest}", "`by` and `keep: newest` belong together, write both, or neither"),
-        (
-            "- duplicates: {keep: newest, by: UPDATED}",
-            "5:36: a date, a moment or a number is needed, to decide which row is newest, name the column, and read it",
-        ),
-        ("- assert: {column: A, is: present}", '5:5: the key "message" is missing'),
-        ("- skip: {value: $day, before: '2026-05-01'}\n    because: x", '5:19: unknown name "$day"'),
-        ("- assert: {column: A, is: present}\n    message: x\n    severity: ignore", '7:15: "ignore" is not among the choices'),
-    ],
-)
-def test_a_mistake_in_a_rule_is_told_at_its_place(rules: str, told: str, build: Build) -> None:
-    assert told in mistakes(build, top=f"rows:\n  {rules}\n")
 
 
 def test_a_named_value_may_not_hide_what_tells_events_apart(build: Build) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
-from typing import Any, assert_never
+from typing import Any
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
@@ -127,8 +127,6 @@ def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancell
             return cancel
         case spec.Assert():
             return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
-        case _:
-            assert_never(rule)
 
 
 def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Literal
 
 import pytest
-from postgres import Postgres
-from unit.state.cut_line import CutLine
+from sqlalchemy import Connection, event
 from unit.state.world import DESTINATION, FEED, World, answer, body_of, receipt, row
 
 from mappings.delivery import Blocked, Conflict, Postponed, Receipt, Refusal, Superseded, Uncertain, Unconfirmed, Verdict
@@ -238,19 +233,9 @@ def test_rows_are_read_in_pages_and_by_filter(world: World) -> None:
     assert [entry.row_key for entry in (*first, *rest)] == ["a", "b", "c"]
 
 
-@pytest.fixture
-def line(postgres: Postgres) -> Iterator[CutLine]:
-    with tempfile.TemporaryDirectory(prefix="line") as folder:  # a socket's path must be short
-        cut_line = CutLine(Path(folder), postgres.fresh_url())
-        yield cut_line
-        cut_line.close()
-
-
-@pytest.mark.parametrize("cut_at", ["before", "after"])
-def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_twice(
-    line: CutLine, cut_at: Literal["before", "after"]
-) -> None:
-    world = World(line.url)
+@pytest.mark.parametrize("state_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("is_done", [False, True], ids=["before the server has heard", "before we have heard"])
+def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_twice(world: World, is_done: bool) -> None:
     world.stage([row(key) for key in "abcdef"])
     outbox = world.outbox(limit=5)
     intents = outbox.settle_and_claim([], 4)
@@ -260,10 +245,21 @@ def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_tw
         Settled(intents[2], Postponed(answer(429, ""), TransientError("later"), attempts=0)),
         Settled(intents[3], Superseded(answer(409, ""))),
     ]
-    line.cut_at = cut_at
+    commits = [1]
+
+    @event.listens_for(world.engine, "commit")
+    def _break(connection: Connection) -> None:
+        if commits:
+            commits.clear()
+            line = connection.connection.dbapi_connection
+            assert line is not None
+            if is_done:
+                line.commit()
+            line.close()
+
     with pytest.raises(StateBusyError, match="cannot be reached"):
         outbox.settle_and_claim(settled, 1)
-    assert world.known("a").state == ("delivered" if cut_at == "after" else "pending")
+    assert world.known("a").state == ("delivered" if is_done else "pending")
     (claimed,) = outbox.settle_and_claim(settled, 1)
     assert claimed.row_key == "e", "the limit counts what was claimed, not what was asked for"
     assert world.states() == dict(
@@ -273,4 +269,3 @@ def test_a_connection_that_breaks_in_a_commit_costs_no_answer_and_counts_none_tw
     assert world.known("e").attempts >= 1
     account = outbox.account()
     assert (account.delivered, account.uncertain, account.conflict, account.pending) == (1, 1, 1, 3)
-    world.engine.dispose()

@@ -218,8 +218,6 @@ def test_where_a_row_stands_and_when_the_run_began_can_be_values(build: Build, p
 
 
 IMAGES = "coverImage: {image: [{from: BIG, do: [url]}, {from: SMALL, do: [{split: ' '}]}], on_error: draft}"
-
-
 PICTURES = cases("""
 ex.org/big.jpg | ex.org/small.jpg => https://ex.org/big.jpg
 see below | none ex.org/small.jpg => https://ex.org/small.jpg | EMPTY => no cover, draft

@@ -55,8 +55,6 @@ endAt:
     clock: {from: TO, do: [{clock: any, day_end: next_day}]}
     zone: Europe/Lisbon
 """
-
-
 ENDINGS = cases("""
 next_day | 07-01 22:00 07-01 02:00 => 2026-07-02T02:00 | 07-01 20:00 07-01 22:00 => 2026-07-01T22:00
 next_day | 07-01 20:00 07-01 20:00 => 2026-07-01T20:00 | 07-01 20:00 07-01 24:00 => 2026-07-02T00:00

@@ -11,22 +11,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from operator import itemgetter
-from typing import Any, assert_never
+from typing import Any
 
 from mappings.compiler.base import CompiledValue, Compiler, Flow, Holds, RowState, Watch, nothing, read_cell, unknown_name
 from mappings.compiler.expand import (
     Expand,
     FirstDay,
-    ReadKey,
     RunDays,
     as_one_row,
     compile_explosion,
     compile_first_day,
-    compile_key,
     compile_recurrence,
     is_of_item,
 )
-from mappings.compiler.payload import Payload, Validator
+from mappings.compiler.payload import Payload, ReadKey, Validator, compile_key
 from mappings.compiler.rows import CompiledWindow, JoinedRows, MapGroups, compile_choice, compile_grouping
 from mappings.compiler.values import VALUE_COMPILERS, column_of, compile_condition
 from mappings.errors import ConfigError
@@ -129,8 +127,6 @@ def _compile_rule(compiler: Compiler, rule: spec.Skip | spec.Keep | spec.Cancell
             return cancel
         case spec.Assert():
             return _demand(compiler.condition(rule.asserted, (*loc, "assert")), rule)
-        case _:
-            assert_never(rule)
 
 
 def _demand(holds: Holds, rule: spec.Assert) -> LeaveOut:

@@ -51,7 +51,18 @@ def diff(
         (status,) = session.queries.status(destination=session.scope.destination, feed=name)
         as_of = _as_of(status.last_read)
         if row is not None:
-            return _show_one(output, session, row, as_of)
+            found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
+            if not found:
+                raise session.unknown([row])
+            (record,) = found
+            fields = payload_diff(record.shown, record.drift_body or record.shown)
+            document = DifferingWhole(**_document(record), fields=fields)
+            output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
+            event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
+            output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
+            lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
+            output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
+            return 0
         records = _differing(session)
         most = limit or _SHOWN
         documents = [_document(record) for record in islice(records, most)]
@@ -130,21 +141,6 @@ if IS_WORKING:
         DriftKind.RETURNED: "removed by hand, back in the source",
     }
     _WAITING = tuple(RowFilter(waiting=kind) for kind in (Waiting.DRIFT, Waiting.VANISHED, Waiting.EARLIER))
-
-
-def _show_one(output: Output, session: FeedSession, row: str, as_of: AsOf | None) -> int:
-    found = session.queries.rows(session.scope, RowFilter(row_key=typed_key(row)))
-    if not found:
-        raise session.unknown([row])
-    (record,) = found
-    fields = payload_diff(record.shown, record.drift_body or record.shown)
-    document = DifferingWhole(**_document(record), fields=fields)
-    output.document(OneDifference(feed=session.scope.feed, as_of=as_of, row=document))
-    event = f"event {record.event_id}" if record.event_id is not None else spelt(record.state)
-    output.note(f"{record.row_key} ({record.origin}; {event}): {document['kind']}; {_as_of_words(as_of)}")
-    lines = [("≠" if one.is_changed else "", one.path, shown(one.delivered), shown(one.now)) for one in fields]
-    output.table(f"{session.scope.feed}: {record.row_key}", ("", "field", "delivered", "now"), lines)
-    return 0
 
 
 def _differing(session: FeedSession) -> Iterator[RowRecord]:

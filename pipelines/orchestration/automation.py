@@ -79,18 +79,6 @@ def at_work(instance: dg.DagsterInstance, feed: FeedName) -> dg.SkipReason | Non
     return dg.SkipReason(f"run {runs[0].run_id} of {feed} has not ended yet") if runs else None
 
 
-def parse_sensor_cursor(text: str | None) -> tuple[int, frozenset[str]] | None:
-    """Return how many runs were requested, so that each has a key of its own, and the marks of the source at the last tick.
-
-    None for any other text: a person may write one to have the feed run.
-    """
-    try:
-        document = orjson.loads(text or "null")
-        return int(document["turn"]), frozenset(map(str, document["marks"]))
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
 def feed_sensors(mapping: FeedMapping, access: Access) -> list[dg.SensorDefinition]:
     """Return the sensor that probes a feed's source as often as its schedule says, if it does: on from the start."""
     schedule = mapping.schedule
@@ -125,7 +113,11 @@ def _run_if_changed(mapping: FeedMapping, cursor: str | None, probe: SourceProbe
     """Request a run if the source has changed, or if there is no cursor: what earlier runs have read is then unknown."""
     if probe.blind:
         return dg.SkipReason(probe.blind)
-    last = parse_sensor_cursor(cursor)
+    try:
+        document = orjson.loads(cursor or "null")
+        last = int(document["turn"]), frozenset(map(str, document["marks"]))
+    except (ValueError, TypeError, KeyError):
+        last = None
     is_same = last is not None and not probe.is_news_to(last[1])
     turn = (last[0] if last else 0) + (not is_same)
     after = orjson.dumps({"turn": turn, "marks": sorted(probe.marks)}).decode()

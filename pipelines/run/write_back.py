@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
-from mappings.compiler.expand import ReadKey, compile_key
+from mappings.compiler.payload import ReadKey, compile_key
 from mappings.errors import SyncError
 from mappings.reasons import REASON_TEXTS, Reason
 from mappings.row_key import RowKey, names_of

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -86,26 +86,22 @@ class Shape:
         above = [(one["relationshipName"], tuple(one.get("referenceTo") or ())) for one in fields if one.get("relationshipName")]
         below = described.get("childRelationships") or ()
         children = [(one["relationshipName"], one["childSObject"]) for one in below if one.get("relationshipName")]
+        # Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s.
+        compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
+        parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
+        for one in fields:
+            whole = one.get("compoundFieldName")
+            if isinstance(whole, str) and whole in compounds and whole != one["name"]:
+                stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
+                part = one["name"].removeprefix(stem).removesuffix("__s")
+                parts[whole.lower()][part.lower()] = Column(one["name"], one["type"])
         return cls(
             described["name"],
             {one["name"].lower(): Column(one["name"], one["type"]) for one in fields},
-            _parts(fields),
+            parts,
             {name.lower(): (name, objects) for name, objects in above},
             {name.lower(): (name, child) for name, child in children},
         )
-
-
-def _parts(fields: Iterable[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Column]]:
-    """Return the fields of each address and location by part: `city` is BillingCity, or Hall__City__s."""
-    compounds = {one["name"]: one for one in fields if one["type"] in COMPOUND}
-    parts: dict[str, dict[str, Column]] = {name.lower(): {} for name in compounds}
-    for one in fields:
-        whole = one.get("compoundFieldName")
-        if isinstance(whole, str) and whole in compounds and whole != one["name"]:
-            stem = whole.removesuffix("__c") + "__" if whole.endswith("__c") else whole.removesuffix("Address")
-            part = one["name"].removeprefix(stem).removesuffix("__s")
-            parts[whole.lower()][part.lower()] = Column(one["name"], one["type"])
-    return parts
 
 
 class Shapes:

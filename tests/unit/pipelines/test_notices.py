@@ -70,6 +70,13 @@ class World:
     def hold(self, feed: str = "agenda") -> None:
         self._ledger(feed).acquire_lease("a run")
 
+    def after(self, *outcomes: RunOutcome) -> list[str]:
+        """What comes in about a feed that is run so, notified of after each run, by title."""
+        for outcome in outcomes:
+            self.run(outcome)
+            self.notifier().notify([self.feed()])
+        return self.heard()
+
     def heard(self) -> list[str]:
         """What has come in since it was last asked, by title."""
         titles = [message.title.removeprefix("eventsync: ") for _, message in self.inbox]
@@ -86,18 +93,8 @@ def world(tmp_path: Path, engine: Engine) -> World:
 
 
 def test_a_stopped_feed_is_told_once_however_often_it_runs_and_then_that_it_is_over(world: World) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    for _ in range(4):
-        world.run(BRAKED)
-        notifier.notify([feed])
-    assert world.heard() == ["agenda: stopped by a brake"]
-    world.run(OK)
-    notifier.notify([feed])
-    notifier.notify([feed])
-    assert world.heard() == ["agenda: over"]
-    world.run(BRAKED)
-    notifier.notify([feed])
-    assert world.heard() == ["agenda: stopped by a brake"]
+    for outcome, title in ((BRAKED, "stopped by a brake"), (OK, "over"), (BRAKED, "stopped by a brake")):
+        assert world.after(*[outcome] * 4) == [f"agenda: {title}"]
 
 
 def test_one_cause_after_another_is_one_message(world: World) -> None:
@@ -122,21 +119,13 @@ def test_one_cause_after_another_is_one_message(world: World) -> None:
     ],
 )
 def test_each_way_to_fail_has_its_own_title(world: World, name: str, code: ExitCode, title: str) -> None:
-    world.run(RunOutcome(name, code, "why"))
-    world.notifier().notify([world.feed()])
-    assert world.heard() == [f"agenda: {title}"]
+    assert world.after(RunOutcome(name, code, "why")) == [f"agenda: {title}"]
 
 
 @pytest.mark.parametrize(("name", "code"), [("held by another run", ExitCode.HELD), ("interrupted", ExitCode.INTERRUPTED)])
-def test_runs_that_were_held_or_stopped_by_somebody_say_nothing(world: World, name: str, code: ExitCode) -> None:
-    feed, notifier = world.feed(), world.notifier()
-    world.run(RunOutcome(name, code))
-    notifier.notify([feed])
-    world.run(BRAKED)
-    for _ in range(12):
-        world.run(RunOutcome(name, code))
-        notifier.notify([feed])
-    assert world.heard() == ["agenda: stopped by a brake"]
+def test_runs_that_were_held_or_that_a_person_stopped_say_nothing(world: World, name: str, code: ExitCode) -> None:
+    silent = RunOutcome(name, code)
+    assert world.after(silent, BRAKED, *[silent] * 12) == ["agenda: stopped by a brake"]
 
 
 def test_several_feeds_of_one_owner_are_one_message_and_other_owners_hear_of_none_of_them(world: World) -> None:
@@ -184,11 +173,10 @@ def test_a_storm_of_feeds_is_a_few_messages_the_last_of_which_tells_of_all_that_
 def test_a_run_under_way_was_not_lost(world: World) -> None:
     world.begin()
     world.hold()
-    world.notifier().notify_of_lost_runs([world.feed()])
-    assert world.heard() == []
-    world.at += timedelta(minutes=10)
-    world.notifier().notify_of_lost_runs([world.feed()])
-    assert world.heard() == ["agenda: a run was lost"]
+    for minutes, titles in ((0, []), (10, ["agenda: a run was lost"])):
+        world.at += timedelta(minutes=minutes)
+        world.notifier().notify_of_lost_runs([world.feed()])
+        assert world.heard() == titles
 
 
 def test_a_feed_whose_runs_do_not_come_is_told_once_and_that_one_has_come(world: World) -> None:

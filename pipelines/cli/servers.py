@@ -79,7 +79,7 @@ def leave_running(settings: Settings, environ: Mapping[str, str], wanted_port: i
             page = running.enter_context(serving_metrics(gauges, "127.0.0.1", settings.metrics_port))
             output.note(f"For Prometheus:       {page}")
         note_path(settings).write_text(json.dumps({"url": url, "pid": os.getpid()}), encoding="utf-8")
-        output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.broken), "Stop with Ctrl-C.")
+        output.note(f"Feeds, watched:       {settings.feeds}", *map(str, seen.folder.broken), "Stop with Ctrl-C.")
         try:
             with watching(url, settings.feeds, seen.digest, output.note):
                 wait_to_be_stopped()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
 from sqlalchemy import delete, update
 from unit.state.books import count, delivered, problems, put
-from unit.state.world import START, World, answer, no_brakes, rejection, row
+from unit.state.story import picture, play, stories, told
+from unit.state.world import World, no_brakes, row
 
-from mappings.delivery import Refusal
-from mappings.outcome import MappedRow, RowOutcome
+from mappings.outcome import MappedRow
 from mappings.row_key import FeedName
 from state.database import writing
 from state.enums import ProblemKind
@@ -29,46 +28,32 @@ def beside(world: World, feed: str = "cinema", namespace: str = "") -> World:
 JAZZ, COPY = row("a", twin="jazz"), row("n", twin="jazz")
 
 
-def held(world: World) -> set[str]:
-    return {key for key, state in world.states().items() if state == "held"}
-
-
-def test_a_held_row_is_sent_where_the_row_it_resembled_is_still_there_and_they_differ_now(world: World) -> None:
-    delivered(world, JAZZ, row("b"))
-    assert world.stage([JAZZ, COPY]).account.held == 1
-    report = world.stage([JAZZ, row("n", "Blues", twin="blues")])
-    assert (report.account.held, report.account.new, report.held, held(world)) == (0, 1, (), set())
-    assert world.publish().delivered == 1
-    assert world.stage([JAZZ, row("n", "Blues", twin="blues")]).account.unchanged == 2
-
-
-def test_of_two_held_rows_that_nothing_resembles_any_more_but_each_other_one_is_sent(world: World) -> None:
-    delivered(world, JAZZ)
-    assert world.stage([JAZZ, row("m", twin="jazz"), COPY]).account.held == 2
-    rows = [JAZZ, row("m", "Blues", twin="blues"), row("n", "Blues", twin="blues")]
-    report = world.stage(rows)
-    assert (report.account.held, report.account.new, held(world)) == (1, 1, {"n"})
+@stories("""
+a held row is sent where the row that it resembled is still there and they differ now
+    a~jazz | sent | a~jazz n~jazz | a~jazz n:Blues~blues => unchanged 1, new 1 => a delivered, n pending Blues
+    a~jazz | sent | a~jazz n~jazz | a~jazz n:B~blues | sent | a~jazz n:B~blues => unchanged 2 => a delivered, n delivered B
+of two held rows that nothing resembles any more but each other one is sent
+    a~j | sent | a~j m~j n~j | a~j m:B~b n:B~b => held 1, unchanged 1, new 1 => a delivered, m pending B, n held B like m
+a held row is sent once the row that it resembles has no event
+    a~jazz | a~jazz n~jazz | refused | a~jazz n~jazz => new 1, still_refused 1 => a refused, n pending
+    a~j | a~j n~j | sent | a is removed | a~j n~j => drifted 1, new 1 => a delivered but returned removed, n pending
+a held row that its source does not have, or not to be used any more, is forgotten
+    a~jazz | sent | a~jazz n~jazz | a~jazz => unchanged 1 => a delivered
+    a~jazz | sent | a~jazz n~jazz | a~jazz !n => rejected 1, unchanged 1 => a delivered
+two rows that claim one held key are not sent
+    a~jazz | sent | a~jazz n~jazz | a~jazz n:1~b n:2~c => rejected 1, held 1, unchanged 1 => a delivered, n held 1 like a
+an entry is found by what it looks like now
+    a:Jazz~jazz | a:Blues~blues | a:Blues~blues b~blues => held 1, unchanged 1 => a pending Blues, b held like a
+    a:Jazz~jazz | a:Blues~blues | a:Blues~blues c~jazz => unchanged 1, new 1 => a pending Blues, c pending
+""")
+def test_a_row_is_held_for_what_it_looks_like(world: World, story: str, numbers: str, ledger: str) -> None:
+    assert (told(play(world, story)), picture(world)) == (numbers, ledger)
 
 
 def test_an_ignored_held_row_stays_held_whatever_becomes_of_the_row_that_it_resembles(world: World) -> None:
-    delivered(world, JAZZ, row("b"))
-    world.stage([JAZZ, COPY])
-    put(world, "n", decision="ignore")
-    report = world.stage([JAZZ, row("n", "Blues", twin="blues")])
+    report = play(world, "a~jazz | sent | a~jazz n~jazz | --ignore n | a~jazz n:Blues~blues")
     assert (report.account.held, report.ignored, report.account.new, report.held) == (1, 1, 0, ())
     assert problems(world, ProblemKind.HELD) == []
-
-
-@pytest.mark.parametrize("fate", ["refused", "removed"])
-def test_a_held_row_is_sent_once_the_row_that_it_resembles_has_no_event(world: World, fate: str) -> None:
-    world.stage([JAZZ, row("b")])
-    rows = [JAZZ, COPY, row("b")]
-    assert world.stage(rows).account.held == 1
-    world.publish(*[Refusal(answer(400))] * (fate == "refused"))
-    if fate == "removed":
-        put(world, "a", removed_at=START)
-    assert world.stage(rows).account.new == 1
-    assert held(world) == set()
 
 
 def test_a_held_row_whose_candidate_was_adopted_is_held_by_the_adopter(world: World) -> None:
@@ -77,14 +62,6 @@ def test_a_held_row_whose_candidate_was_adopted_is_held_by_the_adopter(world: Wo
     adopter = world.known("m")
     put(world, "a", state="superseded", event_id=None, candidate_id=adopter.entry_id)
     assert world.stage([row("n", "later", twin="later"), row("m")]).account.new == 1
-
-
-@pytest.mark.parametrize("rest", [[], [rejection("n")]], ids=["gone", "not to be used any more"])
-def test_a_held_row_that_its_source_does_not_have_is_forgotten(world: World, rest: list[RowOutcome]) -> None:
-    delivered(world, JAZZ, row("b"))
-    world.stage([JAZZ, COPY])
-    world.stage([JAZZ, *rest])
-    assert world.entry("n") is None
 
 
 def test_a_row_of_another_feed_whose_source_was_not_read_again_holds_whatever_the_row_says(world: World) -> None:
@@ -119,27 +96,12 @@ def test_a_row_that_returns_after_its_event_was_adopted_is_held_and_goes_back_wh
     assert world.states()["a"] == "superseded"
 
 
-def test_two_rows_that_claim_one_held_key_are_not_sent(world: World) -> None:
-    delivered(world, JAZZ)
-    rows = [JAZZ, row("n", "one", twin="blues"), row("n", "other", twin="soul")]
-    world.stage([JAZZ, COPY])
-    report = world.stage(rows)
-    assert (report.account.held, report.account.rejected, report.account.new) == (1, 1, 0)
-
-
 def test_a_state_db_without_marks_gets_them_with_the_next_read(world: World) -> None:
     delivered(world, row("old", twin="jazz"))
     with writing(world.engine) as connection:
         connection.execute(delete(DUPLICATE_MARK))
         connection.execute(update(SCOPE).values(marked_id=0))
     assert world.stage([row("old", twin="jazz"), row("new", twin="jazz")]).account.held == 1
-
-
-def test_an_entry_is_found_by_what_it_looks_like_now(world: World) -> None:
-    world.stage([row("a", "Jazz", twin="jazz")])
-    world.stage([row("a", "Blues", twin="blues")])
-    assert world.stage([row("a", "Blues", twin="blues"), row("b", twin="blues")]).account.held == 1
-    assert world.stage([row("a", "Blues", twin="blues"), row("c", twin="jazz")]).account.held == 0
 
 
 def test_marks_go_with_their_entries(world: World) -> None:

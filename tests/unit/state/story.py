@@ -34,7 +34,7 @@ WAYS = {
     **dict.fromkeys(("part", "braked", "nothing"), DEFAULT_POLICY),
 }
 """How a read differs from the usual one."""
-EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting")
+EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting", "ignored")
 
 
 def outcome(word: str) -> RowOutcome:

@@ -12,16 +12,17 @@ from collections import Counter
 from dataclasses import fields, replace
 from datetime import timedelta
 from functools import cache
+from pathlib import Path
 
 import pytest
+from empty_books import folder_in_memory, lay_out
 from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 from postgres import Postgres
-from property.delivery_desk import KEY_MEMORY_S, Clock, Worker, rows_of_keys
+from property.delivery_desk import KEY_MEMORY_S, Books, Clock, Worker, rows_of_keys
 from property.model_service import WORDS, Character, Death, Event, ModelService
 from property.person import Person
-from property.state_dbs import Books, one_file, one_server
 
 from pipelines.run.options import RunOptions
 from pipelines.run.outcome import outcome_of
@@ -299,7 +300,14 @@ class DeliveryMachine(RuleBasedStateMachine):
         return self.service.character.idempotency == "refuse" and b"bad" in row.body
 
 
-_one_file = cache(one_file)
+_folder = cache(folder_in_memory)
+
+
+@cache
+def _one_file() -> Books:
+    return Books(f"sqlite:///{lay_out(Path(_folder().name) / 'state.db')}")
+
+
 USUAL = settings(
     max_examples=EXAMPLES,
     stateful_step_count=30,
@@ -312,7 +320,7 @@ TestDeliveryMachine = pytest.mark.slow(about_s=20)(DeliveryMachine.TestCase)
 
 @pytest.mark.slow(about_s=15)
 def test_the_same_holds_with_the_books_in_postgresql(postgres: Postgres) -> None:
-    server = one_server(postgres.fresh_url())
+    server = Books(postgres.fresh_url())
     run_state_machine_as_test(lambda: DeliveryMachine(server), settings=settings(USUAL, max_examples=EXAMPLES // 5))
     server.engine.dispose()
 

@@ -17,7 +17,7 @@ from postgres import Postgres
 from privileges import bound_by_permissions
 from sqlalchemy import Connection, event, inspect, make_url, text
 from sqlalchemy.exc import DBAPIError
-from unit.state.world import DESTINATION, FEED, World, answer, receipt, rejection, row, skipped
+from unit.state.world import DESTINATION, FEED, World, receipt, rejection, row, skipped
 
 from mappings.delivery import Answer, Refusal
 from mappings.errors import ConfigError
@@ -270,7 +270,9 @@ KEPT = "k\\x00\\udce9é"
 def test_a_row_with_such_a_key_goes_all_the_way_and_is_known_again(world: World) -> None:
     odd = row(BAD, "Good title", place=f"{BAD}.csv:7")
     assert world.stage([row(BAD, "Bad title")], [row(BAD, "Bad title")]).account.duplicate == 1
-    world.publish(Refusal(answer(400, BAD)))
+    said = Answer(400, BAD, BAD, BAD, BAD, BAD)
+    world.publish(Refusal(said))
+    assert world.known(BAD).answer == said
     assert world.stage([odd]).account.new == 1
     entry = world.known(BAD)
     outbox = world.outbox(keys=[BAD])
@@ -283,13 +285,6 @@ def test_a_row_with_such_a_key_goes_all_the_way_and_is_known_again(world: World)
     assert (problem.row_key, problem.origin, entry.row_key, entry.origin) == (KEPT, KEPT, KEPT, f"{KEPT}.csv:7")
     assert (world.known(BAD).state, world.known(BAD).key) == ("delivered", entry.key)
     assert examine(world.engine).findings == ()
-
-
-def test_what_a_service_answers_is_kept_whatever_it_holds(world: World) -> None:
-    world.stage([row("a")])
-    said = Answer(400, BAD, BAD, BAD, BAD, BAD)
-    world.publish(Refusal(said))
-    assert world.known("a").answer == said
 
 
 def test_names_of_feeds_people_and_reasons_are_kept_too(world: World) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mappings.reasons import Reason, ReasonCode
+from mappings.reasons import Reason
 from mappings.row_key import NO_KEY, Fingerprint, RowKey
 
 
@@ -179,17 +179,3 @@ def if_unknown(outcome: RowOutcome) -> RowOutcome:
     if isinstance(outcome, MappedRow) and outcome.outside:
         return Skipped(outcome.location, outcome.outside, outcome.row_key, part=outcome.part)
     return outcome
-
-
-_MOST_BYTES = 2_000
-_SHOWN = 80
-
-
-def too_long_key(row: MappedRow) -> Rejection | None:
-    """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
-    length = len(row.row_key.encode("utf-8", "backslashreplace"))
-    if length <= _MOST_BYTES:
-        return None
-    hint = f"an identifier of at most {_MOST_BYTES:,} bytes would be accepted, and this one has {length:,}: shorten it"
-    reason = Reason(ReasonCode.BAD_KEY, "", "", f"{row.row_key[:_SHOWN]}…", hint)
-    return Rejection(row.location, row.row_key, (reason,), row.cells, row.part)

@@ -1,4 +1,4 @@
-"""The key of a row, and the events that one row stands for: one for each item of a list (`explode`), or each day (`recur`).
+"""The events that one row stands for: one for each item of a list (`explode`), or each day (`recur`).
 
 Days follow a rule (RFC 5545, by dateutil) or a range with exceptions.
 """
@@ -28,48 +28,14 @@ from mappings.compiler.base import (
     read_cell,
     required,
 )
+from mappings.compiler.payload import refuse_key_part
 from mappings.outcome import OVER, TOO_FAR, MappedRow, Part, Rejection, RowOutcome, Silence, Skipped
 from mappings.positions import Loc, ValuePosition
 from mappings.reasons import Reason, ReasonCode, Refusal
-from mappings.row_key import NO_KEY, RowKey, event_key, row_key
+from mappings.row_key import RowKey, event_key
 from mappings.spec.rules import Explosion, KeyColumn, Recurrence
 from mappings.spec.values import Value
 from mappings.steps.step import Kind
-
-_ROUNDED = re.compile(r"[+-]?\d(?:[.,]\d+)?E[+-]\d+", re.IGNORECASE)
-_SHEET_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|NULL!|DIV/0!|NUM!|#+)")
-_PLAIN = re.compile(rf"(?!(?i:{_ROUNDED.pattern})\Z)[0-9A-Za-z][0-9A-Za-z_:/.-]*")
-"""A key that is itself, as most are: nothing to trim, to escape or to doubt."""
-_HINT = "a spreadsheet program has changed it: format the column as text, and put the original identifiers back"
-ReadKey = Callable[[Mapping[str, str]], tuple[RowKey, tuple[Reason, ...]]]
-
-
-def compile_key(columns: tuple[KeyColumn, ...]) -> ReadKey:
-    """Return the function that gives a row's key, or "" and every reason why it has none."""
-    only = columns[0].column if len(columns) == 1 else None
-
-    def read(cells: Mapping[str, str]) -> tuple[RowKey, tuple[Reason, ...]]:
-        if only is not None and _PLAIN.fullmatch(part := cells.get(only, "")):
-            return RowKey(part), ()
-        parts = [read_cell(cells, column.column) for column in columns]
-        refusals = [_key_refusal(part.strip(), column) for part, column in zip(parts, columns, strict=True)]
-        reasons = tuple(refusal.reason("") for refusal in refusals if refusal is not None)
-        return NO_KEY if reasons else row_key(parts), reasons
-
-    return read
-
-
-def _key_refusal(part: str, column: KeyColumn) -> Refusal | None:
-    """Return why a trimmed text cannot be a part of a key, None if it can."""
-    if not part:
-        hint = f'every row needs its identifier in "{column.column}"'
-        return None if column.optional else required(column.column, hint)
-    if _SHEET_ERROR.fullmatch(part) or _ROUNDED.fullmatch(part):
-        return Refusal(ReasonCode.BAD_KEY, _HINT, column=column.column, found=part)
-    if not part.isascii() and any("\ud800" <= char <= "\udfff" for char in part):
-        return Refusal(ReasonCode.BAD_TEXT, "the identifier holds bytes that are not text", column=column.column)
-    return None
-
 
 Expand = Callable[[RowState], list[RowState]]
 """Returns the events that one stands for, itself if it is one only or if it is refused."""
@@ -110,7 +76,7 @@ def _event_of_item(row: RowState, item: _Item, explosion: Explosion) -> RowState
         raise required(columns[0], "every item needs what tells it apart")
     key = row.key
     for column, part in zip(columns, parts, strict=True):
-        refusal = _key_refusal(part, KeyColumn(column=column, optional=True))
+        refusal = refuse_key_part(part, KeyColumn(column=column, optional=True))
         if refusal is not None:
             raise refusal.about(column, part, "")
         key = event_key(key, part)
@@ -320,30 +286,6 @@ def compile_recurrence(compiler: Compiler, recurrence: Recurrence, loc: Loc, run
     """Compile a recurrence, as seen from the start of the run."""
     spot = ValuePosition((*loc, "recur"))
     when = None if recurrence.when is None else compiler.condition(recurrence.when, (*spot.loc, "when"))
-    pattern_of = _compile_pattern(compiler, recurrence, spot, start)
-
-    def expand(row: RowState) -> list[RowState]:
-        row.day = STAND_IN
-        try:
-            row.day = start(row)
-            if when is not None and not when(row):
-                return [row]
-            pattern = pattern_of(row, row.day)
-            found = pattern.days(run.first, run.last, recurrence.at_most)
-            if found:
-                return _events_of_days(row, found, recurrence)
-            row.label = _why_no_day(pattern, run)
-        except Refusal as refusal:
-            return row.refuse(refusal)
-        return [row]
-
-    return expand
-
-
-def _compile_pattern(
-    compiler: Compiler, recurrence: Recurrence, spot: ValuePosition, start: FirstDay
-) -> Callable[[RowState, date], DayPattern]:
-    """Return what gives the days of a row by its first day."""
     optional = spot.inner(may_be_empty=True)
     if recurrence.days is not None:
         until: Getter = start
@@ -363,7 +305,22 @@ def _compile_pattern(
             raise Refusal(ReasonCode.REQUIRED, "a last day is needed, or a horizon in the mapping", step="recur")
         return DayPattern(first, last, rule(row), _read_days(excluded, row), _read_days(extra, row))
 
-    return pattern_of
+    def expand(row: RowState) -> list[RowState]:
+        row.day = STAND_IN
+        try:
+            row.day = start(row)
+            if when is not None and not when(row):
+                return [row]
+            pattern = pattern_of(row, row.day)
+            found = pattern.days(run.first, run.last, recurrence.at_most)
+            if found:
+                return _events_of_days(row, found, recurrence)
+            row.label = _why_no_day(pattern, run)
+        except Refusal as refusal:
+            return row.refuse(refusal)
+        return [row]
+
+    return expand
 
 
 def _why_no_day(pattern: DayPattern, run: RunDays) -> str:

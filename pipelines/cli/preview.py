@@ -30,7 +30,6 @@ if IS_WORKING:
         Skipped,
         SourceRow,
         if_unknown,
-        too_long_key,
     )
     from mappings.reasons import REASON_TEXTS, Reason, ReasonCode
     from mappings.row_key import RowKey
@@ -41,6 +40,7 @@ if IS_WORKING:
     from pipelines.cli.state_reader import open_state
     from pipelines.clock import now
     from pipelines.settings import current_settings
+    from state.ledger.stage import too_long_key
 
 OutcomeKind = Literal["events", "rejected", "held", "skipped"]
 

@@ -7,7 +7,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -213,17 +213,13 @@ def open_context(settings: Settings, report: Report = _log) -> Iterator[RunConte
     """
     engine = open_database(settings.state_url)
     try:
-        telemetry = _open_telemetry(settings.otel, settings.trace_requests)
+        # Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run.
+        for name, value in settings.otel.items():
+            os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
+        telemetry = _open_recorder(wanted_of(settings.otel), settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
     finally:
         engine.dispose()
-
-
-def _open_telemetry(otel: Mapping[str, str], trace_requests: float) -> Telemetry:
-    """Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run."""
-    for name, value in otel.items():
-        os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
-    return _open_recorder(wanted_of(otel), trace_requests)
 
 
 @cache

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from connectors.addresses import is_loopback
 from connectors.sources.catalogue import open_status_sheet
 from connectors.sources.contract import StatusCell, StatusRow, StatusSheet
-from mappings.compiler.expand import ReadKey, compile_key
+from mappings.compiler.payload import ReadKey, compile_key
 from mappings.errors import SyncError
 from mappings.reasons import REASON_TEXTS, Reason
 from mappings.row_key import RowKey, names_of
@@ -158,12 +158,8 @@ def _read_statuses(queries: LedgerQueries, scope: FeedScope, row_parts: int) -> 
         add_status(statuses, record.row_key, _status_of(record), row_parts)
     for problem in queries.every_problem(scope, ProblemKind.REJECTED):
         if problem.row_key:
-            add_status(
-                statuses,
-                problem.row_key,
-                RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, problem.reasons)))),
-                row_parts,
-            )
+            status = RowStatus(REJECTED, problem=_short("\n".join(map(_sentence, problem.reasons))))
+            add_status(statuses, problem.row_key, status, row_parts)
     return statuses
 
 

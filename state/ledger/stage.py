@@ -37,11 +37,11 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum, auto
-from typing import assert_never
 
 from sqlalchemy import Connection
 
-from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped, too_long_key
+from mappings.outcome import Absorbed, Gone, MappedRow, Rejection, RowLocation, RowOutcome, Skipped
+from mappings.reasons import Reason, ReasonCode
 from mappings.row_key import RowKey
 from state.enums import Decision, EntryState, ProblemKind
 from state.ledger.accounts import DEFAULT_POLICY, Candidate, OnChange, ReadKind, StagePolicy, StageReport, dump
@@ -52,6 +52,9 @@ from state.ledger.lease import FencedTransaction
 from state.ledger.problems import Problem, claimed_twice, held, rejected, strike, warned, write_problems
 from state.ledger.reads import Mark, SourceRead, name_rule
 from state.tables import storable
+
+_LONGEST_KEY = 2_000
+_SHOWN_OF_KEY = 80
 
 
 class Plan(StrEnum):
@@ -200,6 +203,16 @@ def _without_repeats(outcomes: Sequence[RowOutcome]) -> Iterable[Sequence[RowOut
     return parts.values()
 
 
+def too_long_key(row: MappedRow) -> Rejection | None:
+    """Return the rejection of a row that no ledger knows, where its key has more bytes than one may hold; None if it fits."""
+    length = len(row.row_key.encode("utf-8", "backslashreplace"))
+    if length <= _LONGEST_KEY:
+        return None
+    hint = f"an identifier of at most {_LONGEST_KEY:,} bytes would be accepted, and this one has {length:,}: shorten it"
+    reason = Reason(ReasonCode.BAD_KEY, "", "", f"{row.row_key[:_SHOWN_OF_KEY]}…", hint)
+    return Rejection(row.location, row.row_key, (reason,), row.cells, row.part)
+
+
 class _Comparison:
     """A batch in which every row key occurs once, compared with the ledger: each row decided on, counted, gathered for writing.
 
@@ -227,32 +240,27 @@ class _Comparison:
         """Write what follows, in the caller's transaction."""
         connection, scope_id = self._connection, self._run.scope_id
         for outcome in self._outcomes:
-            self._take(outcome)
+            # Decide on one row, count it in exactly one place, and gather what is to be written.
+            match outcome:
+                case MappedRow():
+                    self._take_row(outcome)
+                case Rejection():
+                    self._mark_present(outcome.row_key)
+                    self._reject(outcome)
+                case Skipped(is_cancelled=True):
+                    self._take_cancelled(outcome)
+                case Skipped():
+                    self._leave_out(outcome)
+                case Absorbed():
+                    self._tally.counts[outcome.into] += 1
+                case Gone():
+                    self._tally.counts["gone"] += 1
+                    if known := self._entry_of(outcome.row_key):
+                        self._marks.mark(known.entry_id, Mark.DELETED)
         self._batch.write(connection)
         self._read.digests.settle(connection, scope_id)
         strike(connection, scope_id, ProblemKind.WARNING, self._changed)
         write_problems(connection, self._run, self._problems)
-
-    def _take(self, outcome: RowOutcome) -> None:
-        """Decide on one row, count it in exactly one place, and gather what is to be written."""
-        match outcome:
-            case MappedRow():
-                self._take_row(outcome)
-            case Rejection():
-                self._mark_present(outcome.row_key)
-                self._reject(outcome)
-            case Skipped(is_cancelled=True):
-                self._take_cancelled(outcome)
-            case Skipped():
-                self._leave_out(outcome)
-            case Absorbed():
-                self._tally.counts[outcome.into] += 1
-            case Gone():
-                self._tally.counts["gone"] += 1
-                if known := self._entry_of(outcome.row_key):
-                    self._marks.mark(known.entry_id, Mark.DELETED)
-            case _:
-                assert_never(outcome)
 
     def _entry_of(self, row_key: RowKey) -> Known | None:
         return self._known.get(storable(row_key)) if row_key else None
@@ -373,8 +381,6 @@ class _Comparison:
                 self._marks.mark(entry_id, Mark.STAGED)
                 self._tally.counts.update(("new", "restaged"))
                 self._list_warnings_anew(row)
-            case _:
-                assert_never(plan)
 
     def _take_second_claim(self, known: Known, row: MappedRow) -> None:
         """Count a second row of an entry: as a duplicate if it says the same, else both rows are in doubt.

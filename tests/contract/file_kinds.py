@@ -26,15 +26,9 @@ def _csv_kind(name: str, *, encoding: str = "utf-8", line_end: str = "\n", **dia
     def put(base: Path, grid: Grid) -> SourceSpec:
         spec = CsvSource(kind="csv", path="events.csv", encoding=(encoding,), **dialect)
         with (base / spec.path).open("w", encoding=encoding, newline="") as file:
-            csv.writer(
-                file,
-                delimiter=spec.delimiter,
-                quotechar=spec.quote,
-                escapechar=spec.escape,
-                doublequote=spec.escape is None,
-                lineterminator=line_end,
-                quoting=csv.QUOTE_ALL,
-            ).writerows(grid)
+            how = {"delimiter": spec.delimiter, "quotechar": spec.quote, "escapechar": spec.escape}
+            lines = csv.writer(file, **how, doublequote=spec.escape is None, lineterminator=line_end, quoting=csv.QUOTE_ALL)
+            lines.writerows(grid)
         return spec
 
     def accepts(cell: str) -> bool:
@@ -56,39 +50,32 @@ def _packed_kind(name: str, pack: Callable[[bytes], bytes], member: str = "") ->
     return Kind(name, in_folder(put))
 
 
-def _zipped(content: bytes) -> bytes:
+def _zipped(content: bytes, **others: str) -> bytes:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, text in others.items():
+            file.writestr(zipfile.ZipInfo(name), text)
         file.writestr(zipfile.ZipInfo("export/events.csv"), content, zipfile.ZIP_DEFLATED)
     return archive.getvalue()
 
 
-def _zipped_with_others(content: bytes) -> bytes:
-    archive = io.BytesIO()
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(zipfile.ZipInfo("readme.txt"), "see export")
-        file.writestr(zipfile.ZipInfo("export/events.csv"), content, zipfile.ZIP_DEFLATED)
-    return archive.getvalue()
+def _write_csv(base: Path, grid: Grid, **dialect: Any) -> None:
+    with (base / "events.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL, **dialect).writerows(grid)
 
 
 def _put_many(base: Path, grid: Grid) -> SourceSpec:
-    spec = CsvSource(kind="csv", path="events*.csv")
-    with (base / "events.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(grid)
-    return spec
+    _write_csv(base, grid)
+    return CsvSource(kind="csv", path="events*.csv")
 
 
 def _put_tsv(base: Path, grid: Grid) -> SourceSpec:
-    with (base / "events.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_ALL).writerows(grid)
+    _write_csv(base, grid, delimiter="\t")
     return TsvSource(kind="tsv", path="events.csv")
 
 
-def _put_joined(base: Path, grid: Grid) -> SourceSpec:
-    """The file itself, beside a second table in which no row is found."""
-    (base / "second.csv").write_text("key\n", "utf-8")
-    with (base / "events.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(grid)
+def _put_with_rules(base: Path, grid: Grid) -> SourceSpec:
+    _write_csv(base, grid)
     return CsvSource(kind="csv", path="events.csv", empty_if=("~~~",))
 
 
@@ -153,6 +140,7 @@ FILE_KINDS = [
     _csv_kind("csv as Excel writes it", encoding="utf-8-sig", delimiter=";", line_end="\r\n"),
     _csv_kind("csv of an old program", encoding="windows-1252", delimiter=";", quote="'", line_end="\r"),
     _csv_kind("csv with tabs in UTF-16", encoding="utf-16", delimiter="\t", line_end="\r\n"),
+    _csv_kind("csv in UTF-16 without a mark", encoding="utf-16-le"),
     _csv_kind("csv in UTF-32", encoding="utf-32"),
     _csv_kind("csv with escapes", escape="\\"),
     _csv_kind("csv in Korean", encoding="cp949", delimiter="|"),
@@ -163,9 +151,9 @@ FILE_KINDS = [
     _packed_kind("csv.xz", lzma.compress),
     _packed_kind("csv.zst", zstd.compress),
     _packed_kind("csv in a zip", _zipped),
-    _packed_kind("csv in a zip of several files", _zipped_with_others, "*/events.csv"),
+    _packed_kind("csv in a zip of several files", lambda content: _zipped(content, readme="see export"), "*/events.csv"),
     Kind("many files", in_folder(_put_many)),
-    Kind("a feed's rules for cells", in_folder(_put_joined)),
+    Kind("a feed's rules for cells", in_folder(_put_with_rules)),
     Kind("xlsx", in_folder(_put_xlsx), _is_sheet, ends_at_filled=True),
     Kind("json", in_folder(_put_json), first=1, is_grid=False),
     Kind("ndjson", in_folder(_put_ndjson), first=1, is_grid=False),

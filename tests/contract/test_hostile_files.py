@@ -9,13 +9,16 @@ import bz2
 import gzip
 import io
 import itertools
+import json
 import lzma
 import random
 import struct
+import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -320,6 +323,20 @@ XLSX = {
         rejected=1,
     ),
 }
+NONSENSE: Mapping[bytes, int] = {
+    b'<row r="99999999999999999999"><c r="A99999999999999999999"><v>1</v></c></row>': 2,
+    b'<row r="x"><c r="?!"><v>1</v></c></row>': 2,
+    b'<row r="3"><c r="A3" t="s"><v>' + b"9" * 5000 + b"</v></c></row>": 2,
+    b'<row r="3"><c r="A3" s="99"><v>1e999</v></c></row>': 2,
+    b'<row r="3"><c r="ZZZZ3"><v>1</v></c></row>': 1,
+    b'<row r="3"><c r="A3" t="unheard-of"><v>1</v></c></row>': 2,
+    b'</sheetData><mergeCells><mergeCell ref="A1:XFD1048576"/></mergeCells><sheetData>': 1,
+    b'<row r="50000"><c r="XFD50000" t="inlineStr"><is><t>far</t></is></c></row>': 49_999,
+}
+"""What may stand below the rows of a sheet, and how many rows there are then."""
+for number, (row, count) in enumerate(NONSENSE.items()):
+    put = partial(changed, part=SHEET, new=row)
+    XLSX[f"nonsense {number}"] = Attack("xlsx", put, rows=count, rejected=b"XFD50000" in row, most=16, spec=SPREAD)
 ATTACKS = {
     f"{what}: {name}": attack
     for what, attacks in {"packed": PACKED, "json": JSON, "xml": XML, "ics": ICS, "csv": CSV, "xlsx": XLSX}.items()
@@ -354,3 +371,51 @@ def test_a_small_hostile_file_ends_within_its_bounds(tmp_path: Path, reading: Re
     else:
         assert (found.error, found.rows, found.rejected) == ("", attack.rows, attack.rejected)
     assert found.megabytes < attack.most
+
+
+LONG = 100_000
+SEARCHED = 20_000
+FEED = """\
+feed: hostile
+source:
+  kind: csv
+  path: rows.csv
+  header: {{matches: '{pattern}|^ID$'}}
+  until: '{pattern}|^END$'
+key: [ID]
+rows:
+  - skip: {{column: TEXT, matches: '{pattern}', ignore: [case]}}
+    because: matches
+event:
+  channelId: "7"
+  title: {{first_of: [{{from: TEXT, do: [{{regex_extract: '({pattern})'}}], on_error: omit}}, untitled]}}
+  startAt: "2031-05-03T20:00:00+01:00"
+  timezone: Europe/Lisbon
+  classifications:
+    {{from: TEXT, do: [{{regex_split: '{pattern}'}}, {{map: {{x: music}}, on_miss: omit}}], on_empty: {{use: [music]}}}}
+  approxLocation.city.placeId: {{from: TEXT, do: [{{lookup: cities.csv, match: regex}}], on_error: {{use: lisboa}}}}
+  locationName:
+    {{from: TEXT, do: [{{regex_replace: '{pattern}', with: x}}, {{regex_all: '{pattern}'}}, {{join: ' '}}], on_empty: omit}}
+"""
+
+
+@pytest.mark.slow(about_s=4)
+@pytest.mark.parametrize(
+    ("pattern", "cell"),
+    [
+        ("^(?:a|a)*$", "a" * LONG + "b"),
+        ("(?:a?){40}a{40}$", "a" * LONG + "b"),
+        ("^(?:.*?,){15}P", "1," * (LONG // 2)),
+        ("(?:a+)+$", "a" * LONG + "b"),
+        (r"^(?:\s*\w+\s*)+$", "é " * (LONG // 2) + "-"),
+    ],
+)
+def test_no_pattern_takes_long_wherever_it_stands(tmp_path: Path, pattern: str, cell: str) -> None:
+    (tmp_path / "feed.yaml").write_text(FEED.format(pattern=pattern), "utf-8")
+    (tmp_path / "cities.csv").write_text(f'key,placeId\n"{pattern}",lisboa\n', "utf-8")
+    rows = "".join(f'2-{number},"{cell[-SEARCHED:]}"\n' for number in range(3))
+    (tmp_path / "rows.csv").write_text(f'"{cell}",-\nID,TEXT\n1-x,"{cell}"\n{rows}END,\n', "utf-8")
+    command = [Path(sys.executable).with_name("eventsync"), "preview", str(tmp_path / "feed.yaml"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)  # of seconds
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert json.loads(done.stdout), done.stderr

@@ -12,7 +12,7 @@ from lookalikes.sheets_book import Book, Cell, Sheet
 from connectors.sources.catalogue import open_source, open_status_sheet
 from connectors.sources.contract import Access, Clock, GoogleAccess, StatusCell
 from connectors.sources.google_sheets.source import open_google_status_sheet
-from mappings.compiler.expand import compile_key
+from mappings.compiler.payload import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.rules import KeyColumn
 from mappings.spec.source import GoogleSheetsSource

@@ -50,20 +50,16 @@ def write_day(folder: Path, day: str, *lines: str) -> None:
 
 def test_dated_files_are_gone_through_day_by_day_and_each_row_is_sent_once(desk: Desk, service: Service) -> None:
     by_dated_file(desk, 3)
+    rehearsed = backfill(desk, *MONTH, "--dry-run", "--slice", "2")
+    told = [(one["from"], one["to"], one["would_send"]) for one in rehearsed.document["slices"]]
+    assert told == [("2031-01-01", "2031-01-02", 6), ("2031-01-03", "2031-01-04", 6), ("2031-01-05", "2031-01-06", 6)]
+    assert (rehearsed.code, rehearsed.document["would_send"], service.events(), desk.states()) == (0, 18, [], {})
     said = backfill(desk, *MONTH)
     assert (said.code, said.document["sent"], said.document["backfill"]["by"]) == (0, 18, "file"), said.words
     assert [state for _, state in slices(said)] == ["done"] * 6
     again = backfill(desk, *MONTH)
     assert (again.code, again.document["sent"]) == (0, 0)
     assert len(service.events()) == 18
-
-
-def test_a_rehearsal_tells_what_each_slice_would_send_and_writes_nothing(desk: Desk, service: Service) -> None:
-    by_dated_file(desk, 3)
-    said = backfill(desk, *MONTH, "--dry-run", "--slice", "2")
-    told = [(one["from"], one["to"], one["would_send"]) for one in said.document["slices"]]
-    assert told == [("2031-01-01", "2031-01-02", 6), ("2031-01-03", "2031-01-04", 6), ("2031-01-05", "2031-01-06", 6)]
-    assert (said.code, said.document["would_send"], service.events(), desk.states()) == (0, 18, [], {})
 
 
 def test_a_slice_whose_run_failed_is_left_for_later(desk: Desk, service: Service) -> None:
@@ -111,12 +107,14 @@ def test_an_interrupted_backfill_ends_in_good_order_and_says_how_to_go_on(desk: 
     assert (said.code, len(service.events())) == (0, 80), said.words
 
 
-def test_a_patient_run_comes_in_between_two_slices_and_nothing_is_lost(desk: Desk, service: Service) -> None:
+def test_a_second_backfill_is_turned_away_and_a_patient_run_comes_in_between_two_slices(desk: Desk, service: Service) -> None:
     desk.mapping(in_flight=4)
     by_dated_file(desk, 16, days=3)
-    service.switch(latency_ms=400)
+    service.switch(latency_ms=3_000)
     command = start(desk, "--from", "2031-01-01", "--to", "2031-01-03")
     until(service.requests)
+    backfill(desk, "--resume").assert_told(4, "launched by backfill")
+    service.switch(latency_ms=400)
     beside = desk.run("--wait")
     assert not command.has_ended, "it came in before the backfill was over"
     said = command.ended()
@@ -124,17 +122,6 @@ def test_a_patient_run_comes_in_between_two_slices_and_nothing_is_lost(desk: Des
     assert "another run waits for the feed; it goes first" in said.err
     assert "no file matches" in beside.words, "the days that the feed itself reads are those of today"
     assert (len(service.events()), len(service.requests())) == (48, 48)
-
-
-def test_a_second_backfill_beside_a_living_one_is_told_who_is_at_it(desk: Desk, service: Service) -> None:
-    by_dated_file(desk, 20, days=4)
-    service.switch(latency_ms=3_000)
-    command = start(desk, *MONTH)
-    until(lambda: len(service.requests()) >= 1)
-    second = backfill(desk, "--resume")
-    service.switch(latency_ms=0)
-    assert (second.code, "launched by backfill" in second.words) == (4, True), second.words
-    assert command.ended().code == 0
 
 
 def test_by_event_only_events_of_the_window_are_sent_and_no_row_vanishes(desk: Desk, service: Service) -> None:
@@ -162,13 +149,17 @@ def test_by_cursor_a_column_tells_when_a_row_changed(desk: Desk, service: Servic
     assert service.titles() == ["Evening 1", "Evening 2"]
 
 
-def test_a_limit_leaves_the_rest_for_a_later_go(desk: Desk, service: Service) -> None:
+def test_a_limit_leaves_the_rest_for_a_later_go_until_a_person_cancels_it(desk: Desk, service: Service) -> None:
     by_dated_file(desk, 4, days=3)
     said = backfill(desk, *MONTH, "--limit", "6")
     assert (said.code, said.document["sent"], len(service.events())) == (0, 6, 6)
     assert [state for _, state in slices(said)] == ["done", "left", "left", "left", "left", "left"]
-    rest = backfill(desk, "--resume")
-    assert (rest.code, rest.document["sent"], len(service.events())) == (0, 6, 12)
+    rest = backfill(desk, "--resume", "--limit", "5")
+    assert (rest.code, rest.document["sent"], len(service.events())) == (0, 5, 11)
+    cancelled = desk.command("backfill", FEED, "--cancel", "--json", code=0)
+    assert cancelled.document["backfill"]["state"] == "cancelled"
+    backfill(desk, "--resume").assert_told(2, "has no open backfill")
+    assert len(service.events()) == 11
 
 
 def test_a_brake_stops_a_backfill_and_a_person_lets_it_pass(desk: Desk, service: Service) -> None:
@@ -179,15 +170,6 @@ def test_a_brake_stops_a_backfill_and_a_person_lets_it_pass(desk: Desk, service:
     passed = backfill(desk, "--resume", "--accept", "rejected")
     assert (passed.code, passed.document["backfill"]["state"]) == (0, "done"), passed.words
     assert len(service.events()) == 8
-
-
-def test_a_cancelled_backfill_is_gone_on_with_no_more(desk: Desk, service: Service) -> None:
-    by_dated_file(desk, 4, days=3)
-    backfill(desk, *MONTH, "--limit", "2")
-    said = desk.command("backfill", FEED, "--cancel", "--json")
-    assert (said.code, said.document["backfill"]["state"]) == (0, "cancelled")
-    backfill(desk, "--resume").assert_told(2, "has no open backfill")
-    assert len(service.events()) == 2
 
 
 @pytest.mark.parametrize(
@@ -231,20 +213,15 @@ def test_an_org_is_read_by_when_its_records_changed_and_the_feeds_bookmark_stays
         assert service.titles() == ["Alfa", "Bravo", "Charlie"]
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "backfills.md").read_text("utf-8")
-ROWS = {"20260501": (1, 2), "20260503": (3, 4, 5)}
-
-
-def block(language: str) -> str:
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    return str(found)
-
-
 def test_the_page_shows_what_the_commands_say(desk: Desk, service: Service) -> None:
-    (desk.folder / "feeds" / "town.yaml").write_text(block("yaml"), "utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "backfills.md").read_text("utf-8")
+    (mapping,), (console,) = (
+        re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL) for language in ("yaml", "console")
+    )
+    (desk.folder / "feeds" / "town.yaml").write_text(mapping, "utf-8")
     (desk.folder / "feeds" / "in").mkdir()
-    for day, numbers in ROWS.items():
+    for day, numbers in {"20260501": (1, 2), "20260503": (3, 4, 5)}.items():
         rows = (f"{number},Evening {number},2031-05-0{number}" for number in numbers)
         write_day(desk.folder / "feeds" / "in", day, "ID,TITLE,DAY", *rows)
-    Reader(desk, port="none on this page").follow(Block("console", block("console"), ""))
+    Reader(desk, port="none on this page").follow(Block("console", console, ""))
     assert len(service.events()) == 5

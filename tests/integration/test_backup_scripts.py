@@ -12,9 +12,8 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from integration.desk import Desk, Said, evenings, lines
+from integration.desk import Desk, Said, evenings, lines, mid_way
 from integration.service import Service
-from integration.waiting import until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 pytestmark = pytest.mark.slow
@@ -37,9 +36,15 @@ def script(desk: Desk, name: str, *words: object, **env: str) -> Said:
 
 @pytest.fixture
 def backups(tmp_path: Path) -> Path:
-    folder = tmp_path / "backups"
-    folder.mkdir()
-    return folder
+    (tmp_path / "backups").mkdir()
+    return tmp_path / "backups"
+
+
+@pytest.fixture
+def delivered(desk: Desk) -> Desk:
+    """A desk that has delivered three rows."""
+    desk.run_with(lines(3), code=0)
+    return desk
 
 
 def backup(desk: Desk, backups: Path, **env: str) -> Path:
@@ -51,11 +56,11 @@ def backup(desk: Desk, backups: Path, **env: str) -> Path:
 def test_what_was_backed_up_while_a_run_was_at_work_is_restored_and_no_row_is_sent_twice(
     any_desk: Desk, service: Service, backups: Path
 ) -> None:
-    any_desk.source(lines(60))
-    service.switch(latency_ms=1_000)
-    run = any_desk.start_run()
-    until(lambda: len(service.events()) > 5, what="the first events")
+    run = mid_way(any_desk, service, 60, after=20, latency_ms=1_000)
     copy = backup(any_desk, backups)
+    assert [copy] == list(backups.iterdir())
+    assert re.fullmatch(r"eventsync-\d{8}T\d{6}Z\.(db|dump)", copy.name)
+    assert copy.stat().st_mode & 0o077 == 0, "its owner alone can read it"
     service.switch(latency_ms=0)
     run.ended(0)
     restored = script(any_desk, "restore.sh", copy)
@@ -69,23 +74,12 @@ def test_what_was_backed_up_while_a_run_was_at_work_is_restored_and_no_row_is_se
     assert service.titles() == evenings(60)
 
 
-def test_a_copy_is_one_file_that_its_owner_alone_can_read(any_desk: Desk, backups: Path) -> None:
-    any_desk.source(lines(3))
-    any_desk.run(code=0)
-    copy = backup(any_desk, backups)
-    assert [copy] == list(backups.iterdir())
-    assert re.fullmatch(r"eventsync-\d{8}T\d{6}Z\.(db|dump)", copy.name)
-    assert copy.stat().st_mode & 0o077 == 0
-
-
-def test_only_so_many_copies_are_kept_as_are_asked_for(desk: Desk, backups: Path) -> None:
-    desk.source(lines(1))
-    desk.run(code=0)
+def test_only_so_many_copies_are_kept_as_are_asked_for(delivered: Desk, backups: Path) -> None:
     older = [backups / f"eventsync-2021010{day}T000000Z.db" for day in (1, 2, 3)]
-    for path in (*older, backups / "of-somebody-else.db"):
+    for path in (*older, backups / "another.db"):
         path.write_bytes(b"")
-    copy = backup(desk, backups, KEEP="2")
-    assert set(backups.iterdir()) == {copy, older[-1], backups / "of-somebody-else.db"}
+    copy = backup(delivered, backups, KEEP="2")
+    assert set(backups.iterdir()) == {copy, older[-1], backups / "another.db"}
 
 
 def test_a_state_db_that_is_not_there_is_neither_copied_nor_made(desk: Desk, backups: Path) -> None:
@@ -115,28 +109,20 @@ def test_a_wrong_call_says_what_is_right(desk: Desk, name: str, words: tuple[str
     assert "s3" not in said.words
 
 
-def test_what_is_no_sound_ledger_does_not_take_its_place(desk: Desk) -> None:
-    desk.source(lines(3))
-    desk.run(code=0)
-    before = desk.states()
+def test_what_is_no_sound_ledger_does_not_take_its_place_and_one_in_use_is_not_replaced(delivered: Desk, backups: Path) -> None:
+    desk, before = delivered, delivered.states()
     (desk.folder / "letter.db").write_text("Dear partner", "utf-8")
     with closing(sqlite3.connect(desk.folder / "other.db")) as other:
         other.execute("CREATE TABLE songs (title)")
     for name in ("letter.db", "other.db"):
         said = script(desk, "restore.sh", name)
         assert (said.code, "state DB" in said.words) == (1, True), said
-    assert desk.states() == before
-
-
-def test_a_ledger_in_use_is_not_replaced(desk: Desk, backups: Path) -> None:
-    desk.source(lines(3))
-    desk.run(code=0)
     copy = backup(desk, backups)
     with closing(sqlite3.connect(desk.folder / "state.db", isolation_level=None)) as user:
         user.execute("BEGIN IMMEDIATE")
         said = script(desk, "restore.sh", copy)
-    assert said.code == 1
-    assert "is in use" in said.words
+        assert (said.code, "is in use" in said.words) == (1, True), said
+    assert desk.states() == before
 
 
 def test_a_ledger_on_a_server_is_not_replaced_while_somebody_has_it_open(desk_on_postgres: Desk, backups: Path) -> None:
@@ -149,9 +135,8 @@ def test_a_ledger_on_a_server_is_not_replaced_while_somebody_has_it_open(desk_on
     assert (said.code, "1 connections of eventsync are open" in said.words) == (2, True), said
 
 
-def test_a_damaged_ledger_is_replaced_and_kept_beside(desk: Desk, backups: Path) -> None:
-    desk.source(lines(3))
-    desk.run(code=0)
+def test_a_damaged_ledger_is_replaced_and_kept_beside(delivered: Desk, backups: Path) -> None:
+    desk = delivered
     before = desk.states()
     copy = backup(desk, backups)
     (desk.folder / "state.db").write_bytes(b"\0" * 5000)
@@ -161,9 +146,8 @@ def test_a_damaged_ledger_is_replaced_and_kept_beside(desk: Desk, backups: Path)
     assert kept.read_bytes() == b"\0" * 5000
 
 
-def test_a_log_that_a_lost_ledger_has_left_is_not_played_into_the_copy(desk: Desk, backups: Path) -> None:
-    desk.source(lines(3))
-    desk.run(code=0)
+def test_a_log_that_a_lost_ledger_has_left_is_not_played_into_the_copy(delivered: Desk, backups: Path) -> None:
+    desk = delivered
     copy = backup(desk, backups)
     desk.source(lines(60))
     with closing(sqlite3.connect(desk.folder / "state.db")) as reader:  # who has it open keeps the log

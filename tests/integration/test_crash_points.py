@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from integration.desk import FEED, Desk, evenings, lines
+from integration.desk import Desk, evenings, lines, mid_way
 from integration.service import Service
-from integration.waiting import until
 
 ROWS = 2_300  # staged in more chunks than one
 IN_FLIGHT = 16
@@ -15,52 +14,17 @@ IN_FLIGHT = 16
 pytestmark = pytest.mark.slow
 
 
-def _assert_every_row_once(service: Service, rows: int) -> None:
-    assert service.titles() == evenings(rows)
-    assert [len(bodies) for bodies in service.bodies().values()] == [1] * rows, "a key was sent with two bodies"
-    assert not [request for request in service.requests() if request["status"] == 409]
-    assert len({event["idempotencyKey"] for event in service.events()}) == rows
-
-
 def test_a_service_that_ignores_keys_sees_no_more_twice_than_were_in_flight(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(300))
-    service.switch(idempotency="ignore", latency_ms=100)
-    run = any_desk.start_run()
-    until(lambda: len(service.requests()) > 100)
-    assert run.kill().code == -signal.SIGKILL
+    service.switch(idempotency="ignore")
+    assert mid_way(any_desk, service, 300, after=100, latency_ms=100).kill().code == -signal.SIGKILL
     service.switch(latency_ms=0)
     any_desk.run(code=0)
     assert {*service.titles()} == {*evenings(300)}
     assert len(service.events()) <= 300 + IN_FLIGHT
 
 
-@pytest.mark.slow(about_s=12)
-def test_the_installed_command_survives_the_same(desk: Desk, service: Service) -> None:
-    desk.source(lines(200))
-    service.switch(latency_ms=200)
-    run = desk.installed("run", FEED, "--no-dagster", "--json")
-    until(lambda: len(service.requests()) > 40)
-    run.kill()
-    run.communicate()
-    stopped = desk.installed("run", FEED, "--no-dagster", "--json")
-    until(lambda: len(service.events()) > 120)
-    stopped.send_signal(signal.SIGTERM)
-    stopped.communicate()
-    assert stopped.returncode == 130
-    service.switch(latency_ms=0)
-    done = desk.installed("run", FEED, "--no-dagster", "--json")
-    out, err = done.communicate()
-
-    assert done.returncode == 0, out + err
-    _assert_every_row_once(service, 200)
-
-
 def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sent(desk: Desk, service: Service) -> None:
-    desk.source(lines(ROWS))
-    service.switch(latency_ms=10)
-    run = desk.start_run()
-    until(lambda: len(service.requests()) > ROWS // 3)
-    assert run.kill().code == -signal.SIGKILL
+    assert mid_way(desk, service, ROWS, after=ROWS // 3, latency_ms=10).kill().code == -signal.SIGKILL
     sent = service.bodies()
     service.switch(latency_ms=0)
 
@@ -82,8 +46,7 @@ def test_a_mapping_that_was_edited_after_a_crash_changes_only_what_was_never_sen
 
 
 def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(ROWS))
-    any_desk.run(code=0)
+    any_desk.run_with(lines(ROWS), code=0)
     first = service.bodies().keys()
     any_desk.forget()
     assert any_desk.run(code=0).run["publish"]["delivered"] == ROWS
@@ -93,9 +56,9 @@ def test_an_empty_state_db_leads_to_the_same_keys_and_no_event_twice(any_desk: D
 
 
 def test_a_run_that_stages_only_and_one_that_publishes_only_add_up_to_one(any_desk: Desk, service: Service) -> None:
-    any_desk.source(lines(20))
-    assert any_desk.run("--stage-only", code=0).run["outcome"] == "staged"
+    assert any_desk.run_with(lines(20), "--stage-only", code=0).run["outcome"] == "staged"
     assert service.requests() == []
     (any_desk.folder / "events.csv").unlink()  # publishing never needs the source
     any_desk.run("--publish-only", code=0)
-    _assert_every_row_once(service, 20)
+    assert service.titles() == evenings(20)
+    assert service.outcomes() == {"created": 20}

@@ -1,23 +1,20 @@
-"""Files on the web and deliveries, from the partner's server to the service: each row once, an unchanged file for nothing."""
+"""Files on the web, deliveries, and orgs that say what changed: each row once, and nothing vanishes by mistake."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from contract.every_kind import INCREMENTAL_KINDS
+from contract.feeds_of_texts import TOLD_BY_AN_ORG
 from integration.desk import HEADER, Desk, lines
 from integration.service import Service
-from lookalikes.web_files import Web, untold, web_server
+from lookalikes.web_files import untold, web_server
 
 pytestmark = pytest.mark.slow
 
 ROWS = 8
-
-
-@pytest.fixture
-def web() -> Iterator[Web]:
-    with web_server() as served:
-        yield served
 
 
 def point_at(desk: Desk, path: str, more: str = "") -> None:
@@ -27,25 +24,6 @@ def point_at(desk: Desk, path: str, more: str = "") -> None:
 
 def csv(rows: list[str]) -> str:
     return "\n".join([HEADER, *rows]) + "\n"
-
-
-def test_a_file_on_the_web_is_published_once_and_not_fetched_again_while_it_has_not_changed(
-    desk: Desk, service: Service, web: Web
-) -> None:
-    web.put("/agenda.csv", csv(lines(ROWS)))
-    point_at(desk, web.address("/agenda.csv?token=hush-hush", user="anna:s3cret-word"))
-    desk.run(code=0)
-    assert len(service.events()) == ROWS
-    web.asked.clear()
-    second = desk.run()
-    assert (second.code, second.run["read"]["read"], len(web.asked)) == (0, 0, 1), second.words
-    assert "agenda.csv has not changed since it was last read" in second.out
-    web.put("/agenda.csv", csv(lines(ROWS + 1)))
-    third = desk.run()
-    assert (third.code, third.run["read"]["new"], third.run["read"]["unchanged"]) == (0, 1, ROWS), third.words
-    assert len(service.events()) == ROWS + 1
-    for secret in ("s3cret-word", "hush-hush"):
-        assert secret.encode() not in desk.written()
 
 
 def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Desk, service: Service) -> None:
@@ -66,27 +44,70 @@ def test_deliveries_are_read_once_each_and_none_of_their_rows_vanishes(desk: Des
 
 
 def test_an_answer_of_unknown_length_that_is_far_shorter_than_last_time_is_not_taken_for_the_whole_file(
-    desk: Desk, service: Service, web: Web
+    desk: Desk, service: Service
 ) -> None:
     rows = lines(ROWS * 4)
-    point_at(desk, web.address("/agenda.csv"))
-    web.instead = untold(csv(rows).encode())
-    desk.run(code=0)
-    web.instead = untold(csv(rows[:5]).encode())
-    for words in ((), ("--accept", "shrink")):
-        short = desk.run(*words)
-        assert (short.code, short.run["outcome"]) == (6, "paused"), short.words
-        assert "the answer may have been cut off" in short.words
-        assert "settle" in short.run["hint"]
-    web.instead = untold(csv(rows[:31]).encode() + b"31,Eve")
-    cut = desk.run()
-    assert (cut.code, cut.run["outcome"]) == (6, "paused"), cut.words
-    web.instead = untold(csv(rows).encode())
-    again = desk.run()
-    assert (again.code, again.run["read"]["unchanged"], again.run["vanished"]) == (0, ROWS * 4, 0), again.words
-    assert len(service.events()) == ROWS * 4
-    point_at(desk, web.address("/agenda.csv"), "\n  settle: 1s")
-    web.instead = untold(csv(rows[:5]).encode())
-    known = desk.run()
-    assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
-    desk.run("--accept", "shrink", code=0)
+    with web_server() as web:
+        point_at(desk, web.address("/agenda.csv"))
+        web.instead = untold(csv(rows).encode())
+        desk.run(code=0)
+        web.instead = untold(csv(rows[:5]).encode())
+        for words in ((), ("--accept", "shrink")):
+            short = desk.run(*words)
+            assert (short.code, short.run["outcome"]) == (6, "paused"), short.words
+            assert "the answer may have been cut off" in short.words
+            assert "settle" in short.run["hint"]
+        web.instead = untold(csv(rows[:31]).encode() + b"31,Eve")
+        cut = desk.run()
+        assert (cut.code, cut.run["outcome"]) == (6, "paused"), cut.words
+        web.instead = untold(csv(rows).encode())
+        again = desk.run()
+        assert (again.code, again.run["read"]["unchanged"], again.run["vanished"]) == (0, ROWS * 4, 0), again.words
+        assert len(service.events()) == ROWS * 4
+        point_at(desk, web.address("/agenda.csv"), "\n  settle: 1s")
+        web.instead = untold(csv(rows[:5]).encode())
+        known = desk.run()
+        assert (known.code, known.run["brakes"]) == (5, ["shrink"]), known.words
+        desk.run("--accept", "shrink", code=0)
+
+
+@pytest.fixture
+def put(desk: Desk, tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Let the feed read an org; give the org these records, titles by id."""
+    (desk.folder / "feeds" / "town.yaml").write_text(TOLD_BY_AN_ORG, "utf-8")
+    (tmp_path / "org").mkdir()
+    with INCREMENTAL_KINDS[0].stand(tmp_path / "org") as stand:
+        desk.env.update(stand.environment)
+        yield lambda **titles: stand.put([["id", "text"], *titles.items()])
+
+
+def test_a_feed_is_read_from_where_it_was_and_says_when_it_begins_anew(
+    desk: Desk, service: Service, put: Callable[..., None]
+) -> None:
+    put(a="Alfa", b="Bravo", c="Charlie")
+    first = desk.run().run
+    assert (first["read"]["new"], first["publish"]["delivered"], first["notices"]) == (3, 3, [])
+    put(a="Alfa", b="Bravissimo", d="")
+    second = desk.run().run
+    assert second["read"]["gone"] == 1
+    assert (second["vanished"], second["read"]["rejected"], second["read"]["drifted"]) == (1, 1, 1)
+    assert second["read"]["read"] < 5
+    put(a="Alpha", b="Bravissimo", d="")
+    third = desk.run().run
+    assert (third["rejected_before"] + third["read"]["rejected"], [row["row_key"] for row in desk.rows("rejected")]) == (1, ["d"])
+    full = desk.run("--full").run
+    assert (full["notices"], full["read"]["read"], full["rejected_before"]) == (["read whole: asked for"], 3, 0)
+    page = desk.command("runs", full["run_id"], "--json").document
+    assert page["notices"] == ["read whole: asked for"]
+    assert service.titles() == ["Alfa", "Bravo", "Charlie"]
+
+
+def test_an_edited_mapping_is_rehearsed_and_run_over_all_rows(desk: Desk, put: Callable[..., None]) -> None:
+    put(a="Alfa", b="Bravo")
+    desk.run()
+    desk.edit("classifications: [music]", "classifications: [theatre]")
+    rehearsed = desk.run("--dry-run").document["rehearsals"][0]
+    said = desk.run().run
+    assert rehearsed["read"] == said["read"]
+    assert said["read"]["drifted"] == 2
+    assert said["notices"] == ["read whole: the mapping, the source or the service's lists are not those of the last read"]

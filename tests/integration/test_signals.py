@@ -14,20 +14,19 @@ import signal
 import socket
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import pytest
-from integration.desk import FEED, Command, Desk, Said, evenings, line, lines
-from integration.service import SECRET, Service
+from integration.desk import FEED, Command, Desk, Said, evenings, line, lines, mid_way, untidy_runs
+from integration.service import Service
 from integration.waiting import pause, until
 from lookalikes.dagster import RUN_ID, dagster_webserver
 from lookalikes.demo import FEEDS, running_places
 from lookalikes.sheets import Fault
-from sqlalchemy import inspect
+from sqlalchemy import Select, inspect
 from sqlalchemy import select as rows_of
 
 from state.tables import ENTRY, LEASE, RUN
@@ -48,91 +47,64 @@ def _stop(run: Command, number: int = signal.SIGTERM, *, is_prompt: bool = True)
     return said
 
 
-def _is_held(desk: Desk) -> bool:
+def _answers(desk: Desk, question: Select[Any]) -> list[Any]:
+    """What the state DB has of a column, where it is neither empty nor 0; nothing before it has its tables."""
     if not desk.books.is_there():
-        return False
+        return []
     with desk.books.engine.connect() as connection:
-        there = inspect(connection).has_table(LEASE.name)
-        return there and any(connection.execute(rows_of(LEASE.c.holder)).scalars())
-
-
-def _are_under_way(desk: Desk) -> bool:
-    """Whether the first requests have been begun."""
-    if not desk.states():
-        return False
-    with desk.books.engine.connect() as connection:
-        return any(connection.execute(rows_of(ENTRY.c.attempts)).scalars())
-
-
-def _pages(desk: Desk) -> list[tuple[str | None, bool]]:
-    """The outcome of every run, oldest first, and whether its page is closed."""
-    with desk.books.engine.connect() as connection:
-        pages = connection.execute(rows_of(RUN.c.outcome, RUN.c.finished_at).order_by(RUN.c.started_at)).all()
-    return [(outcome, finished_at is not None) for outcome, finished_at in pages]
+        there = inspect(connection).has_table(RUN.name)
+        return [one for one in connection.execute(question).scalars() if one] if there else []
 
 
 def _assert_stopped(desk: Desk, said: Said) -> None:
     assert said.code == 130, said.words
     assert (said.run["outcome"], said.run["exit_code"]) == ("interrupted", 130)
     assert "Traceback" not in said.err
-    assert _pages(desk)[-1] == ("interrupted", True)
-    assert not _is_held(desk)
+    assert desk.command("runs", "--json").document["runs"][0]["outcome"] == "interrupted"
+    assert list(untidy_runs(desk)) == []
+    assert not _answers(desk, rows_of(LEASE.c.holder))
 
 
 def _assert_all_sent(desk: Desk, service: Service, rows: int) -> None:
     service.switch(latency_ms=0, answer_delay_ms=0)
-    desk.source(lines(rows))
-    desk.run(code=0)
+    desk.run_with(lines(rows), code=0)
     assert service.titles() == evenings(rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Deaf:
-    """A server that takes connections and never answers."""
-
-    listening: socket.socket
-    address: str
-
-    def wait_for_a_caller(self) -> None:
-        until(lambda: select.select([self.listening], [], [], 0)[0], what="a connection")
-
-
-@contextmanager
-def _deaf_service() -> Iterator[Deaf]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        yield Deaf(listening, f"http://127.0.0.1:{listening.getsockname()[1]}")
+RUN_NOW = ("run", FEED, "--no-dagster", "--json")
+WAITING: dict[str, tuple[tuple[str, ...], bool, int]] = {
+    "a run for the lists of the service": (RUN_NOW, False, signal.SIGINT),
+    **{f"a run for its source, {number.name}": (RUN_NOW, True, number) for number in STOPPING},
+    "a run in Dagster for its source": (("run", FEED, "--json"), True, signal.SIGHUP),
+    "a rehearsal for its source": ((*RUN_NOW, "--dry-run"), True, signal.SIGINT),
+    "a check for the service": (("check", "--live", "--json"), False, signal.SIGTERM),
+}
 
 
-@contextmanager
-def _silent_source(desk: Desk) -> Iterator[Deaf]:
-    """The feed's rows are where nobody answers, until the block ends."""
-    with _deaf_service() as deaf:
-        desk.edit("../events.csv", f"{deaf.address}/events.csv")
-        yield deaf
-    desk.edit(f"{deaf.address}/events.csv", "../events.csv")
-
-
-def test_while_the_lists_of_the_service_are_fetched(desk: Desk, service: Service) -> None:
+@pytest.mark.parametrize(("words", "is_source", "number"), WAITING.values(), ids=WAITING)
+def test_while_it_waits_for_an_answer_that_never_comes(
+    desk: Desk, service: Service, words: tuple[str, ...], is_source: bool, number: int
+) -> None:
     desk.source(lines(5))
-    with _deaf_service() as deaf:
-        desk.point_to(deaf.address)
-        run = desk.start_run()
-        until(lambda: _is_held(desk))
-        deaf.wait_for_a_caller()
-        said = _stop(run, signal.SIGINT)
-    _assert_stopped(desk, said)
-    assert "staging" in said.run["message"]
-    desk.point_to(service)
-    _assert_all_sent(desk, service, 5)
-
-
-@each_signal
-def test_while_a_source_keeps_the_stage_waiting(desk: Desk, service: Service, number: int) -> None:
-    with _silent_source(desk) as deaf:
-        run = desk.start_run()
-        deaf.wait_for_a_caller()
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        address = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        if is_source:
+            desk.edit("../events.csv", f"{address}/events.csv")
+        else:
+            desk.point_to(address)
+        run = desk.start(*words)
+        until(lambda: select.select([deaf], [], [], 0)[0], what="a connection")
         said = _stop(run, number)
-    _assert_stopped(desk, said)
+    if words[0] == "check":
+        assert (said.code, said.document["error"]["message"].startswith("interrupted")) == (130, True), said.words
+    elif "--dry-run" in words:
+        assert (said.code, said.document["rehearsals"][0]["outcome"]) == (130, "interrupted"), said.words
+    else:
+        _assert_stopped(desk, said)
+        assert "staging" in said.run["message"]
+    assert service.requests() == []
+    desk.mapping()
+    desk.point_to(service)
     _assert_all_sent(desk, service, 5)
 
 
@@ -149,11 +121,7 @@ def test_in_the_midst_of_a_stage(desk: Desk, service: Service) -> None:
 
 @each_signal
 def test_while_events_are_sent(any_desk: Desk, service: Service, number: int) -> None:
-    any_desk.source(lines(150))
-    service.switch(latency_ms=300)
-    run = any_desk.start_run()
-    until(lambda: len(service.requests()) > 30)
-    said = _stop(run, number, is_prompt=False)
+    said = _stop(mid_way(any_desk, service, 150), number, is_prompt=False)
     _assert_stopped(any_desk, said)
     assert "stopping: " in said.err
     assert "in flight, up to 20 s; press Ctrl-C again to leave at once" in said.err
@@ -173,38 +141,21 @@ def test_a_run_that_the_service_made_pause_leaves_at_once_and_limits_alone_start
     said = _stop(run)
     _assert_stopped(desk, said)
     assert "stopping: 0 requests in flight" in said.err
-    with desk.books.engine.connect() as connection:
-        unanswered = rows_of(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None), ~ENTRY.c.is_limited)
-        timed = connection.execute(unanswered).all()
-    assert timed == []
+    assert _answers(desk, rows_of(ENTRY.c.row_key).where(ENTRY.c.unanswered_at.is_not(None), ~ENTRY.c.is_limited)) == []
     assert Counter(desk.states().values())["pending"] == 60 - len(service.events())
 
 
 def test_while_it_waits_for_another_run(desk: Desk, service: Service) -> None:
-    desk.source(lines(10))
-    service.switch(latency_ms=2_000)
-    first = desk.start_run()
-    until(service.requests)
+    first = mid_way(desk, service, 10, after=0, latency_ms=2_000)
     second = desk.start_run("--wait")
     until(lambda: "waiting" in second.text(".err"))
     said = _stop(second)
     assert said.code == 130, said.words
     assert "waiting for the feed" in said.run["message"]
     assert first.ended().code == 0
-    assert sorted(str(outcome) for outcome, _ in _pages(desk)) == ["done", "interrupted"]
-    assert all(is_closed for _, is_closed in _pages(desk))
+    assert sorted(run["outcome"] for run in desk.command("runs", "--json").document["runs"]) == ["done", "interrupted"]
+    assert list(untidy_runs(desk)) == []
     assert service.outcomes() == {"created": 10}
-
-
-def test_a_rehearsal(desk: Desk, service: Service) -> None:
-    with _silent_source(desk) as deaf:
-        run = desk.start_run("--dry-run")
-        deaf.wait_for_a_caller()
-        said = _stop(run, signal.SIGINT, is_prompt=False)
-    assert said.code == 130, said.words
-    (rehearsal,) = said.document["rehearsals"]
-    assert rehearsal["outcome"] == "interrupted"
-    assert service.requests() == []
 
 
 def test_at_any_moment_there_is_one_document_and_the_next_run_goes_on(desk: Desk, service: Service) -> None:
@@ -221,10 +172,10 @@ def test_at_any_moment_there_is_one_document_and_the_next_run_goes_on(desk: Desk
         assert said.document.get("exit_code", 130) == said.code
         assert "exit_code" in said.document or "interrupted" in said.document["error"]["message"]
         assert "Traceback" not in said.err
-        assert not _is_held(desk)
+        assert not _answers(desk, rows_of(LEASE.c.holder))
         desk.source([*lines(400), *(line(400 + more) for more in range(number))])
     _assert_all_sent(desk, service, 407)
-    assert all(is_closed for _, is_closed in _pages(desk))
+    assert list(untidy_runs(desk)) == []
 
 
 def test_a_second_ctrl_c_leaves_at_once_with_a_document(desk: Desk, service: Service) -> None:
@@ -246,7 +197,7 @@ def test_a_terminals_ctrl_c_that_arrives_twice_at_once_is_one(desk: Desk, servic
     desk.source(lines(50))
     service.switch(latency_ms=700)
     run = desk.start_run()
-    until(lambda: _are_under_way(desk))
+    until(lambda: _answers(desk, rows_of(ENTRY.c.attempts)))
     pause(0.1)
     os.killpg(run.pid, signal.SIGINT)
     run.signal(signal.SIGINT)
@@ -256,10 +207,7 @@ def test_a_terminals_ctrl_c_that_arrives_twice_at_once_is_one(desk: Desk, servic
 
 
 def test_a_run_that_hangs_in_a_locked_state_db_is_gone_after_the_second_signal_all_the_same(desk: Desk, service: Service) -> None:
-    desk.source(lines(200))
-    service.switch(latency_ms=100)
-    run = desk.start_run()
-    until(service.requests)
+    run = mid_way(desk, service, 200, after=0, latency_ms=100)
     with closing(sqlite3.connect(desk.folder / "state.db", isolation_level=None)) as database:
         database.execute("BEGIN IMMEDIATE")
         pause(0.3)
@@ -282,16 +230,6 @@ def test_after_one_of_several_feeds_the_next_is_not_begun(desk: Desk, service: S
     assert [one["feed"] for one in said.document["runs"]] == [FEED]
 
 
-def test_through_dagster_in_this_process(desk: Desk, service: Service) -> None:
-    with _silent_source(desk) as deaf:
-        run = desk.start("run", FEED, "--json")
-        deaf.wait_for_a_caller()
-        said = _stop(run, signal.SIGHUP)
-    _assert_stopped(desk, said)
-    assert "staging" in said.run["message"]
-    _assert_all_sent(desk, service, 20)
-
-
 def test_while_it_follows_a_run_on_a_webserver_that_run_goes_on(desk: Desk) -> None:
     desk.source(lines(5))
     with dagster_webserver("STARTED") as webserver:
@@ -303,41 +241,23 @@ def test_while_it_follows_a_run_on_a_webserver_that_run_goes_on(desk: Desk) -> N
     assert f"{webserver.url}/runs/{RUN_ID}" in said.run["hint"]
 
 
-def test_other_commands_end_with_a_document_too(desk: Desk) -> None:
-    with _deaf_service() as deaf:
-        desk.point_to(deaf.address, SECRET)
-        desk.source(lines(5))
-        run = desk.start("check", "--live", "--json")
-        deaf.wait_for_a_caller()
-        said = _stop(run, is_prompt=False)
-    assert said.code == 130, said.words
-    assert said.document["error"]["message"].startswith("interrupted")
-
-
-WORDS = ("run", "demo-sheet", "--no-dagster", "--json")
-AT_ONCE_S = 10.0
-"""Far less than the wait that the sheet's service has asked for."""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_run_leaves_at_once_and_the_next_one_tells_the_sheet(desk: Desk, tmp_path: Path, number: int) -> None:
+def test_while_it_waits_for_a_busy_sheet_and_the_next_run_writes_there(desk: Desk, tmp_path: Path) -> None:
+    words = ("run", "demo-sheet", "--no-dagster", "--json")
     shutil.copy(FEEDS / "demo-sheet.yaml", desk.folder / "feeds")
     with running_places(tmp_path / "access") as places:
         desk.env.update(places.environ)
         busy = Fault(where="batchUpdate", status=429, headers={"Retry-After": "90"}, times=99)
         places.google.faults.append(busy)
-        run = desk.start(*WORDS)
+        run = desk.start(*words)
         until(lambda: busy.times < 99, what="the first request that writes")
-        run.signal(number)
-        said = run.ended(0, within_s=AT_ONCE_S)
-
-        assert said.run["outcome"] == "done"
+        said = _stop(run)
+        assert (said.code, said.run["outcome"]) == (0, "done"), said.words
         with desk.books.engine.connect() as connection:
             page = connection.execute(rows_of(RUN.c.outcome, RUN.c.publish_account, RUN.c.notices)).one()
-            assert not any(connection.execute(rows_of(LEASE.c.holder)).scalars())
+        assert not _answers(desk, rows_of(LEASE.c.holder))
         assert (page.outcome, json.loads(page.publish_account)["delivered"]) == ("done", 5)
         assert "the run was asked to stop" in page.notices
 
         places.google.faults.clear()
-        desk.command(*WORDS, code=0)
+        desk.command(*words, code=0)
         assert ["0101", "published"] in [list(row[:2]) for row in places.said()]

@@ -28,6 +28,10 @@ main()
 """
 
 
+def _logged(said: Said) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
+
+
 def _about(span: Span, *names: str) -> tuple[object, ...]:
     return tuple(span.about.get(f"eventsync.{name}") for name in names)
 
@@ -65,22 +69,23 @@ def test_a_run_is_one_trace_of_its_phases_its_chunks_and_its_requests_and_its_nu
     assert set(re.findall(r"^\| `([\w.]+)`", table, re.MULTILINE)) == collector.numbers.keys()
 
 
-def test_rows_get_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, service: Service) -> None:
+def test_above_debug_rows_get_no_line_and_no_span_of_their_own_unless_asked_for_or_odd(desk: Desk, service: Service) -> None:
     desk.source(lines(40))
     with collecting() as collector:
-        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0", code=0)
-        posts = [span for span in collector.spans if span.name.startswith("POST")]
-        assert posts == []
+        traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.url, "EVENTSYNC_TRACE_REQUESTS": "0", "EVENTSYNC_LOG": "json"}
+        logged = _logged(desk.run(**traced, code=0))
+        assert {line["level"] for line in logged} == {"info"}
+        assert not [line for line in logged if "row_key" in line]
+        assert not [span for span in collector.spans if span.name.startswith("POST")]
         assert [span for span in collector.spans if span.name == "GET /api/public/v1/classifications"]
         service.switch(fault_per_mille=1000, faults="error_500", fault_attempts=1)
-        desk.source(lines(44))
-        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="0", code=0)
+        desk.run_with(lines(44), **traced, code=0)
     posts = [span for span in collector.spans if span.name.startswith("POST")]
     assert [(span.is_error, span.about["http.response.status_code"]) for span in posts] == [(True, 500)] * 4
 
 
-def test_log_lines_name_the_trace_and_nothing_secret_travels(desk: Desk) -> None:
-    desk.source(lines(5))
+def test_at_debug_each_row_is_followed_and_lines_name_feed_run_and_trace_and_nothing_secret_travels(desk: Desk) -> None:
+    desk.source(lines(3))
     token = "collector-token-7hQ2mX9vLr"
     (desk.folder / ".env").write_text(
         f"OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20{token}\nOTEL_SERVICE_NAME=town\n", "utf-8"
@@ -89,24 +94,38 @@ def test_log_lines_name_the_trace_and_nothing_secret_travels(desk: Desk) -> None
         said = desk.run(
             EVENTSYNC_LOG="json debug", OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENTSYNC_TRACE_REQUESTS="1", code=0
         )
-    logged = [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
-    assert {line["trace_id"] for line in logged} == {collector.spans[0].trace_id}
+    logged = _logged(said)
+    assert {"phase begins", "phase ended"} <= {line["event"] for line in logged}
+    run = (FEED, said.run["run_id"], collector.spans[0].trace_id)
+    assert {(line["feed"], line["run_id"], line["trace_id"]) for line in logged} == {run}
+    sent, answered = ([line for line in logged if line["event"] == word] for word in ("row is sent", "row has its answer"))
+    assert sorted(line["row_key"] for line in sent) == ["0", "1", "2"]
+    assert {(line["verdict"], line["status"], line["attempts"]) for line in answered} == {("receipt", 201, 1)}
+    assert all(line["event_id"] and line["level"] == "debug" for line in answered)
+    assert not [line for line in logged if "row_key" in line and line not in [*sent, *answered]]
     assert {headers["authorization"] for headers in collector.headers} == {f"Bearer {token}"}, "an .env file counts, too"
     assert {one["service.name"] for one in collector.resources} == {"town"}
     assert SECRET.encode() not in b"".join(collector.raw)
     assert token.encode() not in desk.written() + b"".join(collector.raw)
 
+    shown = re.findall(r"^\{.*\}$", "\n".join(re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)), re.MULTILINE)
+    assert len(shown) == 3
+    for line in map(json.loads, shown):
+        alike = [one.keys() - {"trace_id", "span_id"} for one in logged if one["event"] == line["event"]]
+        assert line.keys() - {"trace_id", "span_id"} in alike, line
 
-def test_a_run_that_fails_says_so_in_its_trace(desk: Desk) -> None:
+
+def test_a_run_that_is_refused_says_so_in_its_trace_and_in_its_lines(desk: Desk) -> None:
     desk.source(lines(2))
+    env = {"EVENT_API_KEY": "sk-nobody-knows-this-one-0042", "EVENTSYNC_LOG": "json debug"}
     with collecting() as collector:
-        desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, EVENT_API_KEY="sk-nobody-knows-this-one-0042", code=3)
-    (run,) = collector.named(f"run {FEED}")
-    (stage,) = collector.named("stage")
-    assert run.is_error
-    assert stage.is_error
+        said = desk.run(OTEL_EXPORTER_OTLP_ENDPOINT=collector.url, **env, code=3)
+    (run,), (stage,) = collector.named(f"run {FEED}"), collector.named("stage")
+    assert (run.is_error, stage.is_error) == (True, True)
     assert _about(run, "outcome", "exit_code") == ("refused by the service", 3)
     assert b"0042" not in b"".join(collector.raw)
+    (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
+    assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)
 
 
 def test_a_collector_that_is_away_holds_up_no_run_for_long(desk: Desk) -> None:
@@ -145,38 +164,3 @@ def test_what_dagster_runs_in_two_steps_is_one_trace(desk: Desk) -> None:
     assert [span.name for step in steps for span in collector.below(step)] == ["stage", "publish"]
     assert {step.trace_id for step in steps} == {steps[0].trace_id}
     assert {_about(step, "run_id", "launched_by") for step in steps} == {(said.run["run_id"], "cli")}
-
-
-def _logged(said: Said) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in said.err.splitlines() if line.startswith("{")]
-
-
-def test_at_debug_every_line_names_its_feed_and_run_and_each_row_is_followed_into_the_threads_that_send(desk: Desk) -> None:
-    desk.source(lines(3))
-    said = desk.run(EVENTSYNC_LOG="json debug")
-    logged = _logged(said)
-    assert {"phase begins", "phase ended"} <= {line["event"] for line in logged}
-    assert {(line["feed"], line["run_id"]) for line in logged} == {(FEED, said.run["run_id"])}
-    sent, answered = ([line for line in logged if line["event"] == word] for word in ("row is sent", "row has its answer"))
-    assert sorted(line["row_key"] for line in sent) == ["0", "1", "2"]
-    assert {(line["verdict"], line["status"], line["attempts"]) for line in answered} == {("receipt", 201, 1)}
-    assert all(line["event_id"] and line["level"] == "debug" for line in answered)
-    assert not [line for line in logged if "row_key" in line and line not in [*sent, *answered]]
-    shown = re.findall(r"^\{.*\}$", "\n".join(re.findall(r"```json\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)), re.MULTILINE)
-    assert len(shown) == 3
-    for line in map(json.loads, shown):
-        assert line.keys() in [one.keys() for one in logged if one["event"] == line["event"]], line
-
-
-def test_above_debug_no_row_is_logged(desk: Desk) -> None:
-    desk.source(lines(3))
-    logged = _logged(desk.run(EVENTSYNC_LOG="json"))
-    assert {line["level"] for line in logged} == {"info"}
-    assert not [line for line in logged if "row_key" in line]
-
-
-def test_a_run_that_is_refused_is_named_too(desk: Desk) -> None:
-    desk.source(lines(1))
-    said = desk.run(EVENTSYNC_LOG="json debug", EVENT_API_KEY="sk-nobody-knows-this-one-0042", code=3)
-    (ended,) = [line for line in _logged(said) if line["event"] == "phase ended"]
-    assert (ended["feed"], ended["run_id"], ended["exit_code"]) == (FEED, said.run["run_id"], 3)

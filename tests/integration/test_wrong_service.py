@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from integration.desk import Desk, evenings, lines
+from integration.desk import Desk, evenings, lines, mid_way
 from integration.service import SECRET, Service
-from integration.waiting import until
 from lookalikes.notices import closed_port
 from lookalikes.threaded import Answer, answering_by
 
@@ -48,20 +47,26 @@ def test_without_an_address_or_a_key_both_are_asked_for_at_once(desk: Desk, serv
     _assert_all_is_well_once_mended(desk, service)
 
 
-def test_a_key_that_is_not_active_ends_the_run_at_once(desk: Desk, service: Service) -> None:
-    desk.point_to(service, "sandbox-key-revoked")
+@pytest.mark.parametrize(
+    ("key", "words", "known"),
+    [
+        ("sandbox-key-revoked", ("revoked", "…oked", "EVENT_API_KEY"), set()),
+        ("sandbox-key-reader", ("events:create",), {"pending"}),
+    ],
+)
+def test_a_key_that_does_not_do_ends_the_run_with_the_reason(
+    desk: Desk, service: Service, key: str, words: tuple[str, ...], known: set[str]
+) -> None:
+    desk.point_to(service, key)
     said = desk.run()
-    said.assert_told(3, "revoked", "…oked", "EVENT_API_KEY")
-    assert "sandbox-key-revoked" not in said.words
-    assert service.requests() == []
+    said.assert_told(3, *words)
+    assert key not in said.words
+    assert (service.events(), set(desk.states().values())) == ([], known)
     _assert_all_is_well_once_mended(desk, service)
 
 
 def test_a_key_that_is_revoked_in_the_middle_loses_nothing(desk: Desk, service: Service) -> None:
-    desk.source(lines(300))
-    service.switch(latency_ms=100)
-    run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) >= 50)
+    run = mid_way(desk, service, 300, latency_ms=100)
     service.change("/keys/default/state", state="revoked")
     account = run.ended(3).run["publish"]
     assert account["pending"] > 0 == account["uncertain"]
@@ -70,15 +75,6 @@ def test_a_key_that_is_revoked_in_the_middle_loses_nothing(desk: Desk, service: 
     desk.run(code=0)
     assert len(service.events()) == 300
     assert SECRET.encode() not in desk.written()
-
-
-def test_a_key_that_may_not_create_events_is_told_which_scope_it_lacks(desk: Desk, service: Service) -> None:
-    desk.point_to(service, "sandbox-key-reader")
-    said = desk.run()
-    said.assert_told(3, "events:create")
-    assert "sandbox-key-reader" not in said.words
-    assert set(desk.states().values()) == {"pending"}
-    _assert_all_is_well_once_mended(desk, service)
 
 
 def test_a_channel_named_by_a_slug_that_the_key_may_not_use_is_an_error_of_the_mapping(desk: Desk, service: Service) -> None:

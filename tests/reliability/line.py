@@ -5,21 +5,26 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Thread
 
-from integration.desk import Desk, WarmStart, line, made_desk
+from integration.desk import Desk, WarmStart, lines, made_desk
 from integration.service import Service
 from integration.waiting import pause, until
 from reliability.troubles import MEMORY_S, TRUST_S, Keys, Place
-from reliability.worker import HASTY, Worker
 from written_tables import WrittenTable
 
+from connectors.retry import RetryPolicy
+from mappings.spec.feed import FeedMapping
+from mappings.yaml.loader import load_feed
+from pipelines.run.context import RunContext, open_context
+from pipelines.run.feed_run import FeedRun, RunIdentity, RunResult
+from pipelines.settings import read_settings
 from state.enums import EntryState
-from state.ledger.standing import RowRecord
-from state.queries import RowFilter
+from state.ledger.standing import FeedScope, RowRecord
+from state.queries import LedgerQueries, RowFilter
 
 ROWS = 16
 IN_FLIGHT = 4
@@ -29,8 +34,7 @@ HEAD = (
     *("what goes wrong", "the service", "rows", "events", "doubled", "lost", "keys", "bodies per key", "resent", "unconfirmed"),
     *("runs", "promise"),
 )
-_DELIVERED = frozenset({EntryState.DELIVERED, EntryState.DELIVERED_UNCONFIRMED})
-_BY_ITSELF = frozenset({EntryState.PENDING, EntryState.BLOCKED})
+HASTY = RetryPolicy(attempts=5, budget_s=4.0, first_wait_s=0.02, longest_wait_s=0.2, attempt_s=0.35, at_work_s=0.35)
 _RUNS_IN_AN_OUTAGE = 3
 _SOME = 5
 """So many requests have arrived when somebody is killed."""
@@ -69,15 +73,20 @@ class Line:
     @property
     def breach(self) -> str:
         """Which promise the line breaks, "" if none."""
+        trouble, keys = self.place.trouble, self.place.keys
+        is_outage = trouble.scene in {"outage", "outage ends"}
+        is_protected = keys is not Keys.IGNORED and not (trouble.forgets_all and keys is Keys.FORGOTTEN)
         checks = {
             "rows are lost": self.lost > 0,
-            "rows are still owed": self.owed > 0 and self.place.trouble.scene != "outage",
+            "rows are still owed": self.owed > 0 and trouble.scene != "outage",
             "a row was sent under two keys": self.keys > self.rows,
             "a key was sent with two bodies": self.bodies > 1,
-            "rows exist twice although the service honours keys": self._is_protected and self.doubled > 0,
-            "more rows exist twice than the worker says": not self.place.trouble.forgets_all and self.doubled > self.resent,
-            "a row exists more often than the worker says": not self.place.trouble.forgets_all and self.uncounted > 0,
-            "an outage let out more than slots, one more and a probe a run": self._is_outage and self.events > self._most_events,
+            "rows exist twice although the service honours keys": is_protected and self.doubled > 0,
+            "more rows exist twice than the worker says": not trouble.forgets_all and self.doubled > self.resent,
+            "a row exists more often than the worker says": not trouble.forgets_all and self.uncounted > 0,
+            "an outage let out more than slots, one more and a probe a run": (
+                is_outage and self.events > self.rows + IN_FLIGHT + 1 + self.runs * HASTY.attempts
+            ),
             "the runs' reports hide what the ledger lists": self.told < self.resent,
             "a kill left more rows in doubt than were in flight": self.in_doubt > IN_FLIGHT,
         }
@@ -103,19 +112,6 @@ class Line:
         )
         return dict(zip(HEAD, map(str, values), strict=True))
 
-    @property
-    def _is_outage(self) -> bool:
-        return self.place.trouble.scene in {"outage", "outage ends"}
-
-    @property
-    def _most_events(self) -> int:
-        return self.rows + IN_FLIGHT + 1 + self.runs * HASTY.attempts
-
-    @property
-    def _is_protected(self) -> bool:
-        trouble, keys = self.place.trouble, self.place.keys
-        return keys.are_honoured and not (trouble.forgets_all and keys is Keys.FORGOTTEN)
-
 
 @dataclass(frozen=True, slots=True)
 class Stage:
@@ -124,6 +120,37 @@ class Stage:
     folder: Path
     warm: WarmStart
     service: Service
+
+
+@dataclass
+class Worker:
+    """The real worker in this process, over a real state DB; only its insistence is shorter, so that a line takes a second."""
+
+    desk: Desk
+    runs: list[RunResult] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Stage and publish once."""
+        with self._context() as context:
+            identity = RunIdentity(f"reliability-{len(self.runs)}", launched_by="the matrix")
+            self.runs.append(FeedRun(context, self._mapping(), identity).run())
+
+    def rows(self, which: RowFilter | None = None) -> list[RowRecord]:
+        """Return the ledger's entries, or those among them that are asked for."""
+        with self._context() as context:
+            book = FeedScope(context.settings.destination, self._mapping().feed)
+            return list(LedgerQueries(context.engine).every_row(book, which or RowFilter()))
+
+    def states(self) -> Counter[EntryState]:
+        return Counter(row.state for row in self.rows())
+
+    def _mapping(self) -> FeedMapping:
+        return load_feed(self.desk.folder / "feeds" / "town.yaml")
+
+    @contextmanager
+    def _context(self) -> Iterator[RunContext]:
+        with open_context(read_settings(self.desk.env, self.desk.folder), lambda _: None) as context:
+            yield replace(context, retries=HASTY)
 
 
 def play(place: Place, stage: Stage) -> Line:
@@ -136,28 +163,23 @@ def play(place: Place, stage: Stage) -> Line:
             desk.point_to(stage.service)
             _write_feed(desk, place.keys, title="{from: TITLE, do: [collapse]}")
             stage.service.switch(**place.keys.switches, **place.trouble.switches)
-            worker = Worker(folder, desk.env)
+            worker = Worker(desk)
             in_doubt = _strike(place, desk, stage.service, worker)
             if place.trouble.scene != "outage":
                 _run_until_nothing_is_owed(worker)
-            pause(_afterwards_s(place))
+            waits = (int(place.trouble.switches.get(name, 0)) for name in ("fault_hold_ms", "latency_ms", "answer_delay_ms"))
+            if longest_ms := sum(waits):  # the service may still work on what the worker has given up
+                pause(longest_ms / 1000 + 0.1)
             return _truth(place, stage.service, worker, in_doubt)
     finally:
         stage.service.change("/reset")
         stage.service.change("/switches", **as_new)
 
 
-def _afterwards_s(place: Place) -> float:
-    """How long the service may still work on what the worker has given up."""
-    waits = ("fault_hold_ms", "latency_ms", "answer_delay_ms")
-    longest = sum(int(place.trouble.switches.get(name, 0)) for name in waits)
-    return longest / 1000 + 0.1 if longest else 0.0
-
-
 def _write_feed(desk: Desk, keys: Keys, *, title: str) -> None:
     trust = f"{TRUST_S}s" if keys is Keys.FORGOTTEN else "24h"
     desk.mapping(title=title, in_flight=IN_FLIGHT, key_memory=trust)
-    desk.source([line(number) for number in range(ROWS)])
+    desk.source(lines(ROWS))
 
 
 def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
@@ -166,14 +188,19 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
         case "answers go wrong":
             return 0
         case "outage" | "outage ends":
-            _run_in_an_outage(worker, service)
+            for _ in range(_RUNS_IN_AN_OUTAGE):
+                worker.run()
+            service.switch(fault_per_mille=0)
             return 0
         case "service killed":
-            with _killed_amid(service):
+            with ThreadPoolExecutor(1) as other:
+                killed = other.submit(_kill_amid, service)
                 worker.run()
+                killed.result()
             return 0
-        case _:
-            _kill_worker(desk, service)
+    run = desk.start_run()
+    until(lambda: run.has_ended or len(service.requests()) >= _SOME, what="some requests")
+    assert run.kill().code == -signal.SIGKILL
     in_doubt = sum(row.state is EntryState.PENDING and row.unanswered_at is not None for row in worker.rows())
     service.switch(latency_ms=0, answer_delay_ms=0)
     if place.keys is Keys.FORGOTTEN:
@@ -185,32 +212,12 @@ def _strike(place: Place, desk: Desk, service: Service, worker: Worker) -> int:
     return in_doubt
 
 
-def _run_in_an_outage(worker: Worker, service: Service) -> None:
-    for _ in range(_RUNS_IN_AN_OUTAGE):
-        worker.run()
-    service.switch(fault_per_mille=0)
-
-
-def _kill_worker(desk: Desk, service: Service) -> None:
-    run = desk.start_run()
-    until(lambda: run.has_ended or len(service.requests()) >= _SOME, what="some requests")
-    assert run.kill().code == -signal.SIGKILL
-
-
-@contextmanager
-def _killed_amid(service: Service) -> Iterator[None]:
+def _kill_amid(service: Service) -> None:
     """Kill the service once some requests have arrived, and start it again where it was."""
-
-    def strike() -> None:
-        until(lambda: len(service.requests()) >= _SOME, what="some requests")
-        service.stop(is_sudden=True)
-        pause(0.2)
-        service.start()
-
-    thread = Thread(target=strike)
-    thread.start()
-    yield
-    thread.join()
+    until(lambda: len(service.requests()) >= _SOME, what="some requests")
+    service.stop(is_sudden=True)
+    pause(0.2)
+    service.start()
 
 
 def _run_until_nothing_is_owed(worker: Worker) -> None:
@@ -218,48 +225,37 @@ def _run_until_nothing_is_owed(worker: Worker) -> None:
     before: Counter[EntryState] = Counter()
     for _ in range(MOST_RUNS):
         worker.run()
-        now = Counter(row.state for row in worker.rows())
+        now = worker.states()
         if not _owed(now) and (now == before or not now[EntryState.UNCERTAIN]):
             return
         before = now
 
 
 def _owed(states: Counter[EntryState]) -> int:
-    return sum(states[state] for state in _BY_ITSELF)
+    return states[EntryState.PENDING] + states[EntryState.BLOCKED]
 
 
 def _truth(place: Place, service: Service, worker: Worker, in_doubt: int) -> Line:
-    rows, bodies = worker.rows(), service.bodies()
-    found = Counter(_row_of(event["title"]) for event in service.events())
-    resent = worker.rows(RowFilter(is_resent=True))
-    copies = {str(row.row_key): row.copies for row in rows}
+    rows, bodies, states = worker.rows(), service.bodies(), worker.states()
+    found = Counter(event["title"].rpartition(" ")[2] for event in service.events())  # a title ends with its row's key
+    known = {str(row.row_key): row for row in rows}
+    absent = [key for key in map(str, range(ROWS)) if not found[key]]
+    unconfirmed = states[EntryState.DELIVERED_UNCONFIRMED]
     return Line(
         place=place,
         rows=ROWS,
-        events=sum(found.values()),
+        events=found.total(),
         doubled=sum(count > 1 for count in found.values()),
-        lost=_lost(rows, found),
+        lost=sum(key not in known or known[key].state is EntryState.DELIVERED for key in absent),
         keys=len(bodies),
         bodies=max(map(len, bodies.values())),
-        resent=len(resent),
-        unconfirmed=sum(row.state is EntryState.DELIVERED_UNCONFIRMED for row in rows),
-        unmade=sum(row.state is EntryState.DELIVERED_UNCONFIRMED and not found[row.row_key] for row in rows),
+        resent=len(worker.rows(RowFilter(is_resent=True))),
+        unconfirmed=unconfirmed,
+        unmade=sum(key in known and known[key].state is EntryState.DELIVERED_UNCONFIRMED for key in absent),
         told=sum(run.published.account.resent for run in worker.runs if run.published),
-        uncounted=sum(count > copies.get(row, 0) for row, count in found.items()),
-        waiting=sum(row.state not in _DELIVERED | _BY_ITSELF for row in rows),
-        owed=_owed(Counter(row.state for row in rows)),
+        uncounted=sum(key not in known or count > known[key].copies for key, count in found.items()),
+        waiting=len(rows) - states[EntryState.DELIVERED] - unconfirmed - _owed(states),
+        owed=_owed(states),
         runs=len(worker.runs) + (place.trouble.scene in {"worker killed", "mapping edited", "state lost"}),
         in_doubt=in_doubt,
     )
-
-
-def _lost(rows: list[RowRecord], found: Counter[str]) -> int:
-    """Rows that nobody would look for: called delivered, or not in the ledger at all, and not at the service."""
-    known = {str(row.row_key): row.state for row in rows}
-    absent = [str(number) for number in range(ROWS) if not found[str(number)]]
-    return sum(known.get(number, EntryState.DELIVERED) is EntryState.DELIVERED for number in absent)
-
-
-def _row_of(title: str) -> str:
-    """A row's key, as its title tells it, whichever mapping has written that."""
-    return title.rpartition(" ")[2]

@@ -11,7 +11,6 @@ from typing import Literal
 Scene = Literal["answers go wrong", "outage", "outage ends", "worker killed", "service killed", "state lost", "mapping edited"]
 Switches = Mapping[str, str | int]
 
-NONE: Switches = MappingProxyType({})
 SEED = 7
 """The sandbox draws its faults from it; another one goes wrong in other places."""
 MEMORY_S = 2
@@ -31,11 +30,6 @@ class Keys(Enum):
     def __init__(self, said: str, switches: Switches) -> None:
         self.said = said
         self.switches = switches
-
-    @property
-    def are_honoured(self) -> bool:
-        """Whether a key protects for as long as the feed trusts it to."""
-        return self is not Keys.IGNORED
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 from torture.observer import Place
-from torture.trial import BLOWS, Toll, Trial
+from torture.trial import Toll, Trial
 
 DATABASES = ("sqlite", "postgresql")
 
@@ -38,7 +38,12 @@ def main() -> int:
         tolls = {name: Toll() for name in databases}
         runs = {name: pool.submit(_one, options, folder / name, fresh[name], bar, tolls[name]) for name in databases}
         broken = {name: f"{type(error).__name__}: {error}" for name, run in runs.items() if (error := run.exception())}
-    _show(options.seed, tolls, monotonic() - began)
+    console = Console(width=150)
+    said = "{feeds} feeds of {rows} rows became {events} events; {edits} edits; {repeated} rows sent twice"
+    console.print(_table(tolls))
+    for name, toll in tolls.items():
+        console.print(f"{name}: {toll.missed} more came when the run had ended; {said.format_map(toll.sums)}")
+    console.print(f"{sum(toll.blows for toll in tolls.values())} blows in {monotonic() - began:.0f} s, seed {options.seed}")
     for name, what in broken.items():
         log.print(f"{name}: {what}", markup=False, style="red")
         log.print(f"what is left of it: {folder / name}; to repeat: --seed {options.seed} --kills {options.kills}")
@@ -67,28 +72,10 @@ def _one(options: argparse.Namespace, folder: Path, fresh_url: Callable[[], str]
         trial.run(folder, warm)
 
 
-def _show(seed: int, tolls: dict[str, Toll], took_s: float) -> None:
-    console = Console(width=150)
+def _table(tolls: dict[str, Toll]) -> Table:
+    table = Table("blows that met a run, by the place aimed at", *Place, "all")
     for name, toll in tolls.items():
-        console.print(_table(name, toll))
-    console.print(f"{sum(toll.blows for toll in tolls.values())} blows in {took_s:.0f} s, seed {seed}")
-
-
-def _table(name: str, toll: Toll) -> Table:
-    table = Table(title=f"{name}: blows that met a run, by signal and by where they met it", title_justify="left")
-    table.add_column("signal")
-    for heading in (*Place, "all"):
-        table.add_column(str(heading), justify="right")
-    for blow in BLOWS:
-        table.add_row(blow.name, *(str(toll.met[blow.name, place]) for place in Place), str(toll.struck(blow=blow.name)))
-    table.add_section()
-    table.add_row("all", *(str(toll.struck(place=place)) for place in Place), str(toll.met.total()))
-    chunks = ", ".join(f"{chunk}: {times}" for chunk, times in sorted(toll.chunks.items()) if times)
-    table.caption = (
-        f"{toll.missed} more came when the run had ended. Staging by chunk: {chunks}. {toll.feeds} feeds of {toll.rows} rows in "
-        f"the end became {toll.events} events; {toll.edits} edits between runs; {toll.repeated} rows were sent a second time."
-    )
-    table.caption_justify = "left"
+        table.add_row(name, *(str(toll.met[place]) for place in Place), str(toll.met.total()))
     return table
 
 

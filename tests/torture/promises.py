@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from integration.desk import TITLE, Desk, line
+from integration.desk import TITLE, Desk, line, untidy_runs
 from integration.service import Service
 from sqlalchemy import select
 
-from state.ledger.accounts import PublishAccount, ReadAccount
 from state.tables import ENTRY
 
 UNDER_WAY_S = 2.0
@@ -90,7 +89,7 @@ def broken_at_the_end(service: Service, programme: Programme) -> list[str]:
             *broken_so_far(service, programme),
             *(f"row {number} is in the source and became no event" for number in lost),
             *_disagreeing(events, programme),
-            *_untidy_runs(programme.desk),
+            *untidy_runs(programme.desk),
         ]
     )
 
@@ -145,12 +144,3 @@ def _disagreeing(events: list[dict[str, Any]], programme: Programme) -> Iterator
         yield f"event {event['id']} ({event['title']}) is in no ledger entry"
     if missing := {str(number) for number in programme.rows} - {entry.row_key for entry in entries}:
         yield f"{len(missing)} rows of the source are not in the ledger, the first: {min(missing)}"
-
-
-def _untidy_runs(desk: Desk) -> Iterator[str]:
-    for run in desk.command("runs", "--json", "--limit", "100000").document["runs"]:
-        if run["finished_at"] is None or run["outcome"] is None:
-            yield f"run {run['run_id']} is dead and not marked as ended (phase {run['phase']})"
-        for kind, told in ((ReadAccount, run["read"]), (PublishAccount, run["publish"])):
-            if told and kind(**told).imbalance():
-                yield f"run {run['run_id']} does not balance by {kind(**told).imbalance()}: {told}"

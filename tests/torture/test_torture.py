@@ -28,5 +28,5 @@ def test_whatever_strikes_a_run_the_promises_hold(
     trial.run(tmp_path, warm)
 
     assert trial.toll.blows == KILLS
-    assert trial.toll.feeds > 0
+    assert trial.toll.sums["feeds"] > 0
     assert trial.toll.met.total() > KILLS // 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGINT, SIGKILL, SIGTERM, Signals
 
-from integration.desk import Command, Desk, Said, WarmStart, made_desk
+from integration.desk import Command, Desk, WarmStart, made_desk
 from integration.service import Service, serving
 from integration.waiting import pause, until
 from torture.observer import Observer, Place
@@ -41,10 +40,6 @@ WITHOUT_A_SERVICE = {6}
 """How it may end beside that where its service was killed: come back later."""
 CUT_SHORT = {-2, -9, -15, 143}
 """How it may end where it was given no time for that: by the signal itself."""
-
-
-class BrokenPromiseError(AssertionError):
-    """What does not hold, and the blow after which it was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,25 +92,16 @@ AIMS = {
 
 @dataclass
 class Toll:
-    """What a trial has come to: blows by signal and place, those that came too late, feeds that were delivered."""
+    """What a trial has come to: blows by the place aimed at, those that came too late, feeds that were delivered."""
 
-    met: Counter[tuple[str, Place]] = field(default_factory=Counter)
-    chunks: Counter[int] = field(default_factory=Counter)
-    """Blows in the stage, by its chunk."""
+    met: Counter[Place] = field(default_factory=Counter)
     missed: int = 0
-    feeds: int = 0
-    rows: int = 0
-    events: int = 0
-    repeated: int = 0
-    edits: int = 0
+    sums: Counter[str] = field(default_factory=Counter)
+    """Of all feeds that came to their end: feeds, rows, events, repeated (rows sent once more), edits."""
 
     @property
     def blows(self) -> int:
         return self.met.total() + self.missed
-
-    def struck(self, *, blow: str = "", place: Place | None = None) -> int:
-        """How often runs were met by a blow, or at a place."""
-        return sum(count for (name, where), count in self.met.items() if name == (blow or name) and where == (place or where))
 
 
 @dataclass
@@ -139,39 +125,25 @@ class Feed:
         self.observer.expect_next_run()
         run = self.desk.start_run()
         self._wait_for(aim, run)
-        instant = time.time()
-        place, chunk = self.observer.place_at(instant)
-        self.last = f"{blow.name} aimed at {aim}, run at {place}"
-        if run.has_ended:
-            self.toll.missed += 1
-            self._check_code(blow, run.ended())
-            return
-        blow.strike(run, self.service, self.dice)
+        self.last = f"{blow.name} aimed at {aim}"
+        is_late = run.has_ended
+        if not is_late:
+            blow.strike(run, self.service, self.dice)
         said = run.ended()
-        if blow.signals == (SIGKILL,) and not blow.hits_service:  # the run can do nothing after it: this is more exact
-            place, chunk = self.observer.place_at(instant)
-        self._check_code(blow, said)
-        if said.code == 0 and not blow.hits_service:
+        self.hold([] if said.code in blow.allowed else [f"the run ended with {said.code}: {said.words}"])
+        if is_late or (said.code == 0 and not blow.hits_service):
             self.toll.missed += 1
-            return
-        self.toll.met[blow.name, place] += 1
-        self.toll.chunks[chunk] += place is Place.STAGING
+        else:
+            self.toll.met[aim] += 1
 
     def finish(self) -> None:
         """Let one run go on undisturbed: it must be enough."""
         said = self.desk.run()
-        if said.code != 0:
-            self._fail(f"an undisturbed run ended with {said.code}: {said.words}")
-        self._fail_if(broken_at_the_end(self.service, self.programme))
-        self.toll.feeds += 1
-        self.toll.rows += len(self.programme.rows)
-        self.toll.events += len(self.service.events())
-        self.toll.repeated += sum(request["outcome"] == "replayed" for request in self.service.requests())
-        self.toll.edits += self.programme.edits
-
-    def check(self) -> None:
-        """Hold it to what is true at every moment."""
-        self._fail_if(broken_so_far(self.service, self.programme))
+        self.hold([] if said.code == 0 else [f"an undisturbed run ended with {said.code}: {said.words}"])
+        self.hold(broken_at_the_end(self.service, self.programme))
+        repeated = sum(request["outcome"] == "replayed" for request in self.service.requests())
+        rows, events = len(self.programme.rows), len(self.service.events())
+        self.toll.sums.update(feeds=1, rows=rows, events=events, repeated=repeated, edits=self.programme.edits)
 
     def _wait_for(self, aim: Place, run: Command) -> None:
         staged = self.dice.randint(0, len(self.programme.rows) // CHUNK_ROWS) * CHUNK_ROWS
@@ -183,16 +155,9 @@ class Feed:
     def _owed(self) -> int:
         return len(self.programme.rows) - Counter(self.desk.states().values())["delivered"]
 
-    def _check_code(self, blow: Blow, said: Said) -> None:
-        if said.code not in blow.allowed:
-            self._fail(f"the run ended with {said.code}: {said.words}")
-
-    def _fail_if(self, broken: list[str]) -> None:
-        if broken:
-            self._fail("; ".join(broken))
-
-    def _fail(self, what: str) -> None:
-        raise BrokenPromiseError(f"after blow {self.toll.blows} ({self.last}): {what}")
+    def hold(self, broken: list[str]) -> None:
+        """Fail with the promises that are broken, if any are."""
+        assert not broken, f"after blow {self.toll.blows} ({self.last}): {'; '.join(broken)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +172,12 @@ class Trial:
     toll: Toll = field(default_factory=Toll)
 
     def run(self, folder: Path, warm: WarmStart) -> None:
-        """Strike until all blows are spent. Raises `BrokenPromiseError` at the first promise that does not hold."""
+        """Strike until all blows are spent. Raises `AssertionError` at the first promise that does not hold."""
         dice = random.Random(self.seed)
         with serving(folder / "service", latency_ms=LATENCY_MS) as service:
             while self.toll.blows < self.kills:
                 service.change("/reset")
-                home = folder / f"feed-{self.toll.feeds}"
+                home = folder / f"feed-{self.toll.sums['feeds']}"
                 home.mkdir()
                 with made_desk(home, warm, self.fresh_url and self.fresh_url()) as desk, closing(Observer(desk, service)) as seen:
                     desk.point_to(service)
@@ -223,7 +188,7 @@ class Trial:
         for blow in range(1, min(BLOWS_OF_ONE_FEED, self.kills - self.toll.blows) + 1):
             feed.strike()
             if blow % BLOWS_BETWEEN_CHECKS == 0:
-                feed.check()
+                feed.hold(broken_so_far(feed.service, feed.programme))
             if feed.dice.random() < SHARE_EDITED:
                 feed.last += f", then the {feed.programme.edit()} edited"
             self.advance(self.toll)

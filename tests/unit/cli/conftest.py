@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import io
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-import httpx
 import pytest
+from integration.desk import FEED, Said
+from integration.service import Service
 
 from pipelines.cli.app import main
-from sandbox.server import Announcement, running
+from sandbox.server import running
 from sandbox.switches import Switches
 
 MAPPING = """\
@@ -60,17 +61,28 @@ GOOD = tuple(row for row in ROWS if row[0] in "156")
 SECRET = "sk-test-very-secret-key-0042"
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command left behind."""
+def called(words: Sequence[str], out: TextIO, err: TextIO) -> int:
+    """Call `eventsync` in this process with these words; return its exit code."""
+    before = sys.argv
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    sys.argv = ["eventsync", *words]
+    try:
+        with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+            main()
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    return int(left.value.code or 0)
 
-    code: int
-    out: str
-    err: str
 
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
+def narrowed(document: Any, wanted: Any) -> Any:
+    """Return the document with nothing but the keys that are wanted."""
+    if isinstance(wanted, dict) and isinstance(document, dict):
+        return {key: narrowed(document[key], value) for key, value in wanted.items()}
+    if isinstance(wanted, list) and isinstance(document, list) and len(wanted) == len(document):
+        return list(map(narrowed, document, wanted))
+    return document
 
 
 @dataclass(frozen=True)
@@ -79,7 +91,6 @@ class Desk:
 
     folder: Path
     monkeypatch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
 
     @property
     def state(self) -> Path:
@@ -93,40 +104,42 @@ class Desk:
     def source(self, rows: Sequence[str] = ROWS, header: str = HEADER) -> None:
         (self.folder / "events.csv").write_text("\n".join([header, *rows]) + "\n", "utf-8")
 
-    def run(self, *words: str) -> Said:
-        """Call `eventsync` with these words."""
-        self.monkeypatch.setattr(sys, "argv", ["eventsync", *words])
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        self.capsys.readouterr()
-        try:
-            with pytest.raises(SystemExit) as left:
-                main()
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-        said = self.capsys.readouterr()
+    def run(self, *words: str, code: int | None = None) -> Said:
+        """Call `eventsync` with these words; it must end with `code`, where one is given."""
+        out, err = io.StringIO(), io.StringIO()
+        said = Said(called(words, out, err), out.getvalue(), err.getvalue())
         assert SECRET not in said.out + said.err
-        return Said(int(left.value.code or 0), said.out, said.err)
+        assert code in {None, said.code}, said.words
+        return said
+
+    def told(self, *words: str) -> Any:
+        """Return the document of a command."""
+        return self.run(*words, "--json").document
+
+    def sync(self, *words: str, code: int | None = None) -> Any:
+        """Run the feed once, and return the run's document."""
+        return self.run("run", FEED, "--no-dagster", *words, "--json", code=code).run
 
     @contextmanager
-    def service(self, secret: str = SECRET) -> Iterator[Announcement]:
+    def service(self, secret: str = SECRET) -> Iterator[Service]:
         """Run the sandbox service for the length of the block, and point the environment at it."""
         with running(None, Switches(), SECRET) as announced:
-            self.monkeypatch.setenv("EVENT_API_BASE_URL", announced.base_url)
-            self.monkeypatch.setenv("EVENT_API_KEY", secret)
-            yield announced
+            self.point_to(announced.base_url, secret)
+            yield Service(base_url=announced.base_url)
+
+    def point_to(self, address: str, secret: str = SECRET) -> None:
+        self.monkeypatch.setenv("EVENT_API_BASE_URL", address)
+        self.monkeypatch.setenv("EVENT_API_KEY", secret)
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Desk:
-    for name in ("EVENT_API_BASE_URL", "EVENT_API_KEY", "EVENT_API_KEY_FILE", "EVENTSYNC_NAMESPACE", "EVENTSYNC_LOG"):
-        monkeypatch.delenv(name, raising=False)
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTSYNC_FEEDS", "feeds")
     monkeypatch.setenv("EVENTSYNC_STATE_URL", "sqlite:///state/state.db")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     (tmp_path / "feeds").mkdir()
-    made = Desk(tmp_path, monkeypatch, capsys)
+    made = Desk(tmp_path, monkeypatch)
     made.mapping()
     made.source()
     return made
@@ -137,35 +150,26 @@ class Decider:
     """A person at a desk, with a service whose switches can be turned."""
 
     desk: Desk
-    base_url: str
-
-    def change(self, path: str, **wishes: object) -> Any:
-        answer = httpx.post(f"{self.base_url}/_sandbox{path}", json=wishes, trust_env=False, verify=False, timeout=60)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def switch(self, **switches: str | int) -> None:
-        self.change("/switches", **switches)
-
-    def events(self) -> list[dict[str, Any]]:
-        answer = httpx.get(f"{self.base_url}/_sandbox/events", trust_env=False, verify=False, timeout=60)
-        events: list[dict[str, Any]] = answer.json()["events"]
-        return events
+    service: Service
 
     def event_id(self, title: str) -> str:
-        return next(str(event["id"]) for event in self.events() if event["title"] == title)
+        return next(str(event["id"]) for event in self.service.events() if event["title"] == title)
 
-    def publish(self) -> Said:
-        return self.desk.run("run", "town-hall", "--no-dagster", "--json")
+    def publish(self, *words: str, code: int | None = None) -> Any:
+        return self.desk.sync(*words, code=code)
 
-    def say(self, verb: str, *words: str) -> Said:
-        return self.desk.run(verb, "town-hall", *words)
+    def say(self, verb: str, *words: str, code: int | None = None) -> Said:
+        return self.desk.run(verb, FEED, *words, code=code)
 
     def told(self, verb: str, *words: str) -> Any:
         return self.say(verb, *words, "--json").document
 
-    def states(self) -> dict[str, str]:
-        (feed,) = self.desk.run("status", "town-hall", "--json").document["feeds"]
+    def listed(self, *words: str) -> list[str]:
+        """The keys that `rows` lists."""
+        return [row["row_key"] for row in self.told("rows", *words)["rows"]]
+
+    def states(self) -> dict[str, int]:
+        (feed,) = self.told("status")["feeds"]
         return {state: count for state, count in feed["counts"].items() if count}
 
     def forget(self) -> None:
@@ -176,5 +180,5 @@ class Decider:
 @pytest.fixture
 def decider(desk: Desk) -> Iterator[Decider]:
     desk.source(GOOD)
-    with desk.service() as announced:
-        yield Decider(desk, announced.base_url)
+    with desk.service() as service:
+        yield Decider(desk, service)

@@ -59,26 +59,16 @@ class Row:
 
 def test_a_document_is_json_whatever_it_is_made_of() -> None:
     output, out, _ = piped(is_json=True)
-    output.document(
-        {
-            "when": datetime(2025, 3, 1, 20, 0, tzinfo=UTC),
-            "day": date(2025, 3, 1),
-            "row": Row(1, Path("a/b")),
-            "model": Model(),
-            "set": {"b", "a"},
-            "rows": iter([Colour.RED, b"\xff", None, True]),
-            Colour.RED: "上海",
-        }
-    )
-    assert json.loads(out.getvalue()) == {
-        "when": "2025-03-01T20:00:00+00:00",
-        "day": "2025-03-01",
-        "row": {"z": 1, "a": "a/b"},
-        "model": {"limit": None},
-        "set": ["a", "b"],
-        "rows": ["red", "\\xff", None, True],
-        "red": "上海",
+    rows = iter([Colour.RED, b"\xff", None, True])
+    made = {
+        "when": datetime(2025, 3, 1, 20, 0, tzinfo=UTC),
+        "day": date(2025, 3, 1),
+        "row": Row(1, Path("a/b")),
+        "model": Model(),
     }
+    output.document({**made, "set": {"b", "a"}, "rows": rows, Colour.RED: "上海"})
+    read = {"when": "2025-03-01T20:00:00+00:00", "day": "2025-03-01", "row": {"z": 1, "a": "a/b"}, "model": {"limit": None}}
+    assert json.loads(out.getvalue()) == {**read, "set": ["a", "b"], "rows": ["red", "\\xff", None, True], "red": "上海"}
     assert "上海" in out.getvalue()
     assert out.getvalue().index('"z"') < out.getvalue().index('"a":')
 
@@ -104,15 +94,12 @@ def test_with_json_nothing_but_the_one_document_is_on_stdout() -> None:
     assert "too late" in err.getvalue()
 
 
-def test_without_json_a_document_is_not_printed_and_an_error_goes_to_stderr_with_its_hint() -> None:
+def test_an_error_goes_to_stderr_with_its_hint_and_with_json_is_the_document_too() -> None:
     output, out, err = piped()
     output.document({"a": 1})
     assert out.getvalue() + err.getvalue() == ""
     output.error(SyncError("the key …abcd was refused", hint="ask for a new one"))
     assert (out.getvalue(), err.getvalue()) == ("", "error: the key …abcd was refused\n hint: ask for a new one\n")
-
-
-def test_an_error_is_the_document_of_a_command_that_failed() -> None:
     output, out, err = piped(is_json=True)
     output.error(TransientError("busy", hint="later", retry_after_s=30))
     error = {"type": "TransientError", "message": "busy", "hint": "later", "retry_after_s": 30}
@@ -120,13 +107,9 @@ def test_an_error_is_the_document_of_a_command_that_failed() -> None:
 
 
 def test_problems_of_a_mapping_file_are_shown_with_their_line_and_spot() -> None:
-    error = MappingFileError(
-        Path("a.yaml"),
-        (
-            FileProblem(Path("a.yaml"), 3, 4, 'unknown step "trimm"', 'did you mean "trim"?', "do: trimm"),
-            FileProblem(Path("a.yaml"), 9, 1, "no key"),
-        ),
-    )
+    path = Path("a.yaml")
+    first = FileProblem(path, 3, 4, 'unknown step "trimm"', 'did you mean "trim"?', "do: trimm")
+    error = MappingFileError(path, (first, FileProblem(path, 9, 1, "no key")))
     output, _, err = piped()
     output.error(error)
     assert 'a.yaml:3:4: unknown step "trimm", did you mean "trim"?\n    do: trimm\n       ^\n' in err.getvalue()
@@ -136,54 +119,38 @@ def test_problems_of_a_mapping_file_are_shown_with_their_line_and_spot() -> None
     assert [problem["line"] for problem in json.loads(out.getvalue())["error"]["problems"]] == [3, 9]
 
 
-def test_long_cells_are_folded_between_their_words_and_never_cut() -> None:
+def tabled(head: list[str], rows: list[list[object]]) -> str:
     output, out, _ = piped()
-    output.table("Rows", ["place", "title"], [["events.csv:42", "the harbour " * 6]])
-    assert out.getvalue().count("harbour") == 6
-    assert max(map(len, out.getvalue().splitlines())) <= 60
+    output.table("Rows", head, rows)
+    return out.getvalue()
+
+
+def test_long_cells_are_folded_between_their_words_and_never_cut() -> None:
+    shown = tabled(["place", "title"], [["events.csv:42", "the harbour " * 6]])
+    assert shown.count("harbour") == 6
+    assert max(map(len, shown.splitlines())) <= 60
+    rows = [["fair", "csv ../samples/fair.csv", "2026-11-21 07:48:09+00:00", "delivered 25", "pending"] for _ in range(2)]
+    shown = tabled(["feed", "source", "last run", "rows", "others"], [*rows])
+    assert shown.count(" fair  csv ../samples/fair.csv  ") == 2, "one word that is too long for its column is not broken"
+    assert tabled(["place"], []) == "Rows: none\n"
 
 
 def test_where_a_table_would_break_words_or_a_command_each_row_is_a_paragraph() -> None:
     command = "eventsync resolve fair A-1 --event-id 100001"
     address = "https://example.org/" + "a" * 200
-    rows = [["conflict", "fair.csv:2", f"it may be there: `{command}` says so"], ["refused", "fair.csv:3", address]]
-    for shown in (rows, rows[:1]):
-        output, out, _ = piped()
-        output.table("fair: rows", ["state", "place", "what would help"], shown)
-        lines = out.getvalue().splitlines()
-        assert lines[:4] == [
-            "fair: rows",
-            "",
-            " conflict  fair.csv:2",
-            f"   what would help: it may be there: `{command}` says so",
-        ]
-        assert (address in out.getvalue()) == (shown is rows)
-
-
-def test_one_word_that_is_too_long_for_its_column_is_not_broken() -> None:
-    rows = [["fair", "csv ../samples/fair.csv", "2026-11-21 07:48:09+00:00", "delivered 25", "pending"] for _ in range(2)]
-    output, out, _ = piped()
-    output.table("feeds", ["feed", "source", "last run", "rows", "others"], rows)
-    assert out.getvalue().count(" fair  csv ../samples/fair.csv  ") == 2
+    rows: list[list[object]] = [["conflict", "fair.csv:2", f"it may be there: `{command}` says so"], ["refused", "x:3", address]]
+    paragraph = ["Rows", "", " conflict  fair.csv:2", f"   what would help: it may be there: `{command}` says so"]
+    for count in (2, 1):
+        shown = tabled(["state", "place", "what would help"], rows[:count])
+        assert (shown.splitlines()[:4], address in shown) == (paragraph, count == 2)
 
 
 def test_numbers_stand_to_the_right_and_flags_are_words() -> None:
-    output, out, _ = piped()
-    output.table(
-        "Feeds",
-        ["feed", "rows", "due", "last"],
-        [["a", 1234567, True, datetime(2025, 3, 1, 20, tzinfo=UTC)], ["b", 5, False, None]],
-    )
-    first, second = (line for line in out.getvalue().splitlines() if line.strip().startswith(("a ", "b ")))
-    assert first.split()[:3] == ["a", "1,234,567", "yes"]
-    assert "2025-03-01 20:00:00+00:00" in first
+    rows: list[list[object]] = [["a", 1234567, True, datetime(2025, 3, 1, 20, tzinfo=UTC)], ["b", 5, False, None]]
+    shown = tabled(["feed", "rows", "due", "last"], rows).splitlines()
+    first, second = (line for line in shown if line.strip().startswith(("a ", "b ")))
+    assert (first.split()[:3], "2025-03-01 20:00:00+00:00" in first) == (["a", "1,234,567", "yes"], True)
     assert second.index("5") == first.index("7  ")
-
-
-def test_a_table_without_rows_says_so() -> None:
-    output, out, _ = piped()
-    output.table("Rejected rows", ["place"], [])
-    assert out.getvalue() == "Rejected rows: none\n"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +179,7 @@ def test_there_is_colour_on_a_terminal_and_none_elsewhere_or_where_it_is_not_wan
     assert "31m" not in plain.getvalue()
 
 
-def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
+def test_bars_and_waits_are_shown_on_a_terminal_and_wiped_away() -> None:
     out, err = Terminal(), Terminal()
     output = Output(stdout=out, stderr=err)
     with output.progress("sending", None) as bar:
@@ -220,22 +187,13 @@ def test_a_bar_is_drawn_on_a_terminal_with_count_and_wiped_away() -> None:
         bar.expect(150)
         bar.advance(150)
         output.note("above the bar")
-    assert "sending" in err.getvalue()
-    assert "200/200" in err.getvalue()
-    assert "above the bar" in err.getvalue()
-    assert "sending" not in out.getvalue()
-    output.note("after it")
-    assert "after it" in out.getvalue()
-
-
-def test_what_is_waited_for_is_told_on_a_terminal_and_wiped_away() -> None:
-    out, err = Terminal(), Terminal()
-    output = Output(stdout=out, stderr=err)
     with output.progress("starting Dagster", is_counted=False):
         assert "starting Dagster" in err.getvalue(), "at once"
-        output.aside("above it")
-    assert "above it" in err.getvalue()
+        output.aside("beside it")
+    assert [shown for shown in ("sending", "200/200", "above the bar", "beside it") if shown not in err.getvalue()] == []
     assert out.getvalue() == ""
+    output.note("after it")
+    assert "after it" in out.getvalue()
 
 
 @pytest.mark.parametrize("is_json", [False, True])

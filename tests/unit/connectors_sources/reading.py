@@ -77,10 +77,3 @@ def cells(rows: list[SourceRow]) -> list[list[str]]:
 def column(rows: list[SourceRow], name: str) -> list[str]:
     """Return the cells of one column."""
     return [row.cells[name] for row in rows]
-
-
-def count_rows(folder: Path, content: bytes, **spec: Any) -> int:
-    """Return how many rows the content has, without keeping any."""
-    (folder / "events.file").write_bytes(content)
-    with open_source(SPEC.validate_python({"path": "events.file", **spec}), folder, frozenset()).read() as reading:
-        return sum(1 for _ in reading.rows)

@@ -112,7 +112,7 @@ def said(outcome: RowOutcome, *fields: str) -> str:
     match outcome:
         case MappedRow():
             event = event_of(outcome)
-            return " | ".join(as_text(event.get(name, "")) for name in fields) or "event"
+            return " | ".join(as_text(event.get(name, "")) for name in fields) if fields else "event"
         case Skipped():
             return outcome.because
     return "; ".join(" ".join(reason).strip() for reason in reasons_of(outcome))
@@ -161,9 +161,9 @@ def as_text(value: Any) -> str:
 
 def cases(table: str) -> list[tuple[str, str, str]]:
     """Return the cases of a table: in each line a step, then cells (` ~ ` between them) and what each of these becomes."""
-    lines = [line.split(" | ") for line in table.strip("\n").split("\n")]
+    lines = [line.split(" | ") for line in table.replace("EMPTY", "").strip("\n").split("\n")]
     pairs = [(written, *pair.split(" => ")) for written, *pairs in lines for pair in pairs]
-    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.replace("EMPTY", "").split(" ~ ")]
+    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.split(" ~ ")]
 
 
 def check_case(written: str, cell: str, becomes: str) -> None:

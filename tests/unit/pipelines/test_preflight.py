@@ -11,7 +11,7 @@ import httpx
 import pytest
 from sqlalchemy import Engine
 from unit.connectors_api.wired import SECRET, api_over
-from unit.connectors_contract.pages import ROOT, SPECIFIED, Change, Tree, event, tree_with
+from unit.connectors_contract.test_contract import ROOT, SPECIFIED, Change, Tree, event, tree_with
 from virtual_time import at_once, clock
 
 from mappings.spec.feed import FeedMapping

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.sources.contract import StatusCell, StatusRow
-from mappings.compiler.expand import compile_key
+from mappings.compiler.payload import compile_key
 from mappings.row_key import RowKey
 from mappings.spec.rules import KeyColumn
 from mappings.spec.source_words import WriteBack

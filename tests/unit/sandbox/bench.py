@@ -12,7 +12,9 @@ from starlette.applications import Starlette
 
 SECRET = "sandbox-secret-for-tests-4321"
 API = "/api/public/v1/"
-EVENTS = f"{API}events"
+EVENTS, MEDIA = f"{API}events", f"{API}media"
+READER, STARTER = "sandbox-key-reader", "sandbox-key-starter"
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 @dataclass
@@ -52,16 +54,17 @@ class Bench:
     clock: Clock
     app: Starlette
 
-    def create(self, payload: object, *, key: str = "", **headers: str) -> httpx.Response:
+    def create(self, payload: object, *, key: str = "", secret: str = "", **headers: str) -> httpx.Response:
         extra = {"Idempotency-Key": key} if key else {}
-        return self.http.post(EVENTS, json=payload, headers={**extra, **headers})
+        return self.http.post(EVENTS, json=payload, headers={**extra, **_as(secret), **headers})
 
     def get(self, path: str, secret: str = "", **params: object) -> httpx.Response:
-        headers = self.as_key(secret) if secret else {}
-        return self.http.get(API + path, params=params or None, headers=headers)  # type: ignore[arg-type]  # numbers and texts
+        return self.http.get(API + path, params=params or None, headers=_as(secret))  # type: ignore[arg-type]  # numbers and texts
 
-    def as_key(self, secret: str) -> dict[str, str]:
-        return {"Authorization": f"Bearer {secret}"}
+    def upload(self, image: bytes, declared: str = "image/png", secret: str = "", key: str = "") -> httpx.Response:
+        """Send an image as it is."""
+        extra = {"Idempotency-Key": key} if key else {}
+        return self.http.post(MEDIA, content=image, headers={"Content-Type": declared, **extra, **_as(secret)})
 
     def switch(self, **switches: object) -> None:
         self.admin("switches", switches)
@@ -88,6 +91,10 @@ class Bench:
 
     def close(self) -> None:
         self.app.state.sandbox.close()
+
+
+def _as(secret: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {secret}"} if secret else {}
 
 
 def refusal(answer: httpx.Response) -> tuple[int, str]:

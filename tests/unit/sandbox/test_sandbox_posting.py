@@ -8,7 +8,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from unit.sandbox.bench import EVENTS, Bench, Event, Open, refusal
+from unit.sandbox.bench import EVENTS, PNG, STARTER, Bench, Event, Open, refusal
 
 from sandbox.server import app_of
 from sandbox.service import Environment, open_sandbox
@@ -117,29 +117,38 @@ def test_a_body_that_is_no_json_object_or_too_large_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("word", "change", "status"),
+    ("word", "change", "expected"),
     [
-        ("unknown_fields=refused", {"description": "x"}, 400),
+        ("unknown_fields=refused", {"description": "x"}, (400, "invalid_request")),
         ("unknown_fields=refused", {}, 201),
         ("null_fields=omitted", {"endAt": None, "offers": None, "status": None, "coverImage": None, "locationName": None}, 201),
-        ("null_fields=omitted", {"title": None}, 400),
+        ("null_fields=omitted", {"title": None}, (400, "invalid_request")),
         ("empty_classifications=accepted", {"classifications": []}, 201),
         ("availability=any", {"offers": [{"availability": "sold out"}]}, 201),
-        ("max_title_chars=5", {"title": "longer"}, 400),
-        ("max_offers=0", {}, 400),
+        ("max_title_chars=5", {"title": "longer"}, (400, "invalid_request")),
+        ("max_offers=0", {}, (400, "invalid_request")),
+        ("success_status=200", {}, 200),
+        *((f"channel_denied={code}", {"channelId": 105}, (403, code)) for code in ("forbidden", "insufficient_scope")),
+        ("channel_denied=not_found", {"channelId": 105}, (404, "not_found")),
+        ("channel_unknown=not_found", {"channelId": 999}, (404, "not_found")),
+        ("channel_unknown=forbidden", {"channelId": 999}, (403, "forbidden")),
+        ("channel_unknown=invalid_request", {"channelId": 999}, (400, "invalid_request")),
     ],
 )
 def test_what_the_specification_leaves_open_is_a_switch(
-    open_bench: Open, event: Event, word: str, change: Event, status: int
+    open_bench: Open, event: Event, word: str, change: Event, expected: int | tuple[int, str]
 ) -> None:
-    assert open_bench(word).create(event | change).status_code == status
+    bench = open_bench(word)
+    answer = bench.create(event | change)
+    assert (answer.status_code if isinstance(expected, int) else refusal(answer)) == expected
+    assert len(bench.stored()) == isinstance(expected, int)
 
 
 @pytest.mark.parametrize("default", ["draft", "published"])
 def test_an_event_without_a_status_gets_the_switched_one(open_bench: Open, event: Event, default: str) -> None:
-    bench = open_bench(f"default_status={default}", "success_status=200")
+    bench = open_bench(f"default_status={default}")
     del event["status"]
-    assert bench.create(event).status_code == 200
+    bench.create(event)
     assert bench.stored()[0]["status"] == default
 
 
@@ -182,10 +191,8 @@ def test_another_body_under_a_used_key_is_a_conflict_or_given_the_first_ones_ans
 
 def test_a_key_counts_for_one_api_key_and_one_route(bench: Bench, event: Event) -> None:
     bench.create(event, key="k1")
-    assert bench.create(event, key="k1", **bench.as_key("sandbox-key-starter")).status_code == 201
-    headers = {"Content-Type": "image/png", "Idempotency-Key": "k1"}
-    upload = bench.http.post("/api/public/v1/media", content=b"\x89PNG\r\n\x1a\n", headers=headers)
-    assert upload.status_code == 201
+    assert bench.create(event, key="k1", secret=STARTER).status_code == 201
+    assert bench.upload(PNG, key="k1").status_code == 201
     assert len(bench.stored()) == 2
 
 

@@ -6,10 +6,10 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from unit.state.books import BOOK, CANCELLED, OVER, TO_COME, event, put, resolve
+from unit.state.books import BOOK, CANCELLED, ENDS, OVER, TO_COME, event, put, resolve
 from unit.state.world import START, World, answer, rejection, row, skipped
 
-from mappings.delivery import Blocked, Conflict, Receipt, Refusal, Uncertain, Unconfirmed, Verdict
+from mappings.delivery import Blocked, Receipt, Verdict
 from mappings.outcome import Cover, RowOutcome
 from mappings.row_key import RowKey
 from state.ledger.accounts import DEFAULT_POLICY, ReadKind, StagePolicy, StageReport
@@ -19,13 +19,8 @@ from state.ledger.standing import RowRecord
 from state.queries import LedgerQueries, RowFilter
 
 VERDICTS: dict[str, list[Verdict]] = {
-    "sent": [],
-    "refused": [Refusal(answer(400))],
-    "blocked": [Blocked(answer(403))],
+    **ENDS,
     "blocked unanswered": [Blocked(answer(403), is_unanswered=True)],
-    "uncertain": [Uncertain(answer(503))],
-    "conflict": [Conflict(answer(409))],
-    "unconfirmed": [Unconfirmed(answer(409))],
     "delivered as 2000": [Receipt(2_000, answer(201))],
 }
 WAYS = {
@@ -34,11 +29,12 @@ WAYS = {
     "drafts": StagePolicy(drafts_only=True),
     "copies": StagePolicy(holds_copies=False),
     "chosen": StagePolicy(kind=ReadKind.CHOSEN),
+    "onward": StagePolicy(kind=ReadKind.INCREMENTAL),
     "accepting": StagePolicy(accepted=("new",)),
     **dict.fromkeys(("part", "braked", "nothing"), DEFAULT_POLICY),
 }
 """How a read differs from the usual one."""
-EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting")
+EXTRAS = ("vanished", "past", "withdrawn", "restaged", "redrafted", "waiting", "ignored")
 
 
 def outcome(word: str) -> RowOutcome:
@@ -65,7 +61,7 @@ def play(world: World, story: str) -> StageReport:
     """Let the steps of a story happen, and return the report of the last read.
 
     A step is an answer to the oldest row that is owed (the others arrive), a decision (`--ignore a`), `claimed`, `crash`,
-    `a is removed`, or a read: the rows of each chunk, after the words of `WAYS` for it.
+    `100 days`, `a is removed`, or a read: the rows of each chunk, after the words of `WAYS` for it.
     """
     report = None
     for step in map(str.strip, story.split("|")):
@@ -76,6 +72,8 @@ def play(world: World, story: str) -> StageReport:
             world.outbox().settle_and_claim([], 1)
         elif step == "crash":
             world.crash()
+        elif step.endswith(" days"):
+            world.clock.turn(days=int(words[0]))
         elif step.endswith(" is removed"):
             put(world, words[0], removed_at=START)
         elif step.startswith("--"):
@@ -90,7 +88,7 @@ def _read(world: World, step: str) -> StageReport:
     ways = [word for word in step.split() if word in WAYS]
     changes = {name: value for way in ways for name, value in asdict(WAYS[way]).items() if value != getattr(DEFAULT_POLICY, name)}
     chunks = [[outcome(word) for word in chunk.split() if word not in WAYS] for chunk in step.split(" / ")]
-    is_whole = not {"part", "chosen"}.intersection(ways)
+    is_whole = not {"part", "chosen", "onward"}.intersection(ways)
     brakes = ["new"] if "braked" in ways else []
     return world.stage(*chunks, is_whole=is_whole, brakes=brakes, policy=replace(DEFAULT_POLICY, **changes))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from unit.state.books import BOOK, resolve
@@ -16,108 +17,74 @@ from state.ledger.choices import Change, Instruction, Option, decide
 from state.ledger.outbox import Claim, effect_of
 from state.queries import LedgerQueries, RowFilter
 
-POSTPONED = Postponed(answer(401), TransientError("key refused"))
-
-
-def claim(*, was_unanswered: bool = False, refused: str = "", denied: str = "", is_retry: bool = False) -> Claim:
-    return Claim(
-        id=1,
-        row_key=RowKey("a"),
-        idempotency_key=IdempotencyKey("es1-a"),
-        body=b"{}",
-        channel_id=5,
-        revision=0,
-        unanswered_at=START if was_unanswered else None,
-        refused_request_id=refused,
-        cover_url=None,
-        cover_on_error=None,
-        decision="retry" if is_retry else None,
-        updated_at=START,
-        answer=None,
-        denied_request_id=denied,
-        copies=0,
-        is_limited=False,
-    )
-
-
-@pytest.mark.parametrize(
-    ("verdict", "state", "proves_nothing_earlier"),
-    [
-        (Receipt(5, answer(201)), EntryState.DELIVERED, False),
-        (Unconfirmed(answer(409)), EntryState.DELIVERED_UNCONFIRMED, False),
-        (Refusal(answer(400)), EntryState.REFUSED, False),
-        (Blocked(answer(403)), EntryState.BLOCKED, True),
-        (Conflict(answer(409)), EntryState.CONFLICT, True),
-        (POSTPONED, EntryState.PENDING, True),
-    ],
-)
-def test_each_verdict_has_its_state_and_only_a_definitive_one_settles_an_earlier_unanswered_attempt(
-    verdict: Verdict, state: EntryState, proves_nothing_earlier: bool
-) -> None:
-    fresh, again = effect_of(verdict, claim()), effect_of(verdict, claim(was_unanswered=True))
-    assert (fresh.state, again.state) == (state, state)
-    assert (fresh.keeps_unanswered, again.keeps_unanswered) == (False, proves_nothing_earlier)
-
-
-@pytest.mark.parametrize("was_unanswered", [False, True])
-def test_an_uncertain_row_stays_unanswered(was_unanswered: bool) -> None:
-    effect = effect_of(Uncertain(answer(503)), claim(was_unanswered=was_unanswered))
-    assert (effect.state, effect.keeps_unanswered) == (EntryState.UNCERTAIN, True)
-
-
-def test_a_refusal_is_remembered_by_its_request_id_if_there_was_a_request() -> None:
-    assert effect_of(Refusal(answer(400, "req-9")), claim()).refused_request_id == "req-9"
-    assert effect_of(Refusal(answer(413, "")), claim()).refused_request_id
-    assert effect_of(Refusal(answer(0, ""), attempts=0), claim()).refused_request_id == ""
-
-
-@pytest.mark.parametrize("verdict", [Blocked(answer(403, "req-9")), Blocked(answer(404, "req-9")), POSTPONED])
-def test_denied_access_is_remembered_by_its_request_id_and_is_no_refusal_to_go_by(verdict: Verdict) -> None:
-    effect = effect_of(verdict, claim(denied="req-8"))
-    assert (effect.refused_request_id, effect.denied_request_id) == ("", verdict.answer.request_id)
-
-
-@pytest.mark.parametrize("denied", ["", "req-8"])
-def test_a_row_that_was_held_up_without_a_request_has_no_denial_of_its_own(denied: str) -> None:
-    assert effect_of(replace(POSTPONED, attempts=0), claim(denied=denied)).denied_request_id == denied
-
-
-REFUSED, DENIED = claim(refused="req-1"), claim(denied="req-9")
-
-
-@pytest.mark.parametrize(
-    ("status", "request_id", "before"),
-    [
-        pytest.param(403, "req-9", DENIED, id="the very denial"),
-        pytest.param(403, "req-9", DENIED._replace(unanswered_at=START), id="the very denial, whatever went unanswered"),
-        pytest.param(401, "req-10", DENIED._replace(decision="retry"), id="a denial anew, at a person's risk"),
-        pytest.param(409, "req-x", REFUSED, id="a corrected row"),
-        pytest.param(400, "req-1", REFUSED._replace(unanswered_at=START), id="the very refusal, whatever went unanswered"),
-    ],
-)
-def test_a_row_goes_on_under_the_next_key_where_it_is_sure_that_nothing_was_created(
-    status: int, request_id: str, before: Claim
-) -> None:
-    effect = effect_of(Superseded(answer(status, request_id)), before)
-    assert (effect.state, effect.is_next_revision) == (EntryState.PENDING, True)
-    assert (effect.refused_request_id, effect.denied_request_id) == ("", "")
-
-
-@pytest.mark.parametrize(
-    ("status", "request_id", "before"),
-    [
-        pytest.param(401, "req-10", DENIED, id="a denial anew"),
-        pytest.param(401, "req-10", DENIED._replace(decision="retry", unanswered_at=START), id="one attempt went unanswered"),
-        pytest.param(409, "req-x", DENIED._replace(decision="retry"), id="a denial explains no 409"),
-        pytest.param(409, "req-x", claim(), id="never refused"),
-        pytest.param(409, "req-2", REFUSED._replace(unanswered_at=START), id="a bare 409 may mean the unanswered attempt"),
-    ],
-)
-def test_an_answer_for_another_body_is_a_conflict_where_nothing_explains_it(status: int, request_id: str, before: Claim) -> None:
-    assert effect_of(Superseded(answer(status, request_id)), before).state is EntryState.CONFLICT
-
-
 PAUSED = TransientError("come back later")
+POSTPONED = Postponed(answer(401), PAUSED)
+CLAIM = Claim(
+    *(1, RowKey("a"), IdempotencyKey("es1-a"), b"{}", 5, 0, None, "", None, None, None, START, None, "", 0), is_limited=False
+)
+"""A row that is sent for the first time."""
+BEFORE: dict[str, dict[str, Any]] = {
+    "fresh": {},
+    "unanswered": {"unanswered_at": START},
+    "retried": {"decision": "retry"},
+    "refused": {"refused_request_id": "req-1"},
+    "denied": {"denied_request_id": "req-9"},
+}
+NEXT_KEY = "pending, next key"
+
+
+@pytest.mark.parametrize(
+    ("before", "verdict", "comes_to"),
+    [
+        ("fresh", Receipt(5, answer(201)), "delivered"),
+        ("unanswered", Receipt(5, answer(201)), "delivered"),
+        ("fresh", Unconfirmed(answer(409)), "delivered_unconfirmed"),
+        ("unanswered", Unconfirmed(answer(409)), "delivered_unconfirmed"),
+        ("fresh", Refusal(answer(400, "req-9")), "refused, by req-9"),
+        ("unanswered", Refusal(answer(400)), "refused, by req-x"),
+        ("fresh", Refusal(answer(413, "")), "refused, by unnamed"),
+        ("fresh", Refusal(answer(0, ""), attempts=0), "refused"),
+        ("fresh", Blocked(answer(403)), "blocked, denied by req-x"),
+        ("unanswered", Blocked(answer(403)), "blocked, denied by req-x, unanswered"),
+        ("fresh", Blocked(answer(403), is_unanswered=True), "blocked, denied by req-x, unanswered"),
+        ("fresh", replace(POSTPONED, is_unanswered=True), "pending, denied by req-x, unanswered"),
+        ("denied", Blocked(answer(404, "req-10")), "blocked, denied by req-10"),
+        ("fresh", Conflict(answer(409)), "conflict"),
+        ("unanswered", Conflict(answer(409)), "conflict, unanswered"),
+        ("fresh", POSTPONED, "pending, denied by req-x"),
+        ("unanswered", POSTPONED, "pending, denied by req-x, unanswered"),
+        ("denied", POSTPONED, "pending, denied by req-x"),
+        ("fresh", replace(POSTPONED, attempts=0), "pending"),
+        ("denied", replace(POSTPONED, attempts=0), "pending, denied by req-9"),
+        ("fresh", Uncertain(answer(503)), "uncertain, unanswered"),
+        ("unanswered", Uncertain(answer(503)), "uncertain, unanswered"),
+        # the very denial, the very refusal, a denial anew at a person's risk, a corrected row
+        ("denied", Superseded(answer(403, "req-9")), NEXT_KEY),
+        ("denied unanswered", Superseded(answer(403, "req-9")), NEXT_KEY),
+        ("refused unanswered", Superseded(answer(400, "req-1")), NEXT_KEY),
+        ("denied retried", Superseded(answer(401, "req-10")), NEXT_KEY),
+        ("refused", Superseded(answer(409, "req-x")), NEXT_KEY),
+        # a denial anew, one attempt went unanswered, a denial explains no 409, never refused, a bare 409 may mean the attempt
+        ("denied", Superseded(answer(401, "req-10")), "conflict, denied by req-9"),
+        ("denied retried unanswered", Superseded(answer(401, "req-10")), "conflict, denied by req-9, unanswered"),
+        ("denied retried", Superseded(answer(409, "req-x")), "conflict, denied by req-9"),
+        ("fresh", Superseded(answer(409, "req-x")), "conflict"),
+        ("refused unanswered", Superseded(answer(409, "req-2")), "conflict, by req-1, unanswered"),
+    ],
+    ids=str,
+)
+def test_an_answer_comes_to_what_it_proves_of_this_attempt_and_of_earlier_ones(
+    before: str, verdict: Verdict, comes_to: str
+) -> None:
+    effect = effect_of(verdict, CLAIM._replace(**{name: each for word in before.split() for name, each in BEFORE[word].items()}))
+    words = (
+        effect.state.value,
+        "next key" * effect.is_next_revision,
+        f"by {effect.refused_request_id}" * bool(effect.refused_request_id),
+        f"denied by {effect.denied_request_id}" * bool(effect.denied_request_id),
+        "unanswered" * effect.keeps_unanswered,
+    )
+    assert ", ".join(filter(None, words)) == comes_to
 
 
 def _resent(world: World) -> list[tuple[str, int]]:
@@ -128,8 +95,7 @@ def _resent(world: World) -> list[tuple[str, int]]:
 def test_a_row_that_was_sent_again_is_counted_and_stays_listed(world: World) -> None:
     world.stage([row("a"), row("b")])
     account = world.publish(Receipt(1001, answer(201), attempts=2, copies=2))
-    assert (account.delivered, account.resent) == (2, 1)
-    assert account.imbalance() == 0
+    assert (account.delivered, account.resent, account.imbalance()) == (2, 1, 0)
     assert _resent(world) == [("a", 2)]
     world.stage([row("a", title="Another title"), row("b")])
     assert world.publish().resent == 0
@@ -143,42 +109,17 @@ def test_a_row_that_ends_uncertain_after_being_sent_again_counts_once_in_each_ru
         assert _resent(world) == [("a", copies)]
 
 
-@pytest.mark.parametrize(
-    "verdict",
-    [Postponed(answer(401), PAUSED, is_unanswered=True), Blocked(answer(403), is_unanswered=True)],
-    ids=["postponed", "blocked"],
-)
-def test_an_attempt_without_an_answer_stays_on_record_whatever_came_after_it(world: World, verdict: Verdict) -> None:
+def test_an_intent_knows_how_long_ago_its_unanswered_attempts_began_and_nothing_was_sent(world: World) -> None:
     world.stage([row("a")])
-    world.publish(verdict)
-    assert world.known("a").unanswered_at is not None
-    (intent,) = world.outbox().settle_and_claim([], 1)
-    assert intent.is_unanswered
-    assert intent.refused_request_id == ""
-
-
-def test_an_intent_knows_how_long_ago_its_first_unanswered_attempt_began(world: World) -> None:
-    world.stage([row("a")])
-    (first,) = world.outbox().settle_and_claim([], 1)
-    assert (first.is_unanswered, first.unanswered_s) == (False, 0.0)
-    world.crash()
-    (second,) = world.outbox().settle_and_claim([], 1)
-    assert second.is_unanswered
-    assert second.unanswered_s == pytest.approx(301, abs=2)
-    assert second.quiet_s == pytest.approx(301, abs=2)
-    world.crash()
-    (third,) = world.outbox().settle_and_claim([], 1)
-    assert third.unanswered_s == pytest.approx(602, abs=4)
-    assert third.quiet_s == pytest.approx(301, abs=2)
-
-
-def test_an_uncertain_row_knows_how_long_it_was_left_alone(world: World) -> None:
-    world.stage([row("a")])
+    for unanswered_s, quiet_s in ((0.0, 0.0), (301.0, 301.0), (602.0, 301.0)):
+        (intent,) = world.outbox().settle_and_claim([], 1)
+        assert (intent.is_unanswered, intent.unanswered_s) == (unanswered_s > 0, pytest.approx(unanswered_s, abs=4))
+        assert intent.quiet_s == pytest.approx(quiet_s, abs=2)
+        world.crash()
     world.publish(Uncertain(answer(0)))
     world.clock.turn(hours=2)
-    (again,) = world.outbox().settle_and_claim([], 1)
-    assert again.quiet_s >= 7200
-    assert again.unanswered_s >= 7200
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert 7_200 <= intent.quiet_s < intent.unanswered_s
 
 
 def test_attempts_are_counted_over_runs_and_kills_before_they_leave(world: World) -> None:
@@ -226,22 +167,17 @@ def failed(world: World, last: Answer = KEPT) -> None:
     resolve(world, "a", Instruction(Option.RESEND))
 
 
-def test_a_row_whose_kept_failure_is_repeated_after_a_persons_word_goes_out_under_its_next_key(world: World) -> None:
-    failed(world)
-    account = world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
-    entry = world.known("a")
-    assert (account.delivered, account.uncertain, entry.state, entry.event_id) == (1, 0, EntryState.DELIVERED, 7)
-    assert (entry.revision, entry.key) == (1, idempotency_key("tests", FEED, RowKey("a"), revision=1))
-
-
-def test_one_word_of_a_person_is_good_for_one_next_key(world: World) -> None:
+def test_one_word_of_a_person_after_a_kept_failure_is_good_for_one_next_key(world: World) -> None:
     failed(world)
     account = world.publish(Uncertain(KEPT), Uncertain(KEPT))
     entry = world.known("a")
     assert (account.uncertain, entry.revision, entry.decision) == (1, 1, Decision.RESENT)
+    assert entry.key == idempotency_key("tests", FEED, RowKey("a"), revision=1)
     resolve(world, "a", Instruction(Option.RESEND))
-    world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
-    assert (world.known("a").state, world.known("a").revision) == (EntryState.DELIVERED, 2)
+    account = world.publish(Uncertain(KEPT), Receipt(7, answer(201)))
+    entry = world.known("a")
+    assert (account.delivered, account.uncertain, entry.state, entry.event_id) == (1, 0, EntryState.DELIVERED, 7)
+    assert entry.revision == 2
 
 
 @pytest.mark.parametrize(

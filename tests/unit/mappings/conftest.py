@@ -161,9 +161,9 @@ def as_text(value: Any) -> str:
 
 def cases(table: str) -> list[tuple[str, str, str]]:
     """Return the cases of a table: in each line a step, then cells (` ~ ` between them) and what each of these becomes."""
-    lines = [line.split(" | ") for line in table.strip("\n").split("\n")]
+    lines = [line.split(" | ") for line in table.replace("EMPTY", "").strip("\n").split("\n")]
     pairs = [(written, *pair.split(" => ")) for written, *pairs in lines for pair in pairs]
-    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.replace("EMPTY", "").split(" ~ ")]
+    return [(written, cell, becomes) for written, cells, becomes in pairs for cell in cells.split(" ~ ")]
 
 
 def check_case(written: str, cell: str, becomes: str) -> None:

@@ -63,8 +63,6 @@ event:
     - name: {first_of: [{from: PRICE}, Tickets]}
       url: {from: IMG, do: [url], on_empty: omit, on_error: omit}
 """
-
-
 KNOWN = Directory(classifications=frozenset({"music", "culture"}))
 AS_OF = datetime(2026, 5, 1, tzinfo=UTC)
 MAPPING = parse_feed(FEED, Path("everything.yaml"))

@@ -160,14 +160,6 @@ def test_what_lies_beyond_a_horizon_is_read_again_every_day(tmp_path: Path, rule
     assert onward(mapping, 25, cursor)[0] == (["a", "b"] if is_daily else ["b"])
 
 
-def test_no_delivery_left_is_a_quiet_day_also_when_all_would_be_read_again(tmp_path: Path) -> None:
-    mapping = feed(tmp_path, DELIVERED, "rows: [{window: {horizon: 30d}}]")
-    delivery = put(tmp_path, "a")
-    _, cursor = onward(mapping)
-    delivery.unlink()
-    assert onward(mapping, 25, cursor)[0] == []
-
-
 def test_a_backfill_gives_way_to_a_run_that_asked_for_its_feed_a_moment_ago_and_not_to_its_own_next_slice(engine: Engine) -> None:
     notes = ServiceNotes(engine, "https://events.example#default", lambda: NOW)
     hall, harbour = FeedName("town-hall"), FeedName("harbour")

@@ -26,16 +26,6 @@ def _send(address: str, message: Message = MESSAGE, secret: str = TOKEN) -> str:
     return deliver_over(Mask([secret]))(SecretStr(address), message)
 
 
-@pytest.mark.parametrize(("tone", "kind"), [(Tone.ALARM, "failure"), (Tone.WARNING, "warning"), (Tone.RELIEF, "success")])
-def test_a_webhook_gets_the_words_as_they_are(hook: Inbox, tone: Tone, kind: str) -> None:
-    address = hook.address("a/hook")
-    assert find_fault(SecretStr(address), Mask()) == ""
-    assert hook.told == []
-    assert _send(address, Message(MESSAGE.title, MESSAGE.body, tone)) == ""
-    (told,) = hook.told
-    assert (told.path, told.title, told.body, told.tone) == ("/a/hook", MESSAGE.title, MESSAGE.body, kind)
-
-
 def test_a_mail_arrives() -> None:
     with post_office() as post:
         assert _send(f"mailto://127.0.0.1:{post.port}/?from=sync@example.org&to=agenda@example.org&mode=insecure") == ""
@@ -56,10 +46,9 @@ def test_what_is_turned_away_is_a_problem_without_the_secrets_in_its_address(
 
 
 @pytest.mark.parametrize("address", ["nosuch://host", f"slack://{TOKEN}", "json://"])
-def test_an_address_that_nobody_understands_is_a_problem_that_does_not_repeat_it(address: str) -> None:
+def test_an_address_that_means_nothing_is_a_problem_that_does_not_repeat_it(address: str) -> None:
     problem = _send(address)
-    assert problem
-    assert TOKEN not in problem
+    assert (bool(problem), TOKEN in problem) == (True, False)
     assert find_fault(SecretStr(address), Mask([TOKEN]))
 
 
@@ -67,5 +56,6 @@ def test_a_secret_in_the_words_does_not_leave_and_the_librarys_own_log_is_left_a
     log = logging.getLogger("apprise")
     before = (log.propagate, list(log.handlers), log.level)
     _send(hook.address(), Message(f"key {TOKEN}", f"it said {TOKEN}", Tone.ALARM))
-    assert TOKEN not in hook.told[0].title + hook.told[0].body
+    (told,) = hook.told
+    assert (told.title, told.body, told.tone) == ("key [key]", "it said [key]", "failure")
     assert (log.propagate, list(log.handlers), log.level) == before

@@ -113,10 +113,10 @@ locationName | {meta: run_date} => a day belongs to a zone
 offers | [{nme: {from: P}}] => :12:18: unknown field "nme" in offers, did you mean "name"?
 offers | [{whn: {column: P, is: present}, name: x}] => unknown field "whn" in offers, did you mean "when"?
 offers | {for_each: {from: P, do: [{split: ','}]}, as: p, give: {nmae: $p}} => did you mean "name"?
-offers | [{url: {from: U}, price: {from: P}}] => extra: [offers.price]
+offers | [{url: {from: U}, price: {from: P}}] => extra: [offers.price] | {from: P} ~ tickets => this gives a text
 offers | [{require: [ur], url: {from: L}}] => :12:23: "ur" is no field of this object, did you mean "url"?
 offers | [{when: {colum: L, is: present}, url: {from: L}}] => unknown key "colum", did you mean "column"?
-offers | {from: P} ~ tickets => this gives a text | {name: {from: P}} => this gives an object … [{name: ..., url: ...}]
+offers | {name: {from: P}} => this gives an object … [{name: ..., url: ...}]
 offers | [{from: P}] ~ {from: P, do: [{split: ','}]} => this gives a list of texts
 offers | {from: P, do: [{number: ','}]} => this gives a number
 coverImage | {image: {from: P}, on_error: default} ~ {image: {from: P}, default: "https://img.example/a.png"} => belong together
@@ -133,53 +133,48 @@ locationName | {channel: city, on_empty: omit} => on_empty never applies: the ch
 title | {choose: [{when: {column: T, matches: 'a(?=b)'}, then: x}]} => has a look-ahead
 do | date => the step "date" needs to know more, write it like {date: | {truncate: many} => a whole number is needed
 do | {date: "%Y-%m-%d"}, trim => cannot be used here: it works on a text, and would get a date
-do | {lower: {locale: tr}} => or true beside other keys: {lower: true, locale: tr}
-do | {split: ["", ","]} => a separator is empty | {price: ",", take: []} => at least one entry is needed
-do | {regex_extract: 'a{99999999999}'} => is not a regular expression | {regex_extract: '('} => needs a backslash
-do | {regex_replace: '(a)', with: '\2'} => "\2" cannot stand for a match
+do | {lower: {locale: tr}} => or true beside other keys: {lower: true, locale: tr} | {split: ["", ","]} => a separator is empty
+do | {price: ",", take: []} => at least one entry is needed | {regex_extract: 'a{99999999999}'} => is not a regular expression
+do | {regex_extract: '('} => needs a backslash | {regex_replace: '(a)', with: '\2'} => "\2" cannot stand for a match
 do | {regex_extract: '(a)', group: 5} => there is no group 5 in the pattern | {split: ','}, {nth: 0} => there is no part 0
-do | {date: "%Y", locale: klingon} => "klingon" is not a language
+do | {date: "%Y", locale: klingon} => "klingon" is not a language | {lookup: odd.csv, match: regex} => is not a regular expression
 do | {price: ",", currency: USDD} => "USDD" is not the ISO code of a currency, did you mean "USD"
-do | {lookup: odd.csv, match: regex} => is not a regular expression
 do | {lookup: kinds.csv, match: regex, ignore: [accents]} => patterns can ignore case only
-do | {lookup: kinds.csv, match: keyword, ignore: [spaces]} => no words to look for
+do | {lookup: kinds.csv, match: keyword, ignore: [spaces]} => no words to look for | {regex_extract: '(?x)a b'} => has the flag x
 do | {lookup: three.csv, on_miss: keep} => take one column | {lookup: kinds.csv, match: kyword} => did you mean "keyword"
-do | {last_in: kinds.csv, on_miss: keep} => "keep" is not among the choices
-do | {lookup: one.csv} => one.csv has 1 columns … add a column with the result
+do | {last_in: kinds.csv, on_miss: keep} => "keep" is not among the choices | day_of => the step "day_of" cannot be used here
+do | {lookup: one.csv} => one.csv has 1 columns … add a column with the result | {regex_extract: 'a\Z'} => has \Z, which RE2 lacks
 do | {lookup: kinds.csv, take: slgu} => kinds.csv has no column "slgu"; it has kind, slug … name one of these columns
 do | {map: {fair: [market, food]}, on_miss: keep} => leave on_miss: keep out
 do | {length: {at_least: 80, at_most: 3}} => no text has at least 80 and at most 3 … {at_least: 3, at_most: 80}
 do | {boolean: {'true': [x], 'false': [x]}} => cannot mean both … out of one of the two
 do | {time: '%H:%M'}, {plus: 2h} ~ {plus: 2h} => the step "plus" cannot be used here: it works on dates
-do | {date: '%d/%m/%Y'}, {plus: 2h} => a date has no hours to add to
-do | {date: '%d/%m/%Y'}, clock_of => a day alone has no time of day | day_of => the step "day_of" cannot be used here
-do | {regex_replace: 'a*?', with: x} => finds nothing, again and again
+do | {date: '%d/%m/%Y'}, {plus: 2h} => a date has no hours to add to | {regex_extract: '(?<=a)b'} => has a look-behind, (?<=...)
+do | {date: '%d/%m/%Y'}, clock_of => a day alone has no time of day | {regex_extract: '(?>a)b'} => has an atomic group, (?>...)
+do | {regex_replace: 'a*?', with: x} => finds nothing, again and again | {regex_extract: '(a)\1'} => has a back-reference, \1
 do | {lookup: ahead.csv, match: regex} ~ {regex_all: 'a(?=b)'} ~ {regex_split: 'a(?=b)'} => has a look-ahead
 do | {regex_replace: 'a(?=b)', with: x} ~ {regex_extract: 'a(?=b)'} => has a look-ahead, (?=...), which RE2 lacks
-do | {regex_extract: 'a(?!b)'} => has a negative look-ahead, (?!...)
-do | {regex_extract: '(?<=a)b'} => has a look-behind, (?<=...) | {regex_extract: '(?x)a b'} => has the flag x
+do | {regex_extract: 'a(?!b)'} => has a negative look-ahead, (?!...) | {regex_extract: '(?a)b'} => has the flags a, u and L
 do | {regex_extract: '(?<!a)b'} => has a negative look-behind, (?<!...)
-do | {regex_extract: '(?>a)b'} => has an atomic group, (?>...)
-do | {regex_extract: '(a)?(?(1)b|c)'} => has a conditional group, (?(1)...) | {regex_extract: 'a\Z'} => has \Z, which RE2 lacks
-do | {regex_extract: '(?P<n>a)(?P=n)'} => has a back-reference, (?P=name) | {regex_extract: '(a)\1'} => has a back-reference, \1
+do | {regex_extract: '(a)?(?(1)b|c)'} => has a conditional group, (?(1)...)
+do | {regex_extract: '(?P<n>a)(?P=n)'} => has a back-reference, (?P=name)
 do | {regex_extract: 'a++b'} ~ {regex_extract: 'a{1,2}+b'} => has a possessive repetition
-do | {regex_extract: '(?a)b'} => has the flags a, u and L | {regex_extract: '(?:a{100}){100}'} => is too large a pattern
+do | {regex_extract: '(?:a{100}){100}'} => is too large a pattern
 do | {regex_extract: 'a{1001}'} => has a repetition of more than 1,000 times, {1001}, which RE2 lacks
 do | {regex_extract: '[a--b]'} => is not a regular expression: Possible set difference
 """)
 TOPS = cases(r"""
 rows | [{skipp: {column: A, is: missing}, because: x}] => unknown rule "skipp", did you mean "skip"?
-rows | [{skip: {column: A}, because: x}] => a condition needs a test
+rows | [{skip: {column: A}, because: x}] => a condition needs a test | [{window: {horizon: 99999999999d}}] => is not a duration
 rows | [{skip: {column: A, before: 2026-01-01}, because: x}] => a column is text, and has no earlier
 rows | [{skip: {column: T, matches: 'a(?=b)'}, because: x}] => has a look-ahead
 rows | [{skip: {column: X, is: present, ignore: [case]}, because: x}] => ignore never applies
 rows | [{skip: {column: X, less: 5, ignore: case}, because: x}] => ignore never applies
 rows | [{skip: {column: X, matches: rock, ignore: [accents]}, because: x}] => a pattern can ignore case only
-rows | [{window: {horizon: 99999999999d}}] => is not a duration
 rows | [{window: {past: keep, on_longer: skip}}] => on_longer never applies
 let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is what distinguishes the events of a row
 let | {b: {from: $a}} => unknown name "$a"
-examples | [{row: {ID: 1}}] => an example has one outcome
+examples | [{row: {ID: 1}}] => an example has one outcome | [{event: {title: x}}] => an example has a row, or several
 examples | [{row: {ID: 1}, rejected: {title: requird}}] => did you mean "required"?
 publish | {brakes: {rejected: lots}} => "lots" is not a share | {max_pause: soon} => "soon" is not a duration
 publish | {brakes: {rejected: 5}} => "5" is more than the whole, write "5%" if that is meant

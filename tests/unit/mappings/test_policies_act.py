@@ -87,13 +87,19 @@ VALUES = {
     "at": AT,
     "in_zone": IN_ZONE,
     "lookup": f"lookup: categories.csv, by: {{from: X, do: [{DATE}]}}",
+    "a lookup": "lookup: categories.csv, by: {from: X}",
     "for_each": f"for_each: {{from: X, do: [{DATE}]}}, as: item, give: $item",
 }
 LET = f"let: {{day: {{from: X, do: [{DATE}]}}}}\n"
 
 
-@pytest.mark.parametrize("kind", VALUES)
-@pytest.mark.parametrize(("key", "cell"), [("on_empty", ""), ("on_error", "soon")])
+@pytest.mark.parametrize(
+    ("kind", "key", "cell"),
+    [
+        *[(kind, key, cell) for kind in VALUES for key, cell in (("on_empty", ""), ("on_error", "soon")) if kind != "a lookup"],
+        ("a lookup", "on_miss", "chess"),
+    ],
+)
 def test_each_policy_of_a_value_changes_what_becomes_of_it(kind: str, key: str, cell: str, mapper: Mapper, row: Row) -> None:
     top = LET if kind == "from a name" else ""
     for policy in POLICIES:
@@ -109,12 +115,6 @@ def test_each_policy_of_a_channel_changes_what_becomes_of_it(key: str, cell: str
         found, warned, is_draft = becomes(compiled(row(X=cell)), "channelId")
         is_used = policy.startswith("{")
         assert (found, warned, is_draft) == ((7, *wanted(policy)[1:]) if is_used else ("rejected", False, False)), policy
-
-
-def test_each_policy_of_a_miss_changes_what_becomes_of_it(mapper: Mapper, row: Row) -> None:
-    for policy in POLICIES:
-        event = f"locationName: {{lookup: categories.csv, by: {{from: X}}, on_miss: {policy}}}"
-        assert becomes(mapper(event=event, files=LOOKUP)(row(X="chess"))) == wanted(policy)
 
 
 @pytest.mark.parametrize("outer", ["on_error: omit", "on_error: {use: X}"])

@@ -9,7 +9,7 @@ import pytest
 from unit.state.books import BOOK, CANCELLED, ENDS, OVER, TO_COME, event, put, resolve
 from unit.state.world import START, World, answer, rejection, row, skipped
 
-from mappings.delivery import Blocked, Receipt, Verdict
+from mappings.delivery import Blocked, Receipt
 from mappings.outcome import Cover, RowOutcome
 from mappings.row_key import RowKey
 from state.ledger.accounts import DEFAULT_POLICY, ReadKind, StagePolicy, StageReport
@@ -18,8 +18,7 @@ from state.ledger.entries import is_of_change
 from state.ledger.standing import RowRecord
 from state.queries import LedgerQueries, RowFilter
 
-VERDICTS: dict[str, list[Verdict]] = {
-    **ENDS,
+VERDICTS = ENDS | {
     "blocked unanswered": [Blocked(answer(403), is_unanswered=True)],
     "delivered as 2000": [Receipt(2_000, answer(201))],
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from on_dagster.desk import FEED, MAPPING, Desk, schedules_of_feeds
-from reference_pages.assets_page import write_assets
+from reference_pages.__main__ import write_assets
 
 from mappings.errors import MappingFileError
 from mappings.yaml.loader import load_folder

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mappings.compiler.mapper import compile_feed
+from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.event import EVENT, Directory, dump
 from mappings.outcome import MappedRow, Rejection, RowLocation, Skipped, SourceRow
 from mappings.reasons import ReasonCode, Refusal
@@ -26,8 +26,8 @@ steps:
   plain: [html_unescape, {unescape: backslash}, {normalize: NFKC}, fix_mojibake, collapse]
 let:
   today: {meta: run_date, zone: Asia/Tokyo}
-  day: {from: DAY, do: [{date: ["%Y-%m-%d", "%d %B %Y"], locale: pt}], on_empty: {use: "2027-01-01", warn: true}}
-  clock: {from: HOUR, do: [{time: ["%H:%M", "%I.%M%p"]}], on_empty: draft, on_error: warn}
+  day: {from: DAY, do: [{date: ["%Y-%m-%d", "%d %B %Y"], locale: pt}]}
+  clock: {from: HOUR, do: [{time: ["%H:%M", "%I.%M%p"]}], on_empty: omit}
 rows:
   - skip: {any: [{column: KIND, contains: online}, {column: TITLE, matches: "^TEST"}]}
     because: not wanted
@@ -63,10 +63,14 @@ event:
     - name: {first_of: [{from: PRICE}, Tickets]}
       url: {from: IMG, do: [url], on_empty: omit, on_error: omit}
 """
-KNOWN = Directory(classifications=frozenset({"music", "culture"}))
-AS_OF = datetime(2026, 5, 1, tzinfo=UTC)
-MAPPING = parse_feed(FEED, Path("everything.yaml"))
-MAPPER = compile_feed(MAPPING, KNOWN, AS_OF)
+
+
+def compiled(feed: str = FEED) -> RowMapper:
+    mapping = parse_feed(feed, Path("everything.yaml"))
+    return compile_feed(mapping, Directory(classifications=frozenset({"music", "culture"})), datetime(2026, 5, 1, tzinfo=UTC))
+
+
+MAPPER = compiled()
 LIKELY = {
     "ID": ["1", " 9.18E+11", "#REF!"],
     "HOUR": ["18:30", "7.00pm", "24:00", "02:30", ""],
@@ -81,7 +85,6 @@ LIKELY = {
     "PRICE": ["1.250,50", "12,5€", "-0", "$5-$10", "kids free, 5 €", "kr 1,2,3", ""],
 }
 ANY_TEXT = st.text(st.characters(), max_size=30)
-LACKING = st.fixed_dictionaries({}, optional={name: st.sampled_from([*likely, ""]) for name, likely in LIKELY.items()})
 ROWS = st.fixed_dictionaries({name: st.one_of(st.sampled_from(likely), ANY_TEXT) for name, likely in LIKELY.items()})
 
 
@@ -111,16 +114,57 @@ def has_empty_text(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value.strip())
 
 
-@given(st.lists(LACKING, min_size=1, max_size=4))
+WARNED = r"""
+feed: again
+source: {kind: csv, path: again.csv}
+key: [ID]
+extra: [seats]
+let:
+  day: {from: DAY, do: [{date: "%Y-%m-%d"}], on_error: {use: "2027-01-01", warn: true}}
+  clock: {from: HOUR, do: [{time: "%H:%M"}], on_empty: draft, on_error: warn}
+rows:
+  - explode: {columns: TIMES, by: ","}
+event:
+  channelId: 7
+  title: {from: TITLE, do: [fix_mojibake]}
+  startAt: {at: {day: $day, clock: $clock, zone: {from: ZONE}, all_day: "00:00"}}
+  endAt: {at: {day: $day, clock: {from: $item, do: [{time: "%H:%M"}], on_error: omit}, zone: {from: ZONE}, all_day: "23:59"}}
+  timezone: {from: ZONE}
+  classifications: {from: KIND, do: [{split: "/"}, {map: {music: music}, on_miss: warn}], on_empty: {use: [culture], draft: true}}
+  approxLocation.city: {placeId: x}
+  seats: {from: SEATS, do: [{number: ","}], on_error: draft, on_empty: omit}
+"""
+AGAIN = {
+    "ID": ["1", ""],
+    "DAY": ["2026-03-29", "2026-06-01", "soon", ""],
+    "HOUR": ["18:30", "02:30", "late", ""],
+    "ZONE": ["Europe/Lisbon", "Asia/Tokyo", "CET+1"],
+    "TIMES": ["19:00,21:00", "22:00", "x"],
+    "TITLE": ["Jazz", "CafÃ©", ""],
+    "KIND": ["music", "music/art", ""],
+    "SEATS": ["12", "many", ""],
+}
+WARNING = parse_feed(WARNED, Path("again.yaml"))
+USED = compile_feed(WARNING, Directory())
+
+
+@given(st.lists(st.fixed_dictionaries({name: st.sampled_from(likely) for name, likely in AGAIN.items()}), min_size=1, max_size=4))
 def test_a_mapper_that_has_seen_other_rows_makes_of_each_what_one_makes_that_has_seen_none(every: list[dict[str, str]]) -> None:
     for number, cells in enumerate(every, start=2):
-        row = SourceRow(RowLocation(f"everything.csv:{number}", number), cells)
-        assert MAPPER.outcomes(row) == compile_feed(MAPPING, KNOWN, AS_OF).outcomes(row)
+        row = SourceRow(RowLocation(f"again.csv:{number}", number), cells)
+        assert USED.outcomes(row) == compile_feed(WARNING, Directory()).outcomes(row)
+
+
+def test_a_cell_that_is_not_there_is_empty_however_often_it_was_seen_before() -> None:
+    cells = {name: likely[0] for name, likely in LIKELY.items()}
+    lacking = {name: text for name, text in cells.items() if name != "END"}
+    for known in (cells, lacking, cells, lacking):
+        row = SourceRow(RowLocation("everything.csv:2", 2), known)
+        assert MAPPER.outcomes(row) == compiled().outcomes(row)
 
 
 def test_a_value_that_the_service_does_not_take_is_refused_in_every_row_that_has_it() -> None:
-    numbered = FEED.replace("channelId: {channel: city-agenda}", 'channelId: {from: PRICE, do: [{number: ","}]}')
-    mapper = compile_feed(parse_feed(numbered, Path("everything.yaml")), KNOWN, AS_OF)
+    mapper = compiled(FEED.replace("channelId: {channel: city-agenda}", 'channelId: {from: PRICE, do: [{number: ","}]}'))
     whole = {name: likely[0] for name, likely in LIKELY.items()} | {"PRICE": "12"}
     half = whole | {"PRICE": "12,5"}
     outcomes = [mapper(SourceRow(RowLocation("x", 2), cells)) for cells in (half, half, whole, half)]

@@ -27,7 +27,7 @@ from mappings.errors import ConfigError
 from state.database import in_pages, reading, writing
 from state.errors import StateUnavailableError
 from state.migrations.upgrade import HEAD, upgrade
-from state.opening import check_revision, open_database
+from state.opening import check_revision, opened_database
 from state.tables import DUPLICATE_MARK, ENTRY, LEASE, METADATA, SCOPE
 
 TABLES: tuple[Table, ...] = tuple(table for table in METADATA.sorted_tables if table is not DUPLICATE_MARK)
@@ -265,16 +265,13 @@ def import_from(engine: Engine, file: Path, advance: Advance) -> dict[str, int]:
         if (header.get("file"), header.get("version")) != (_KIND, _VERSION):
             raise ValueError(f"it says to be {header.get('file')!r}, version {header.get('version')}")
         check_revision(f"{header.get('schema')}", "that export")
-        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False)
-        try:
+        with opened_database(f"sqlite:///{Path(folder) / 'state.db'}", upgrades=False) as copy:
             with writing(copy) as connection:
                 upgrade(connection, f"{header['schema']}")
                 _read_tables(connection, lines, advance)
                 upgrade(connection)
             with reading(copy) as source, writing(engine) as target:
                 sums = fill(target, contents_of(source), advance)
-        finally:
-            copy.dispose()
     return {name: one.rows for name, one in sums.items()}
 
 

@@ -20,7 +20,7 @@ from state.export import TABLES, Advance, compare, contents_of, count_rows, fill
 from state.ledger.accounts import READS_COMPARED
 from state.ledger.lease import LEASE_TTL_S, Lease, acquire, own_clock, this_process
 from state.ledger.reads import DuplicateIndex
-from state.opening import open_database
+from state.opening import opened_database
 from state.tables import BACKFILL, EARLIER, ENTRY, LEASE, METADATA, PROBLEM, ROW_DIGESTS, RUN, SCOPE, SIDE_BY_SIDE
 
 MOVER = "eventsync state migrate"
@@ -138,14 +138,13 @@ def rehearsal_copy(engine: Engine | None, destination: str, feed: FeedName) -> I
     It is a SQLite file in a folder for this user alone, gone when the block ends. `engine` is only read; None stands
     for a state DB that does not exist. The lease is not copied: a rehearsal disturbs no run, and no run the rehearsal.
     """
-    with tempfile.TemporaryDirectory(prefix="eventsync-rehearsal-") as folder:
-        copy = open_database(f"sqlite:///{Path(folder) / 'state.db'}")
-        try:
-            if engine is not None:
-                _copy(engine, copy, destination, feed)
-            yield copy
-        finally:
-            copy.dispose()
+    with (
+        tempfile.TemporaryDirectory(prefix="eventsync-rehearsal-") as folder,
+        opened_database(f"sqlite:///{Path(folder) / 'state.db'}") as copy,
+    ):
+        if engine is not None:
+            _copy(engine, copy, destination, feed)
+        yield copy
 
 
 def _copy(engine: Engine, copy: Engine, destination: str, feed: FeedName) -> None:

@@ -52,17 +52,24 @@ def open_database(url: str, *, upgrades: bool = True) -> sa.Engine:
 
 
 @contextmanager
+def opened_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine]:
+    """Open the state DB for the length of the block, made where there is none. Raises what `open_database` raises."""
+    engine = open_database(url, upgrades=upgrades)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+@contextmanager
 def existing_database(url: str, *, upgrades: bool = True) -> Iterator[sa.Engine | None]:
     """Open the state DB for the length of the block; None where none was made yet. Raises what `open_database` raises."""
     address = parse(url)
     if is_sqlite_file(address) and not Path(str(address.database)).exists():
         yield None
         return
-    engine = open_database(url, upgrades=upgrades)
-    try:
+    with opened_database(url, upgrades=upgrades) as engine:
         yield engine
-    finally:
-        engine.dispose()
 
 
 def schema_revision(engine: sa.Engine) -> str | None:

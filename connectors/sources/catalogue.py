@@ -180,11 +180,8 @@ def probe_source(spec: AnySource, base: Path, *, access: Access, clock: Clock = 
                 with open_spreadsheet(spec, access, clock=clock) as sheet:
                     version = sheet.version()
                     digest = blake2b(f"{sheet.id} {version}".encode(), digest_size=9).hexdigest()
-                own = (
-                    SourceProbe(frozenset({digest}))
-                    if version
-                    else SourceProbe(blind=f"the Drive API gives no version of {spec.place}")
-                )
+                blind = "" if version else f"the Drive API gives no version of {spec.place}"
+                own = SourceProbe(frozenset({digest} if version else ()), blind=blind)
             case _:
                 own = SourceProbe(blind=f"a source of kind {spec.kind} is asked what has changed by each run")
         if own.blind or own.is_growing:

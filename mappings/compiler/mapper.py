@@ -241,7 +241,13 @@ class RowMapper:
             return (opened,)
         if not self._rules.expansions:
             return (self._map(row, opened, joined),)
-        expanded = self._expand(opened)
+        # The events that the row stands for, each with the label under which it is left out, if it is.
+        expanded = [opened]
+        for expansion in self._rules.expansions:
+            expanded = [one for row in expanded for one in ([row] if row.label or row.is_refused else expansion.expand(row))]
+            for one in expanded:
+                if not (one.label or one.is_refused):
+                    _apply_rules(expansion.rules, one)
         if not opened.key or row.problems:
             expanded = expanded[:1]
         return as_one_row([self._map(row, event, joined) for event in expanded], expanded, opened.key, self._rules.days)
@@ -323,16 +329,6 @@ class RowMapper:
         """The first and the last ISO day of recurring events whose absence means something; None where none recur."""
         days = self._rules.days
         return None if days is None else ((days.today or days.first).isoformat(), days.last.isoformat())
-
-    def _expand(self, opened: RowState) -> list[RowState]:
-        """Return the events that a row stands for, each with the label under which it is left out, if it is."""
-        rows = [opened]
-        for expansion in self._rules.expansions:
-            rows = [event for row in rows for event in ([row] if row.label or row.is_refused else expansion.expand(row))]
-            for event in rows:
-                if not (event.label or event.is_refused):
-                    _apply_rules(expansion.rules, event)
-        return rows
 
     def _map(self, row: SourceRow, event: RowState, joined: JoinedRows | None) -> RowOutcome:
         if event.label and not row.problems:

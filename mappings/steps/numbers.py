@@ -239,7 +239,10 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         least = most = Decimal(0) if is_free and not is_donation else None
         currency = None
         if numbers:
-            currency = self._currency_of(numbers) or None
+            near = {self._code_of(one.unit) if one.unit else self.currency or "" for one in numbers}
+            if len(near) > 1:
+                raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(near))}")
+            currency = near.pop() or None
             amounts = [_read_amount(one.digits, self.decimal_sign, currency) for one in numbers] + [Decimal(0)] * is_free
             least, most, is_free = min(amounts), max(amounts), not any(amounts)
         elif "number" in kinds or not (is_free or is_donation):
@@ -264,12 +267,6 @@ class Price(Step, name="price", family=Family.NUMBERS, gives=Kind.OBJECT):
         is_alone = all(kind in ("number", "dash", "up_to", "least") for kind, _ in tokens)
         is_range = len(numbers) == 2 and numbers[1].place - numbers[0].place == 2
         return numbers if is_alone and self.currency and (len(numbers) == 1 or is_range) else []
-
-    def _currency_of(self, numbers: Sequence[_Number]) -> str:
-        found = {self._code_of(one.unit) if one.unit else self.currency or "" for one in numbers}
-        if len(found) > 1:
-            raise _not_a_price(f"one currency would be accepted, and here are {', '.join(sorted(found))}")
-        return found.pop()
 
     def _code_of(self, unit: str) -> str:
         small, known = unit.casefold(), _vocabulary()

@@ -298,7 +298,13 @@ class _Rows:
         """Yield the lines of a section, however many there are."""
         for state in HEADINGS[name].states:
             if state in tuple(ProblemKind):
-                yield from self._problems(ProblemKind(state))
+                kind = ProblemKind(state)
+                after = 0
+                while page := self.queries.problems(self.scope, kind, after=after):
+                    met = self.queries.first_met(page)
+                    self.bar.advance(len(page))
+                    yield from (self._problem(record, met[record.problem_id]) for record in page)
+                    after = page[-1].problem_id
                 continue
             which = replace(filter_of(state), is_kept=name is SectionName.ONLINE)
             for record in self.queries.every_row(self.scope, which):
@@ -320,14 +326,6 @@ class _Rows:
                     points=(Point(text, where),) if text else (),
                     changes=changes,
                 )
-
-    def _problems(self, kind: ProblemKind) -> Iterator[Line]:
-        after = 0
-        while page := self.queries.problems(self.scope, kind, after=after):
-            met = self.queries.first_met(page)
-            self.bar.advance(len(page))
-            yield from (self._problem(record, met[record.problem_id]) for record in page)
-            after = page[-1].problem_id
 
     def _problem(self, record: ProblemRecord, met: datetime) -> Line:
         # An earlier version of a row that cannot be used may be online; its editor should know that.

@@ -6,7 +6,7 @@ Annotations are not postponed here, because Dagster reads those of a step's func
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -173,7 +173,12 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             with open_run_context() as run_context:
                 notifier = notifier_of(settings, run_context.engine, run_context.now)
                 overdue = notifier.newly_overdue(feeds) if is_steady else frozenset[FeedName]()
-                notified = _notify(notifier, context.instance, folder, ended, overdue)
+                wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
+                files, concerns = notifier.files(folder.broken, feeds)
+                about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
+                crashes = {feed: _crash(notifier, context.instance, feed) for feed in about if feed not in concerns}
+                found = {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}
+                notifier.notify(about.values(), found, overdue)
         except ConfigError as error:
             return dg.SkipReason(f"no notification can be sent: {settings.mask.hide(str(error))}; {error.hint}")
         except SyncError as error:
@@ -183,7 +188,7 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             return dg.SkipReason(f"the state DB cannot be used: {settings.mask.hide(str(error))}")
         latest = max((one.update_timestamp.timestamp() for one in ended), default=cursor.since)
         context.update_cursor(str(replace(cursor, since=latest, lost=0, is_loss_reported=False)))
-        return dg.SkipReason(f"looked at {', '.join(notified)}" if notified else "no run has ended, and nothing is due")
+        return dg.SkipReason(f"looked at {', '.join(about)}" if about else "no run has ended, and nothing is due")
 
     return (
         dg.SensorDefinition(
@@ -194,23 +199,6 @@ def notices_sensors(folder: FeedFolder, settings: Settings, open_run_context: Op
             description="Notifies the owners of feeds of what needs them, over the channels of EVENTSYNC_NOTIFY: once per cause.",
         ),
     )
-
-
-def _notify(
-    notifier: Notifier,
-    instance: dg.DagsterInstance,
-    folder: FeedFolder,
-    ended: Sequence[dg.RunRecord],
-    overdue: Collection[FeedName],
-) -> tuple[FeedName, ...]:
-    """Notify of broken files, of feeds whose runs have ended or are overdue, and of what is due; return the feeds concerned."""
-    feeds = list(folder.feeds)
-    wanted = {one.dagster_run.tags.get(names.FEED_TAG, "") for one in ended} | notifier.unfinished() | set(overdue)
-    files, concerns = notifier.files(folder.broken, feeds)
-    about = {one.feed: one for one in (*files, *(mapping for mapping in feeds if mapping.feed in wanted))}
-    crashes = {feed: _crash(notifier, instance, feed) for feed in about if feed not in concerns}
-    notifier.notify(about.values(), {**concerns, **{feed: crash for feed, crash in crashes.items() if crash}}, overdue)
-    return tuple(about)
 
 
 def _crash(notifier: Notifier, instance: dg.DagsterInstance, feed: FeedName) -> Concern | None:

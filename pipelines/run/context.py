@@ -35,7 +35,7 @@ from state.errors import HeldByAnotherError, LeaseLostError
 from state.ledger.lease import LEASE_TTL_S, Lease, seconds_since_boot
 from state.ledger.ledger import Ledger
 from state.notes import ServiceNotes
-from state.opening import open_database
+from state.opening import opened_database
 
 HEARTBEAT_S = LEASE_TTL_S / 6
 """How often the lease is renewed, so that several attempts may fail before it expires."""
@@ -211,15 +211,12 @@ def open_context(settings: Settings, report: Report = _log) -> Iterator[RunConte
     Raises:
         SyncError: it cannot be opened.
     """
-    engine = open_database(settings.state_url)
-    try:
+    with opened_database(settings.state_url) as engine:
         # Open the exporters that OTEL_* variables ask for; what cannot be had is logged once, and fails no run.
         for name, value in settings.otel.items():
             os.environ.setdefault(name, value)  # the SDK reads the environment itself, and knows no `.env` file
         telemetry = _open_recorder(wanted_of(settings.otel), settings.trace_requests)
         yield RunContext(settings, engine, report, leaves_traces=True, telemetry=telemetry)
-    finally:
-        engine.dispose()
 
 
 @cache

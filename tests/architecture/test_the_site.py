@@ -14,8 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import yaml
 from architecture.places import ROOT
-from reference_pages.__main__ import generated_files
-from reference_pages.commands_page import write_commands
+from reference_pages.__main__ import generated_files, write_commands
 
 from pipelines.cli.schema import DOCUMENTS, file_name
 

@@ -173,6 +173,17 @@ def test_the_password_of_the_state_db_is_nowhere_whether_it_is_right_or_wrong(de
     assert leaks(desk, KEY, PASSWORD, quote(PASSWORD, safe="")) == []
 
 
+def test_what_dagster_keeps_and_shows_of_a_run_has_no_secret_in_it(desk: Desk) -> None:
+    desk.env |= {"EVENTSYNC_STATE_URL": "sqlite:///state/state.db"}
+    with serving(key=KEY) as service:
+        desk.env["EVENT_API_BASE_URL"] = service.base_url
+        desk.command("run", FEED, "--json", code=0)
+    with echoing(401) as url:
+        desk.command("run", FEED, EVENTSYNC_LOG="json debug", EVENT_API_BASE_URL=url, code=3)
+    assert (desk.folder / "dagster" / "history").is_dir()
+    assert leaks(desk, KEY) == []
+
+
 def test_no_process_shows_a_secret_in_its_title(desk: Desk) -> None:
     with serving(key=KEY) as service:
         desk.env["EVENT_API_BASE_URL"] = service.base_url

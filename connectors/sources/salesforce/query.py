@@ -207,7 +207,12 @@ def select_object(spec: SalesforceSource, asked: ColumnRequest, shapes: Shapes) 
         raise MissingColumnsError(shape.name, set(missing), tuple(near), advice=_ADVICE)
     hidden = [ID]
     if spec.incremental:
-        _check_incremental(spec.incremental.by, shape)
+        moment = shape.fields.get(spec.incremental.by.lower())
+        if moment is None or moment.kind != "datetime":
+            known = ", ".join(one.path for one in shape.fields.values() if one.kind == "datetime")
+            problem = "is no moment" if moment else "is not there"
+            message = f"{shape.name} cannot be read incrementally by {spec.incremental.by}: the field {problem}"
+            raise ConfigError(message, hint=f"write `by:` one of {known or 'its moments (it has none)'}")
         hidden += [spec.incremental.by, *([DELETED] if DELETED.lower() in shape.fields else [])]
     for name in dict.fromkeys(hidden):
         column = shapes.find(shape, name) or Column(name)
@@ -285,15 +290,6 @@ def _child_columns(spec: SalesforceSource, shapes: Shapes, shape: Shape, name: s
         near = dict.fromkeys(one for path in lost for one in shapes.near(child_shape, path))
         raise MissingColumnsError(f"{child_shape.name}, the object of {relation},", lost, tuple(near), advice=_ADVICE)
     yield Column(relation, "", {tuple(one.path.split(".")): convert_for(one.kind) for one in fields.values() if one})
-
-
-def _check_incremental(by: str, shape: Shape) -> None:
-    found = shape.fields.get(by.lower())
-    if found is None or found.kind != "datetime":
-        known = ", ".join(one.path for one in shape.fields.values() if one.kind == "datetime")
-        problem = "is no moment" if found else "is not there"
-        message = f"{shape.name} cannot be read incrementally by {by}: the field {problem}"
-        raise ConfigError(message, hint=f"write `by:` one of {known or 'its moments (it has none)'}")
 
 
 def conditions(tests: Sequence[FieldTest], fields: Mapping[str, Column]) -> tuple[str, ...]:

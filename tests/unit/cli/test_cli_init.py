@@ -73,13 +73,10 @@ def test_a_portuguese_agenda_is_read_and_mapped_by_its_own_words(desk: Desk) -> 
     assert (account["events"], account["skipped"], account["rejected"]) == (2, {"cancelled": 1}, 0)
 
 
-def test_the_evidence_stands_beside_each_guess(desk: Desk) -> None:
+def test_the_evidence_stands_beside_each_guess_and_columns_that_are_not_read_are_named(desk: Desk) -> None:
     drafted(desk, agenda(desk))
     assert '# sure: "INICIO" is called so; 3 of 3 filled cells fit %d/%m/%Y; 1 prove day-first' in text_of(desk)
     assert '# likely: "CIDADE" is Lisboa in 2 of 3 rows\n  zone: Europe/Lisbon' in text_of(desk)
-
-
-def test_columns_that_the_draft_does_not_read_are_named(desk: Desk) -> None:
     rows = ("1;Fado;13/05/2030;à noite;A", "2;Jazz;14/05/2030;à tarde;")
     _, said = drafted(desk, agenda(desk, *rows, header="REF;NOME;INICIO;HORAS;SALA"))
     assert {one["about"]: one["column"] for one in said["guesses"]}["left aside"] == "HORAS"
@@ -96,7 +93,7 @@ def test_day_and_month_are_not_guessed_where_nothing_proves_them(desk: Desk) -> 
     assert [sorted(example.keys() - {"row"}) for example in feed["examples"]] == [["rejected"]]
     warnings = desk.run("check", "drafted", "--json", code=0).document["feeds"][0]["warnings"]
     assert any("none of the first 2 rows becomes an event" in one["message"] for one in warnings)
-    _, said = drafted(desk, written(desk, "a.csv", "id,name,dates\nB7,Jazz,03/05/2030; 04/05/2030\nB9,Fado,05/05/2030\n"))
+    _, said = drafted(desk, agenda(desk, "B7,Jazz,03/05/2030; 04/05/2030", "B9,Fado,05/05/2030", header="id,name,dates"))
     assert said["problems"] == []
     for form in ("%d/%m/%Y", "%m/%d/%Y"):
         assert f'# days: {{from: dates, do: [{{dates: "{form}", by: [";"]}}]}}' in text_of(desk)
@@ -279,14 +276,8 @@ def test_each_real_feed_gives_a_file_that_passes_check_and_finds_title_days_and_
 
 
 def test_a_zone_is_found_by_whatever_name_and_the_instants_beside_it(desk: Desk) -> None:
-    feed, _ = drafted(
-        desk,
-        written(
-            desk,
-            "a.csv",
-            "id,name,start_utc,tz\nB7,Jazz,2030-07-01T17:00:00Z,US/Eastern\nB9,Fado,2030-07-02T17:00:00Z,asia/calcutta\n",
-        ),
-    )
+    rows = ("B7,Jazz,2030-07-01T17:00:00Z,US/Eastern", "B9,Fado,2030-07-02T17:00:00Z,asia/calcutta")
+    feed, _ = drafted(desk, agenda(desk, *rows, header="id,name,start_utc,tz"))
     assert feed["event"]["timezone"] == {"from": "tz", "do": ["zone"]}
     assert feed["examples"][0]["event"]["startAt"] == "2030-07-01T13:00:00-04:00"
 
@@ -300,35 +291,22 @@ def test_days_of_several_in_one_cell_are_events_of_their_own_and_lists_of_texts_
     assert feed["source"]["join_lists"] == {"tags": "; "}
     split, mapped = feed["event"]["classifications"]["do"]
     assert (split, sorted(mapped["map"])) == ({"split": "; "}, ["Music", "Open air"])
-    rows = previewed(desk)
-    assert [(row["row_key"], row["event"]["startAt"]) for row in rows] == [
-        ("x7|2030-05-03", "2030-05-03T19:30:00+01:00"),
-        ("x7|2030-05-05", "2030-05-05T19:30:00+01:00"),
-        ("x7|2030-05-07", "2030-05-07T19:30:00+01:00"),
-        ("k2|2030-05-08", "2030-05-08T20:00:00+01:00"),
-    ]
+    days = {row["row_key"]: row["event"]["startAt"] for row in previewed(desk)}
+    jazz = {f"x7|2030-05-{day}": f"2030-05-{day}T19:30:00+01:00" for day in ("03", "05", "07")}
+    assert days == {**jazz, "k2|2030-05-08": "2030-05-08T20:00:00+01:00"}
 
 
 def test_the_first_and_the_last_day_in_one_cell_are_the_beginning_and_the_end(desk: Desk) -> None:
-    drafted(
-        desk,
-        written(desk, "a.csv", "id,name,date\nB7,Jazz,3-5 May 2030\nB9,Fado,28 Feb - 2 Mar 2030\nC1,Rap,9 May 2030\n"),
-        "--zone",
-        "Europe/Lisbon",
-    )
-    rows = previewed(desk)
-    assert [(row["event"]["startAt"][:10], row["event"].get("endAt", "")[:10]) for row in rows] == [
-        ("2030-05-03", "2030-05-05"),
-        ("2030-02-28", "2030-03-02"),
-        ("2030-05-09", ""),
-    ]
+    rows = ("B7,Jazz,3-5 May 2030", "B9,Fado,28 Feb - 2 Mar 2030", "C1,Rap,9 May 2030")
+    drafted(desk, agenda(desk, *rows, header="id,name,date"), "--zone", "Europe/Lisbon")
+    days = [(row["event"]["startAt"][:10], row["event"].get("endAt", "")[:10]) for row in previewed(desk)]
+    assert days == [("2030-05-03", "2030-05-05"), ("2030-02-28", "2030-03-02"), ("2030-05-09", "")]
 
 
 def test_rows_of_several_countries_have_each_its_own_zone_and_those_of_many_zones_are_left_to_the_author(desk: Desk) -> None:
-    rows = "B7,Jazz,2030-07-01,Germany\nB9,Fado,2030-07-02,Portugal\nC1,Rap,2030-07-02,USA\n"
-    feed, said = drafted(desk, written(desk, "a.csv", f"id,name,date,country\n{rows}"))
+    rows = ("B7,Jazz,2030-07-01,Germany", "B9,Fado,2030-07-02,Portugal", "C1,Rap,2030-07-02,USA")
+    feed, said = drafted(desk, agenda(desk, *rows, header="id,name,date,country"))
     mapped, rest = feed["let"]["zone"]["first_of"]
     assert (mapped["do"][0]["map"], rest) == ({"Germany": "Europe/Berlin", "Portugal": "Europe/Lisbon"}, "$fill_in_zone")
     assert guess(said, "timezone")["why"] == '"country" names 3 countries; no single zone is that of USA'
-    told = previewed(desk)
-    assert [row["event"]["startAt"][19:] for row in told] == ["+02:00", "+01:00", "+00:00"]
+    assert [row["event"]["startAt"][19:] for row in previewed(desk)] == ["+02:00", "+01:00", "+00:00"]

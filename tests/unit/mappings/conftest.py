@@ -18,7 +18,7 @@ from mappings.compiler.mapper import RowMapper, compile_feed
 from mappings.errors import MappingFileError
 from mappings.event import Directory, Event
 from mappings.outcome import MappedRow, Rejection, RowLocation, RowOutcome, Skipped, SourceRow
-from mappings.reasons import ReasonCode, Refusal
+from mappings.reasons import Refusal
 from mappings.spec.feed import FeedMapping
 from mappings.spec.json_schema import feed_json_schema
 from mappings.spec.values import AnyStep
@@ -102,11 +102,6 @@ def event_of(outcome: object) -> dict[str, Any]:
     return event
 
 
-def reasons_of(outcome: object) -> list[tuple[str, ReasonCode, str]]:
-    """Return field, code and column of each reason for a rejection."""
-    return [(reason.field, reason.code, reason.column) for reason in rejected(outcome).reasons]
-
-
 def said(outcome: RowOutcome, *fields: str) -> str:
     """Return what a row became: the named fields of its event, why it is left out, or each reason's field, code and column."""
     match outcome:
@@ -115,7 +110,7 @@ def said(outcome: RowOutcome, *fields: str) -> str:
             return " | ".join(as_text(event.get(name, "")) for name in fields) if fields else "event"
         case Skipped():
             return outcome.because
-    return "; ".join(" ".join(reason).strip() for reason in reasons_of(outcome))
+    return "; ".join(f"{one.field} {one.code} {one.column}".strip() for one in rejected(outcome).reasons)
 
 
 def mistakes(load: Callable[..., object], **parts: object) -> str:

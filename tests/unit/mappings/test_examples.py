@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.mappings.conftest import Build, cases, mistakes
+from unit.mappings.conftest import Build, cases
 
 from mappings.errors import MappingFileError
 from mappings.examples import run_examples
@@ -14,8 +14,13 @@ RULES = {
   - recur: {from: {from: DAY, do: [{date: "%Y-%m-%d"}]}, until: "2026-05-05", horizon: 9d}
   - window: {past: skip}
 """,
+    "days": """let: {days: {from: DAYS, do: [{dates: "%d %B %Y", by: [",", " and "]}]}}
+rows: [{recur: {days: $days, at_most: 3, horizon: 9d}}]
+""",
+    "group": "rows: [{group: {collect: offers}}]\n",
 }
-STARTS = 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}'
+EVENTS = dict.fromkeys(("recur", "days"), 'startAt: {at: {day: $day, zone: Europe/Lisbon, all_day: "20:00"}}')
+EVENTS["group"] = "offers: [{name: {from: OFFER}}]"
 TWO = "row: {ID: 1, TITLE: Jazz, DAY: 2026-05-04}"
 EXAMPLES = cases("""
 window | row: {ID: 1, TITLE: Jazz}, event: {title: Jazz, channelId: 7, approxLocation.city.placeId: pt-lisboa} => NOTHING
@@ -36,13 +41,18 @@ recur | TWO, event: {title: Jazz} => example 1: expected one outcome, got 2: an 
 recur | TWO, as_of: '2026-05-05T12:00:00Z', events: [{title: Jazz}] => NOTHING
 recur | row: {ID: 1, TITLE: Jazz, DAY: 2026-05-09}, rejected: {'': end_before_start} => NOTHING
 recur | row: {ID: 1, TITLE: Jazz, DAY: 2026-05-05}, event: {title: Jazz} => NOTHING
+days | row: {ID: 1, TITLE: Jazz, DAYS: '7, 3 and 7 May 2026'}, events: [{startAt: '2026-05-03T20:00:00+01:00'}, {}] => NOTHING
+days | row: {ID: 1, TITLE: Jazz, DAYS: '7, 3 and 7 May 2026'}, events: [{}, {startAt: '2026-05-07T20:00:00+01:00'}] => NOTHING
+days | row: {ID: 2, TITLE: Jazz, DAYS: ''}, rejected: {'': required} => NOTHING
+days | row: {ID: 3, TITLE: Jazz, DAYS: '3, 4, 5 and 6 May 2026'}, rejected: {'': too_many} => NOTHING
+group | rows: [{ID: 1, TITLE: x, OFFER: a}, {ID: 1, OFFER: b}], event: {offers: [{name: a}, {name: b}]} => NOTHING
 """)
 
 
 @pytest.mark.parametrize(("rules", "example", "told"), EXAMPLES)
 def test_an_example_says_what_was_expected_and_what_came(rules: str, example: str, told: str, build: Build) -> None:
     written = example.replace("TWO", TWO)
-    mapping = build(top=f"{RULES[rules]}examples: [{{{written}}}]\n", event=STARTS if rules == "recur" else "")
+    mapping = build(top=f"{RULES[rules]}examples: [{{{written}}}]\n", event=EVENTS.get(rules, ""))
     found = [str(one)[: len(told)] for one in run_examples(mapping)]
     assert found == ([] if told == "NOTHING" else [told])
 
@@ -51,24 +61,3 @@ def test_a_named_value_may_not_hide_what_tells_events_apart(build: Build) -> Non
     with pytest.raises(MappingFileError, match=r'4:12: "\$day" is what distinguishes the events of a row'):
         build(top='let: {day: {from: DAY}}\nrows:\n  - recur: {from: "2026-05-01", horizon: 9d}\n')
     assert build(top="let: {day: {from: DAY}}\n")
-
-
-def test_an_example_may_have_several_rows_of_one_key(build: Build) -> None:
-    rows = "rows: [{ID: 1, TITLE: Jazz, OFFER: a}, {ID: 1, OFFER: b}], event: {offers: [{name: a}, {name: b}]}"
-    top = "rows:\n  - group: {collect: offers}\nexamples: [{%s}]\n"
-    event = "offers: [{name: {from: OFFER}}]"
-    assert run_examples(build(top=top % rows, event=event)) == ()
-    assert "an example has a row, or several" in mistakes(build, top=top % "event: {title: x}", event=event)
-
-
-def test_days_that_are_written_out_need_neither_a_rule_nor_the_moment_of_the_run(build: Build) -> None:
-    days = """let: {days: {from: DAYS, do: [{dates: "%d %B %Y", by: [",", " and "]}]}}
-rows: [{recur: {days: $days, at_most: 3, horizon: 9d}}]
-"""
-    events = "[{startAt: '2026-05-03T20:00:00+01:00'}, {startAt: '2026-05-07T20:00:00+01:00'}]"
-    examples = (
-        f"examples:\n  - {{row: {{ID: 1, TITLE: Jazz, DAYS: '7, 3 and 7 May 2026'}}, events: {events}}}\n"
-        "  - {row: {ID: 2, TITLE: Jazz, DAYS: ''}, rejected: {'': required}}\n"
-        "  - {row: {ID: 3, TITLE: Jazz, DAYS: '3, 4, 5 and 6 May 2026'}, rejected: {'': too_many}}\n"
-    )
-    assert run_examples(build(event=STARTS, top=days + examples)) == ()

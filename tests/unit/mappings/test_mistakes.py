@@ -174,7 +174,7 @@ rows | [{skip: {column: X, matches: rock, ignore: [accents]}, because: x}] => a 
 rows | [{window: {past: keep, on_longer: skip}}] => on_longer never applies
 let | {item: x}\nrows: [{explode: {columns: A, by: ';'}}] => is what distinguishes the events of a row
 let | {b: {from: $a}} => unknown name "$a"
-examples | [{row: {ID: 1}}] => an example has one outcome
+examples | [{row: {ID: 1}}] => an example has one outcome | [{event: {title: x}}] => an example has a row, or several
 examples | [{row: {ID: 1}, rejected: {title: requird}}] => did you mean "required"?
 publish | {brakes: {rejected: lots}} => "lots" is not a share | {max_pause: soon} => "soon" is not a duration
 publish | {brakes: {rejected: 5}} => "5" is more than the whole, write "5%" if that is meant

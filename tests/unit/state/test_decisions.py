@@ -11,12 +11,11 @@ from sqlalchemy import select
 from unit.state.books import BOOK, CANCELLED, evening, play, problems
 from unit.state.world import DESTINATION, FEED, World, answer, row
 
-from connectors.errors import KeyRefusedError
 from mappings.delivery import (
     Blocked,
     Conflict,
+    Denial,
     Intent,
-    Postponed,
     Receipt,
     Refusal,
     Uncertain,
@@ -38,7 +37,6 @@ from state.tables import ENTRY
 
 ANN = "ann@desk"
 REFUSED = Refusal(answer(400, "req-1"))
-DENIED = Postponed(answer(401), KeyRefusedError("the key is revoked"))
 CONFLICT, UNCONFIRMED, UNCERTAIN = Conflict(answer(409)), Unconfirmed(answer(409)), Uncertain(answer(503))
 RESEND, IGNORE, APPLIED, REMOVED = map(Instruction, (Option.RESEND, Option.IGNORE, Option.APPLIED, Option.REMOVED))
 SAME_AS, RELEASE, UNDO = map(Instruction, (Option.SAME_AS, Option.RELEASE, Option.UNDO))
@@ -132,6 +130,15 @@ def test_a_refusal_moves_no_row_to_another_key_without_a_persons_word_or_after_a
         world.crash()
     world.publish(Refusal(answer(400, "req-2")))
     assert (world.known("a").state, world.known("a").revision) == (EntryState.REFUSED, 0)
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+def test_a_blocked_row_keeps_its_key_and_no_risk_is_taken_for_it(world: World, is_retried: bool) -> None:
+    play(world, "A blocked")
+    if is_retried:
+        decisions(world).retry()
+    (intent,) = world.outbox().settle_and_claim([], 1)
+    assert (intent.denial, intent.refused_request_id) == (Denial("req-x"), "")
 
 
 def another_feed(world: World) -> World:

@@ -39,9 +39,10 @@ of two held rows that nothing resembles any more but each other one is sent
 a held row is sent once the row that it resembles has no event
     a~z b | a~z n~z b | refused | a~z n~z b => unchanged 1, new 1, still_refused 1 => a refused, b delivered, n pending
     a~z n~z | sent | a is removed | a~z n~z => drifted 1, new 1 => a delivered but returned removed, n pending
-a held row that its source does not have is forgotten
+a held row that its source does not have is forgotten unless a person has decided on it
     a~z | sent | a~z n~z | a~z => unchanged 1 => a delivered
     a~z | sent | a~z n~z | a~z !n => rejected 1, unchanged 1 => a delivered
+    a~z | sent | a~z n~z | --ignore n | a~z => unchanged 1 => a delivered, n held like a ignore
 two rows that claim one held key are not sent
     a~z | sent | a~z n~z | a~z n:x~x n:y~y => rejected 1, held 1, unchanged 1 => a delivered, n held x like a
 an entry is found by what it looks like now

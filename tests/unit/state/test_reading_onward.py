@@ -8,16 +8,17 @@ from pathlib import Path
 import pytest
 from file_desks import CHANGES, DAYS, Desk, Feed
 from sqlalchemy import update
+from unit.state.story import stories, told
 from unit.state.world import DESTINATION, FEED, World, answer
 
 from connectors.sources.contract import SourceUnavailableError
 from mappings.delivery import Refusal
 from pipelines.run.options import RunOptions
+from pipelines.run.stage import Staged
 from state.database import writing
 from state.enums import ProblemKind
 from state.ledger.accounts import ReadKind
 from state.ledger.choices import Instruction, Option
-from state.ledger.gate import GateClosedError
 from state.ledger.standing import FeedScope
 from state.queries import LedgerQueries
 from state.tables import ENTRY
@@ -43,30 +44,95 @@ def desk(world: World, tmp_path: Path) -> Desk:
     return desk
 
 
-def listed(desk: Desk) -> list[str]:
-    """The rows that people are shown as rejected; the count of those that wait says the same."""
-    books = LedgerQueries(desk.world.engine)
-    rows = [str(problem.row_key) for problem in books.every_problem(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)]
-    assert books.status()[0].waiting.get("rejected", 0) == len(rows)
-    return rows
+OPTIONS = {
+    "full": NOW_FULL,
+    "drafts": RunOptions(status="draft"),
+    "accepting": RunOptions(accept=("rejected",)),
+}
 
 
 def are_vanished(desk: Desk, *keys: str) -> list[bool]:
     return [desk.world.known(key).vanished_at is not None for key in keys]
 
 
-@pytest.mark.parametrize(("is_refused", "state"), [(False, None), (True, "refused")], ids=["staged", "refused and mended"])
-def test_a_deleted_row_without_an_event_is_as_if_it_had_not_come(desk: Desk, is_refused: bool, state: str | None) -> None:
-    desk.place.edit("e", "e one")
-    desk.stage()
-    if is_refused:
-        desk.world.publish(Refusal(answer(400)))
-        desk.place.edit("e", "e two")
-        desk.stage()
-    desk.place.delete("e")
-    report = desk.stage().report
-    assert (report.account.gone, report.vanished, report.withdrawn) == (1, 0, True)
-    assert desk.world.states().get("e") == state
+def read(desk: Desk, step: str) -> Staged:
+    """Change rows (`a:title`, `a:` to be rejected, `-a` deleted, `later`: they lie behind the bookmark), and run once."""
+    options, feed = RunOptions(), desk
+    for word in step.split():
+        key, colon, title = word.partition(":")
+        if colon:
+            desk.place.edit(key, f"{key} {title}" if title else "")
+        elif word[0] == "-":
+            desk.place.delete(word[1:])
+        elif word == "later":
+            desk.place.now += 1
+        elif word.startswith("keys="):
+            options = RunOptions(keys=tuple(word.removeprefix("keys=")))
+        else:
+            options = OPTIONS.get(word, options)
+            feed = strictly(desk) if word in {"accepting", "strictly"} else feed
+    return feed.stage(options)
+
+
+def listed(desk: Desk) -> list[str]:
+    """The rows that people are shown as rejected; the count of those that wait says the same."""
+    books = LedgerQueries(desk.world.engine)
+    rows = [str(problem.row_key) for problem in books.every_problem(FeedScope(DESTINATION, FEED), ProblemKind.REJECTED)]
+    assert books.status()[0].waiting.get("rejected", 0) == len(rows)
+    return sorted(rows)
+
+
+@stories(
+    """
+a deleted row without an event is as if it had not come
+    e:x | -e => gone 1, withdrawn 1 => moves, open
+    e:x | refused | e:y | -e => gone 1, withdrawn 1 => moves, open
+what is rejected stays listed until it is read again or gone
+    a: b: c:x | d: => rejected 1, drifted 1 => moves, open, rejected a b d
+    a: b: c:x | d: | a:x -b => rejected 1, drifted 1, gone 1, vanished 1 => moves, open, rejected d
+    a: b: c:x | d: | a:x -b | keys=c => drifted 1 => open, rejected d
+    a: b: c:x | d: | a:x -b | d:x full => drifted 3 => whole, moves, open
+a brake leaves the bookmark where it was, and nothing is lost
+    full strictly | e:x f: -a strictly => rejected 1, unchanged 1, new 1, gone 1, vanished 1 => closed, rejected f
+    full strictly | e:x f: -a strictly | strictly => rejected 1, unchanged 2, gone 1, vanished 1, waiting 1 => closed, rejected f
+    full strictly | e:x f: -a strictly | f:x strictly => unchanged 2, new 1, gone 1, vanished 1, waiting 1 => moves, open
+    full strictly | e:x f: -a accepting => rejected 1, unchanged 1, new 1, gone 1, vanished 1 => closed, rejected f
+a run for some rows or for drafts moves nothing
+    e:x keys=e => new 1 => open
+    e:x drafts => unchanged 1, new 1 => open
+    e:x drafts | later => unchanged 1, new 1, restaged 1 => moves, open
+rows picked by hand that a brake stops wait for a read that has all that waits
+    e:x strictly | b: f:x strictly keys=bf => rejected 1, new 1 => closed, rejected b
+    e:x strictly | b: f:x strictly keys=bf | b:x later strictly => unchanged 2, drifted 1, waiting 1 => moves, open
+a read that has not met all that waits lets nothing out, and the next is full
+    e:x f:x | b: strictly keys=b | b:x => unchanged 1, drifted 1 => blind, moves, closed
+    e:x f:x | b: strictly keys=b | b:x | later => unchanged 5, drifted 1 => whole, moves, open
+few changed rows are no source that has shrunk
+    full strictly | strictly => unchanged 1 => open
+    full strictly | -a -b -c strictly => unchanged 1, gone 3, vanished 3 => moves, open
+    full strictly | -a -b -c strictly | e:x full strictly => unchanged 1, new 1 => whole, moves, open
+""",
+    names=("story", "numbers", "state"),
+)
+def test_a_run_onward_comes_to_what_its_source_says_and_its_brakes_let_pass(
+    desk: Desk, story: str, numbers: str, state: str
+) -> None:
+    for step in map(str.strip, story.split("|")):
+        if step == "refused":
+            desk.world.publish(Refusal(answer(400)))
+            continue
+        before = desk.world.ledger.bookmark()
+        staged = read(desk, step)
+    report = staged.report
+    assert any("the next run reads the source whole" in notice for notice in staged.notices) is report.is_blind
+    words = (
+        "whole" * report.is_whole,
+        "blind" * report.is_blind,
+        "moves" * (desk.world.ledger.bookmark().cursor != before.cursor),
+        "open" if desk.world.ledger.gate().is_open else "closed",
+        f"rejected {' '.join(listed(desk))}".strip() * bool(listed(desk)),
+    )
+    assert (told(report), ", ".join(filter(None, words))) == (numbers, state)
 
 
 def test_events_that_their_row_no_longer_names_have_vanished_and_all_of_a_deleted_row(world: World, tmp_path: Path) -> None:
@@ -83,27 +149,6 @@ def test_events_that_their_row_no_longer_names_have_vanished_and_all_of_a_delete
     assert are_vanished(desk, "a|x", "a|y", "ab|x") == [True, True, False]
 
 
-def test_rejected_rows_stay_listed_until_they_are_read_again_or_gone(desk: Desk) -> None:
-    desk.place.edit("a", "")
-    desk.place.edit("b", "")
-    desk.place.edit("c", "c one")
-    desk.stage()
-    desk.place.edit("d", "")
-    report = desk.stage().report
-    assert (report.account.rejected, report.standing) == (1, 2)
-    assert sorted(listed(desk)) == ["a", "b", "d"]
-    desk.place.edit("a", "a two")
-    desk.place.delete("b")
-    report = desk.stage().report
-    assert (report.account.rejected, report.standing) == (1, 0)  # the last row that changed before is read once more
-    assert listed(desk) == ["d"]
-    desk.stage(RunOptions(keys=("c",)))
-    assert listed(desk) == ["d"]
-    desk.place.edit("d", "d one")
-    desk.stage(NOW_FULL)
-    assert listed(desk) == []
-
-
 def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> None:
     with pytest.raises(SourceUnavailableError):
         desk.stage(NOW_FULL, breaks_after=2)
@@ -111,68 +156,6 @@ def test_a_full_run_that_was_killed_is_followed_by_a_full_one(desk: Desk) -> Non
     assert staged.report.is_whole
     assert staged.notices == ("read whole: what an earlier read has staged or held waits to be judged",)
     assert desk.plan().kind is ReadKind.INCREMENTAL
-
-
-def test_a_brake_leaves_the_bookmark_where_it_was_and_nothing_is_lost_or_let_out_unjudged(desk: Desk) -> None:
-    strict = strictly(desk)
-    assert strict.stage(NOW_FULL).report.brakes == ()
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("e", "e one")
-    desk.place.edit("f", "")
-    desk.place.delete("a")
-    for _ in range(2):
-        assert strict.stage().report.brakes == ("rejected",)
-        assert desk.world.ledger.bookmark() == before
-        assert are_vanished(desk, "a") == [False]
-        with pytest.raises(GateClosedError):
-            desk.world.publish()
-    desk.place.edit("f", "f one")
-    assert strict.stage().report.brakes == ()
-    assert are_vanished(desk, "a") == [True]
-    assert desk.world.publish().delivered == 2
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("g", "")
-    assert strict.stage(RunOptions(accept=("rejected",))).report.accepted == ("rejected",)
-    assert desk.world.ledger.bookmark() == before, "what a person lets pass once is read again by the next run"
-
-
-@pytest.mark.parametrize("options", [RunOptions(keys=("e",)), RunOptions(status="draft")], ids=["keys", "drafts"])
-def test_a_run_for_some_rows_or_for_drafts_moves_nothing(desk: Desk, options: RunOptions) -> None:
-    before = desk.world.ledger.bookmark()
-    desk.place.edit("e", "e one")
-    assert desk.stage(options).report.account.new == 1
-    assert desk.world.ledger.bookmark() == before
-    desk.stage()
-    assert desk.world.known("e").body.count(b'"published"') == 1
-
-
-def test_rows_picked_by_hand_that_a_brake_stops_wait_for_a_full_read(desk: Desk) -> None:
-    strict = strictly(desk)
-    desk.place.edit("e", "e one")
-    strict.stage()
-    desk.place.edit("b", "")
-    desk.place.edit("f", "f one")
-    assert strict.stage(RunOptions(keys=("b", "f"))).report.brakes == ("rejected",)
-    desk.place.edit("b", "b one")
-    desk.place.now += 1
-    strict.stage()  # hears of all that waits: the bookmark has not moved meanwhile
-    assert desk.world.ledger.gate().is_open
-
-
-def test_a_read_that_has_not_heard_of_all_that_waits_lets_nothing_out_and_the_next_is_full(desk: Desk) -> None:
-    for ref in "ef":
-        desk.place.edit(ref, f"{ref} one")
-    desk.stage()
-    strict = strictly(desk)
-    desk.place.edit("b", "")
-    assert strict.stage(RunOptions(keys=("b",))).report.brakes == ("rejected",)
-    desk.place.edit("b", "b one")
-    staged = desk.stage()
-    assert staged.report.is_blind
-    assert any("the next run reads the source whole" in notice for notice in staged.notices)
-    assert not desk.world.ledger.gate().is_open
-    assert desk.stage().report.is_whole
-    assert desk.world.ledger.gate().is_open
 
 
 @pytest.mark.parametrize("is_of_earlier_version", [False, True])
@@ -231,19 +214,6 @@ def test_a_source_that_has_lost_its_place_and_begins_anew_is_believed(desk: Desk
     full_read_at = desk.world.ledger.bookmark().full_read_at
     assert full_read_at is not None
     assert full_read_at > before
-
-
-def test_few_changed_rows_are_no_source_that_has_shrunk(desk: Desk) -> None:
-    strict = strictly(desk)
-    strict.stage(NOW_FULL)
-    assert strict.stage().report.brakes == ()
-    for ref in "abc":
-        desk.place.delete(ref)
-    assert strict.stage().report.brakes == ()
-    desk.place.edit("e", "e one")
-    staged = strict.stage(NOW_FULL)
-    assert staged.report.brakes == ()  # 2 of the 4 that were there: exactly the half
-    assert staged.report.last_whole_read == 4
 
 
 def test_new_rows_that_take_the_place_of_deleted_ones_stop_a_read_of_changes_too(world: World, tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ identical rows are one row
 of a key that two rows dispute nothing is sent, and what was staged is withdrawn
     a:one | a:one / a:two / a:one => rejected 3 =>
     a:one | sent | a:one a:two => rejected 1, unchanged 1 => a delivered one
+    a:one | a:two / a:x => rejected 2 =>
 a row that looks like a known event, or like a row before it, is held unless a person lets copies through
     old~jazz | sent | old~jazz new~jazz => held 1, unchanged 1 => old delivered, new held like old
     a~jazz b~jazz => held 1, new 1 => a pending, b held like a

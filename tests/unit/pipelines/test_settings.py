@@ -14,8 +14,6 @@ from mappings.errors import ConfigError
 from pipelines.settings import read_settings
 
 SECRET = "sk-unit-very-secret-0042"
-
-
 PASSWORD, TOKEN, CONSUMER = "Sommer-Regen-77", "tok9QxWv3LmZ", "cs-4417-very-secret"
 KEY_LINES = (
     "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj",

@@ -59,8 +59,6 @@ DAYS = '{explode: {columns: DAYS, by: " "}}'
 """A rule by which a row gives an event for each word of a cell."""
 NO_BRAKES = "{rejected: off, shrink: off, new: off}"
 BRAKES = '{rejected: "20%", rejected_at_least: 2, shrink: "50%", new: off}'
-
-
 ANSWERS: Mapping[str, tuple[Callable[[Answer], Verdict], int]] = {
     "refuse": (Refusal, 400),
     "block": (Blocked, 404),

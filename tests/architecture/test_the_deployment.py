@@ -28,8 +28,6 @@ from pipelines.orchestration.names import LOCATION
 DEPLOY = ROOT / "deploy"
 CONTAINERFILE = DEPLOY / "Containerfile"
 UNITS = sorted((DEPLOY / "systemd").glob("eventsync*.*"))
-
-
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: one for name, one in SERVICES.items() if "build" in one}

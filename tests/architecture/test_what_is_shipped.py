@@ -20,8 +20,6 @@ from pipelines.orchestration.names import LOCATION
 LOCKS = ("requirements.lock", "requirements-test.lock")
 IMAGE = "deploy/requirements.lock"
 LONGEST = 600
-
-
 PYPROJECT: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 TOOLS = PYPROJECT["tool"]
 

@@ -27,8 +27,6 @@ from connectors.event_api.lists import Classifications, EventList, ListedEvent
 from mappings.delivery import Receipt
 
 CHANNELS, CLASSIFICATIONS = methodcaller("channels"), methodcaller("classifications")
-
-
 FULL = ("totalPages", "hasNextPage", "hasPrevPage")
 """What a minimal envelope lacks."""
 

@@ -19,7 +19,10 @@ BRAKES = "'rejected', 'shrink', 'left_out', 'new', 'copies', 'scope' or 'keys'"
         (f"run {FEED} --all", "--all and names of feeds exclude each other"),
         (f"run {FEED} --no-dagster --stage-only --publish-only", "exclude each other"),
         (f"{DAYS} 2031-05-03 --by evnt", '--by evnt: there is no such way to tell a row\'s day hint: did you mean "event"?'),
-        (f"{DAYS} 2031-05-01", "begins on 2031-05-02 and ends before, on 2031-05-01 hint: --from is the first day, --to the last one"),
+        (
+            f"{DAYS} 2031-05-01",
+            "begins on 2031-05-02 and ends before, on 2031-05-01 hint: --from is the first day, --to the last one",
+        ),
         (f"{DAYS} 2031-05-03 --by file", "cannot be read by file"),
         (f"{DAYS} 2031-05-03 --by cursor", "name the column that does"),
         (f"{DAYS} 2031-05-03 --slice fortnight", "--slice fortnight is no length"),

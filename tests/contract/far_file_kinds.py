@@ -14,16 +14,16 @@ from pathlib import Path
 from aiobotocore.session import AioSession
 from contract.source_kinds import Grid, Kind, Stand
 from fsspec.config import conf
-from lookalikes.bucket_files import Bucket, bucket_server
-from lookalikes.sftp_files import PASSWORD, Sftp, sftp_server
-from lookalikes.web_files import Web, web_server
+from lookalikes.bucket_files import bucket_server
+from lookalikes.sftp_files import PASSWORD, sftp_server
+from lookalikes.web_files import web_server
 
 from connectors.sources.contract import NO_ACCESS, Access
 from mappings.spec.source import CsvSource, SourceSpec
 from mappings.spec.source_words import without_secrets
 
 _TOKEN = "hush-hush-token"
-_OLD = (1_700_000_000, 1_700_000_000)
+_OLD_S = 1_700_000_000
 
 
 def _csv(grid: Grid) -> bytes:
@@ -34,12 +34,15 @@ def _csv(grid: Grid) -> bytes:
 
 @dataclass
 class FarStand:
-    """The stand of one file elsewhere; `address` is what the mapping file says."""
+    """The stand of one file elsewhere; `address` is what the mapping file says, `edits` counts what was put there."""
 
     base: Path
     address: str
     port: int
     secrets: Sequence[str]
+    store: Callable[[bytes, int], object]
+    stored: Callable[[], bytes]
+    take_away: Callable[[], object]
     environment: Mapping[str, str] = field(default_factory=dict)
     access: Access = NO_ACCESS
     edits: int = 0
@@ -53,66 +56,12 @@ class FarStand:
         content = _csv(grid)
         self.edits += content != self.written
         self.written = content
-        self.store(content)
+        self.store(content, self.edits)
         return CsvSource(kind="csv", path=self.address)
 
     def break_off(self) -> None:
         content = self.stored()
-        self.store(content[: len(content) // 2])
-
-    def store(self, content: bytes) -> None:
-        raise NotImplementedError
-
-    def stored(self) -> bytes:
-        raise NotImplementedError
-
-
-@dataclass
-class WebStand(FarStand):
-    web: Web = field(default_factory=Web)
-    packed: bool = False
-
-    def store(self, content: bytes) -> None:
-        if self.packed:
-            self.web.put("/events.csv", gzip.compress(content, mtime=0), headers={"Content-Encoding": "gzip"})
-        else:
-            self.web.put("/events.csv", content)
-
-    def stored(self) -> bytes:
-        content = self.web.files["/events.csv"].content
-        return gzip.decompress(content) if self.packed else content
-
-    def take_away(self) -> None:
-        self.web.files.clear()
-
-
-@dataclass
-class SftpStand(FarStand):
-    path: Path = field(default_factory=Path)
-
-    def store(self, content: bytes) -> None:
-        self.path.write_bytes(content)
-        os.utime(self.path, (_OLD[0] + self.edits, _OLD[1] + self.edits))
-
-    def stored(self) -> bytes:
-        return self.path.read_bytes()
-
-    def take_away(self) -> None:
-        self.path.unlink()
-
-
-@dataclass
-class BucketStand(FarStand):
-    bucket: Bucket = field(default_factory=Bucket)
-
-    def store(self, content: bytes) -> None:
-        self.bucket.objects["in/events.csv"] = content
-
-    def stored(self) -> bytes:
-        return self.bucket.objects["in/events.csv"]
-
-    def take_away(self) -> None:
-        self.bucket.objects.clear()
+        self.store(content[: len(content) // 2], self.edits)
 
 
 @contextmanager
@@ -132,8 +81,17 @@ def _on_the_web(*, packed: bool) -> Callable[[Path], AbstractContextManager[Stan
     @contextmanager
     def stand(base: Path) -> Iterator[Stand]:
         with web_server() as web:
+
+            def store(content: bytes, _edits: int) -> None:
+                sent = gzip.compress(content, mtime=0) if packed else content
+                web.put("/events.csv", sent, headers={"Content-Encoding": "gzip"} if packed else {})
+
+            def stored() -> bytes:
+                content = web.files["/events.csv"].content
+                return gzip.decompress(content) if packed else content
+
             address = web.address(f"/events.csv?token={_TOKEN}", user=f"anna:{PASSWORD}")
-            yield WebStand(base, address, web.port, (_TOKEN, PASSWORD), web=web, packed=packed)
+            yield FarStand(base, address, web.port, (_TOKEN, PASSWORD), store, stored, web.files.clear)
 
     return stand
 
@@ -143,16 +101,18 @@ def _on_sftp(name: str) -> Callable[[Path], AbstractContextManager[Stand]]:
     def stand(base: Path) -> Iterator[Stand]:
         (base / "far").mkdir()
         with sftp_server(base / "far") as sftp, _let_in("sftp", {"known_hosts": str(sftp.known_hosts)}):
-            yield _sftp_stand(base, sftp, name)
+            (sftp.root / "in").mkdir()
+            path = sftp.root / "in" / "events.csv"
+
+            def store(content: bytes, edits: int) -> None:
+                path.write_bytes(content)
+                os.utime(path, (_OLD_S + edits, _OLD_S + edits))
+
+            environment = {"FSSPEC_SFTP_KNOWN_HOSTS": str(sftp.known_hosts)}
+            address = sftp.address(f"/in/{name}")
+            yield FarStand(base, address, sftp.port, (PASSWORD,), store, path.read_bytes, path.unlink, environment)
 
     return stand
-
-
-def _sftp_stand(base: Path, sftp: Sftp, name: str) -> SftpStand:
-    (sftp.root / "in").mkdir()
-    environment = {"FSSPEC_SFTP_KNOWN_HOSTS": str(sftp.known_hosts)}
-    path = sftp.root / "in" / "events.csv"
-    return SftpStand(base, sftp.address(f"/in/{name}"), sftp.port, (PASSWORD,), environment, path=path)
 
 
 _SESSION: list[AioSession] = []
@@ -166,8 +126,13 @@ def _in_a_bucket(base: Path) -> Iterator[Stand]:
     with bucket_server() as bucket:
         how = {"endpoint_url": bucket.url, "key": "AKIAPARTNER", "secret": secret}
         environment = {f"FSSPEC_S3_{name.upper()}": text for name, text in how.items()}
+
+        def store(content: bytes, _edits: int) -> None:
+            bucket.objects["in/events.csv"] = content
+
         with _let_in("s3", {**how, "session": _SESSION[0]}):
-            yield BucketStand(base, bucket.address("in/events.csv"), bucket.port, (secret,), environment, bucket=bucket)
+            address, stored = bucket.address("in/events.csv"), lambda: bucket.objects["in/events.csv"]
+            yield FarStand(base, address, bucket.port, (secret,), store, stored, bucket.objects.clear, environment)
 
 
 FAR_FILE_KINDS = [

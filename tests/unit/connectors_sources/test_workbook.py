@@ -103,29 +103,25 @@ def test_a_value_that_cannot_be_trusted_rejects_its_row_where_the_column_is_used
     assert unused.problems == ()
 
 
-def test_rows_keep_the_numbers_that_the_sheet_shows(tmp_path: Path) -> None:
+def places(rows: list[SourceRow]) -> list[str]:
+    return [f"{row.location} {'|'.join(row.cells.values())}" for row in rows]
+
+
+def test_rows_keep_the_numbers_that_the_sheet_shows_and_hidden_ones_are_rows(tmp_path: Path) -> None:
     def fill(_: Any, page: Any) -> None:
-        page.write_row(2, 0, ["id", "text"])
-        page.write_row(3, 0, ["1", "x"])
-        page.write_row(6, 0, ["2", "y"])
+        for number, row in ((2, ["id", "text"]), (3, ["1", "x"]), (6, ["2", "y"])):
+            page.write_row(number, 0, row)
         page.set_row(6, None, None, {"hidden": True})
 
     rows = sheet(tmp_path, fill, header={"row": 3})
-    assert [(str(row.location), row.cells["id"]) for row in rows] == [
-        ("Programme!A4", "1"),
-        ("Programme!A5", ""),
-        ("Programme!A6", ""),
-        ("Programme!A7", "2"),
-    ]
+    assert places(rows) == ["Programme!A4 1|x", "Programme!A5 |", "Programme!A6 |", "Programme!A7 2|y"]
 
 
 def test_a_range_is_a_table_of_its_own(tmp_path: Path) -> None:
-    write_xlsx(
-        tmp_path / "a.xlsx", [["title of all"], ["", "id", "text", "note"], ["", "1", "x", "n"], ["", "2", "y"], ["", "3", "z"]]
-    )
+    grid = [["title of all"], ["", "id", "text", "note"], ["", "1", "x", "n"], ["", "2", "y"], ["", "3", "z"]]
+    write_xlsx(tmp_path / "a.xlsx", grid)
     rows = rows_of(tmp_path, "id", kind="xlsx", path="a.xlsx", range="B2:C4")
-    assert cells(rows) == [["1", "x"], ["2", "y"]]
-    assert str(rows[0].location) == "Programme!B3"
+    assert places(rows) == ["Programme!B3 1|x", "Programme!B4 2|y"]
 
 
 def test_merged_cells_hold_their_value_in_the_first_or_in_each(tmp_path: Path) -> None:
@@ -144,9 +140,8 @@ def test_a_sheet_is_found_by_name_or_position_and_a_wrong_one_told(tmp_path: Pat
     with xlsxwriter.Workbook(tmp_path / "a.xlsx") as workbook:
         for name in ("Programme", "Venues"):
             workbook.add_worksheet(name).write_column(0, 0, ["id", name])
-    assert [
-        column(rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet=sheet), "id") for sheet in ("Venues", " venues", "#2", "#1")
-    ] == [["Venues"], ["Venues"], ["Venues"], ["Programme"]]
+    for name, found in {"Venues": "Venues", " venues": "Venues", "#2": "Venues", "#1": "Programme"}.items():
+        assert column(rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet=name), "id") == [found]
     with pytest.raises(BadSourceError, match='no sheet "Venue"') as caught:
         rows_of(tmp_path, kind="xlsx", path="a.xlsx", sheet="Venue")
     assert '"Programme", "Venues"' in caught.value.hint

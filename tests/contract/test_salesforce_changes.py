@@ -17,19 +17,6 @@ from mappings.errors import ConfigError
 CHANGES: dict[str, Any] = {"incremental": {"overlap": "10m"}}
 
 
-def test_the_first_reading_is_whole_and_the_next_gives_what_changed_since() -> None:
-    org = org_of(events(25))
-    with reader_of(org) as reader:
-        whole = reader.read({"Name"}, **CHANGES)
-        org.objects["Event__c"].records[3].update(Name="Moved", SystemModstamp=moment(60))
-        changed = reader.read({"Name"}, **CHANGES, since=whole.ending.cursor)
-    assert (whole.is_whole, len(whole.rows)) == (True, 25)
-    assert whole.ending.cursor.startswith("2026-05-01T00:25:00.000Z ")
-    assert not changed.is_whole
-    assert changed.column("Name") == [f"Event {number}" for number in range(15, 26)] + ["Moved"], "the overlap, then the change"
-    assert changed.ending.cursor.startswith("2026-05-01T01:00:00.000Z ")
-
-
 def test_a_change_that_shows_late_is_found_within_the_overlap() -> None:
     org = org_of([event(1, minute=1), event(2, minute=30)])
     with reader_of(org) as reader:

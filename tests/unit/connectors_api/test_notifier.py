@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
-from lookalikes.notices import Inbox, closed_port, post_office, webhook
+from lookalikes.notices import Inbox, closed_port, webhook
 from pydantic import SecretStr
 
 from connectors.masking import Mask
@@ -34,14 +34,6 @@ def test_a_webhook_gets_the_words_as_they_are(hook: Inbox, tone: Tone, kind: str
     assert _send(address, Message(MESSAGE.title, MESSAGE.body, tone)) == ""
     (told,) = hook.told
     assert (told.path, told.title, told.body, told.tone) == ("/a/hook", MESSAGE.title, MESSAGE.body, kind)
-
-
-def test_a_mail_arrives() -> None:
-    with post_office() as post:
-        assert _send(f"mailto://127.0.0.1:{post.port}/?from=sync@example.org&to=agenda@example.org&mode=insecure") == ""
-    (told,) = post.told
-    assert (told.path, told.title) == ("agenda@example.org", MESSAGE.title)
-    assert "503" in told.body
 
 
 @pytest.mark.parametrize("status", [302, 401, 404, 429, 500, 503, None], ids=lambda status: str(status or "no server"))

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.sandbox.bench import STARTER, Bench, Event, Open, refusal
+from unit.sandbox.bench import Bench, Event, Open, refusal
 
 from sandbox.service import FixedWindow, Meter, SlidingWindow, TokenBucket
 from sandbox.switches import Rate
@@ -148,60 +148,12 @@ def test_the_page_alone_may_drift_and_a_web_page_or_nothing_may_stand_in_its_pla
     assert bench.http.get(PAGE).json()["error"]["code"] == "not_found"
 
 
-@pytest.mark.parametrize(
-    ("words", "steps"),
-    [
-        (("rate_events=2/s", "rate_burst=3"), [(0, [201, 201, 201, 429], "1"), (0.5, [201, 429], "1")]),
-        (("rate_events=2/m", "rate_kind=window"), [(59, [201, 201, 429], "1"), (1, [201, 201, 429], "60")]),
-        (("rate_events=2/m", "rate_kind=sliding"), [(0, [201], ""), (30, [201, 429], "30"), (30, [201, 429], "30")]),
-    ],
-    ids=["a bucket lets a burst through", "a fixed window opens with the clock", "a sliding window counts any stretch"],
-)
-def test_a_limit_counts_as_switched(
-    open_bench: Open, event: Event, words: tuple[str, ...], steps: list[tuple[float, list[int], str]]
-) -> None:
-    bench = open_bench(*words)
-    for seconds, statuses, retry_after in steps:
-        bench.clock.now += seconds
-        answers = [bench.create(event) for _ in statuses]
-        assert [answer.status_code for answer in answers] == statuses
-        assert answers[-1].headers.get("retry-after", "") == retry_after
-    assert refusal(answers[-1]) == (429, "rate_limited")
-    assert len(bench.stored()) == sum(statuses.count(201) for _, statuses, _ in steps)
-
-
-def test_each_route_and_each_key_has_a_limit_of_its_own(open_bench: Open, event: Event) -> None:
-    bench = open_bench("rate_events=1/m", "rate_lists=1/m")
-    assert [bench.create(event).status_code for _ in range(2)] == [201, 429]
-    assert bench.create(event, secret=STARTER).status_code == 201
-    for route in ("channels", "classifications", "events"):
-        assert [bench.get(route).status_code for _ in range(2)] == [200, 429], route
-
-
-@pytest.mark.parametrize(
-    ("style", "expected"),
-    [
-        ("seconds", ["3"]),
-        ("fraction", ["2.500"]),
-        ("absent", []),
-        ("garbage", ["soon"]),
-        ("negative", ["-1"]),
-        ("absurd", ["31536000"]),
-        ("several", ["0", "3"]),
-        *((style, None) for style in ("date", "rfc850_date", "asctime_date")),
-    ],
-)
-def test_retry_after_is_written_as_switched_and_a_date_is_never_too_early(
-    open_bench: Open, event: Event, style: str, expected: list[str] | None
-) -> None:
+@pytest.mark.parametrize("style", ["date", "rfc850_date", "asctime_date"])
+def test_a_date_to_come_back_at_is_never_too_early(open_bench: Open, event: Event, style: str) -> None:
     bench = open_bench("rate_events=24/m", "rate_burst=1", f"retry_after={style}")
     bench.create(event)
-    written = bench.create(event).headers.get_list("retry-after")
-    if expected is None:
-        (date,) = written
-        assert parsedate_to_datetime(date).replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
-    else:
-        assert written == expected
+    written = parsedate_to_datetime(bench.create(event).headers["retry-after"])
+    assert written.replace(tzinfo=UTC).timestamp() == math.ceil(bench.clock.now + 2.5)
 
 
 def test_what_is_left_may_be_shown_beside_every_answer(open_bench: Open, event: Event) -> None:

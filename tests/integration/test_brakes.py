@@ -147,6 +147,8 @@ def test_a_feed_that_lost_its_namespace_sends_nothing_again(desk: Desk, service:
     assert "EVENTSYNC_NAMESPACE=city" in said.words
     for asking in (("status",), ("check", "--live")):
         assert "set EVENTSYNC_NAMESPACE=city" in desk.command(*asking).words
+    desk.run("--accept", "scope", code=0)
+    assert len({one["idempotency_key"] for one in service.requests()}) == 10
 
 
 def test_a_word_that_a_partner_renames_does_not_empty_the_feed_in_silence(desk: Desk) -> None:
